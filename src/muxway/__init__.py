@@ -1,0 +1,67 @@
+"""muxway: one MCP endpoint in front of many MCP servers, for clients of every protocol revision.
+
+Everything public is re-exported here and loaded on first use, so that `import muxway`
+costs nothing to those who only want a part of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from muxway.app import Gateway, Server, Tool, ToolResult
+    from muxway.config import Config, load_config, parse_config
+    from muxway.errors import (
+        ConfigError,
+        InvalidParams,
+        MuxwayError,
+        Problem,
+        RpcError,
+        ToolNotFound,
+        UpstreamError,
+        UpstreamSaid,
+    )
+    from muxway.sync import SyncGateway
+    from muxway.upstream.state import Status
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Gateway",
+    "InvalidParams",
+    "MuxwayError",
+    "Problem",
+    "RpcError",
+    "Server",
+    "Status",
+    "SyncGateway",
+    "Tool",
+    "ToolNotFound",
+    "ToolResult",
+    "UpstreamError",
+    "UpstreamSaid",
+    "__version__",
+    "load_config",
+    "parse_config",
+]
+
+_HOME = {
+    "Gateway": "app",
+    "Server": "app",
+    "Tool": "app",
+    "ToolResult": "app",
+    "Config": "config",
+    "load_config": "config",
+    "parse_config": "config",
+    "SyncGateway": "sync",
+    "Status": "upstream.state",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'muxway' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"muxway.{_HOME.get(name, 'errors')}"), name)

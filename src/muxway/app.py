@@ -1,0 +1,363 @@
+"""The composition root: a configuration becomes a running gateway. Knows everybody; nobody but `cli` knows it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from muxway import __version__
+from muxway.catalog import build
+from muxway.catalog.naming import Naming
+from muxway.config import load_config, parse_config, parse_server
+from muxway.config.model import Config, GatewaySettings
+from muxway.core import custom
+from muxway.core.call import LIBRARY, Call
+from muxway.core.ports import Waiter
+from muxway.core.relay import Member
+from muxway.core.switchboard import Switchboard
+from muxway.errors import ConfigError, MuxwayError
+from muxway.log import EventLog
+from muxway.protocol import messages
+from muxway.protocol.era import PROGRESS_TOKEN
+from muxway.upstream.nursery import Nursery
+from muxway.upstream.stdio import StdioChannel
+from muxway.upstream.upstream import Upstream, start_timeout
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from muxway.catalog.build import Source
+    from muxway.catalog.model import Route
+    from muxway.config.model import ServerConfig
+    from muxway.core.ports import Running
+    from muxway.upstream.channel import Channel
+    from muxway.upstream.memory import InProcessServer
+    from muxway.upstream.state import Status
+
+log = EventLog("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as the gateway lists it."""
+
+    name: str
+    """Public name: what `call` takes."""
+    server: str
+    """The server that has it; empty for a compound tool of the gateway itself."""
+    original_name: str
+    """What its server calls it."""
+    definition: Mapping[str, Any]
+    """The whole listed definition, unknown fields included."""
+
+    @property
+    def description(self) -> str:
+        """What the tool is for, in its author's words."""
+        return str(self.definition.get("description", ""))
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of its arguments."""
+        return self.definition["inputSchema"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gave back."""
+
+    raw: Mapping[str, Any]
+    """The whole result, unknown fields included."""
+
+    @property
+    def content(self) -> Sequence[Mapping[str, Any]]:
+        """The content blocks."""
+        return self.raw.get("content", ())
+
+    @property
+    def structured_content(self) -> Any:
+        """The structured result, if the tool has one."""
+        return self.raw.get("structuredContent")
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool itself says that it failed."""
+        return self.raw.get("isError") is True
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined by newlines."""
+        return "\n".join(str(block["text"]) for block in self.content if block.get("type") == "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server and how it is."""
+
+    name: str
+    status: Status
+    error: str | None
+    """Why it is not running, if it failed."""
+    tools: Sequence[Tool]
+    """Its tools in the catalog; none unless it is running."""
+    revision: str | None = None
+    """The protocol revision spoken with it."""
+    pid: int | None = None
+    """The process id of a running child."""
+    notes: Sequence[str] = field(default=())
+    """What is odd about its tool list."""
+    stderr: Sequence[str] = field(default=(), repr=False)
+    """The last lines it wrote to stderr."""
+
+
+class Gateway:
+    """Many MCP servers as one.
+
+        async with Gateway.open("servers.json") as gateway:
+            print([tool.name for tool in gateway.tools()])
+            result = await gateway.call("time.get_current_time", {"timezone": "Europe/Paris"})
+
+    Tool names are accepted as `server__tool`, `server:tool` and `server.tool`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        """Prepare a gateway; nothing is started before `start` (or `async with`)."""
+        settings = config.gateway
+        self.config = config
+        self._settings: GatewaySettings = settings
+        self._naming = Naming.of(settings.separator, settings.max_name_length)
+        self._members: dict[str, Member] = {}
+        self._upstreams: dict[str, Upstream] = {}
+        self._servers: dict[str, ServerConfig] = {}
+        self._nursery = Nursery()
+        self._custom = custom.source(config.tools.values())
+        self._client_info = {"name": "muxway", "version": __version__}
+        self.switchboard = Switchboard(
+            name=settings.name,
+            version=settings.version or __version__,
+            naming=self._naming,
+            members=self._members,
+            tools=config.tools,
+            page_size=settings.page_size,
+        )
+        self._publish()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, config: str | os.PathLike[str] | Mapping[str, Any] | Config, *, wait: bool = True
+    ) -> AsyncIterator[Self]:
+        """Start a gateway from a file, a mapping of the same shape, or a loaded `Config`; end it on leaving.
+
+        With `wait` (the default) every server is ready or has failed before the body runs. A server that
+        fails does not stop the others: see `servers()`.
+
+        Raises:
+            ConfigError: the configuration cannot be used; lists every problem.
+        """
+        if isinstance(config, Config):
+            loaded = config
+        elif isinstance(config, str) or hasattr(config, "__fspath__"):
+            loaded = load_config(cast("str", config))
+        else:
+            loaded = parse_config(cast("Mapping[str, Any]", config))
+        gateway = cls(loaded)
+        try:
+            gateway.start()
+            if wait:
+                await gateway.settled()
+            yield gateway
+        finally:
+            await gateway.stop()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to start every server, all at once, in the background."""
+        for server in self.config.servers.values():
+            if server.enabled:
+                self._add(server.name, server, self._channel_for(server))
+
+    async def settled(self) -> None:
+        """Wait until every server is ready or has failed. Each has its own time limit."""
+        for upstream in list(self._upstreams.values()):
+            await upstream.settled.wait()
+
+    async def stop(self) -> None:
+        """End every server, all at once, and wait until they are gone."""
+        await asyncio.gather(*(upstream.stop() for upstream in self._upstreams.values()))
+        await self._nursery.aclose()
+
+    # --- use ----------------------------------------------------------------------------------
+
+    def tools(self) -> list[Tool]:
+        """Every tool, in the order of the listing."""
+        return [_tool(route) for route in self.switchboard.catalog.routes.values()]
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: Callable[[float, float | None, str | None], None] | None = None,
+    ) -> ToolResult:
+        """Call a tool. Cancelling the task cancels the call at its server.
+
+        A tool that reports its own failure returns normally, with `is_error` set.
+
+        Raises:
+            ToolNotFound, InvalidParams: there is no such tool, or the name is ambiguous or lacks its server.
+            UpstreamSaid: the server answered with a JSON-RPC error.
+            UpstreamError: the server is not running, was lost, or did not answer in time.
+        """
+        params = {"name": messages.encode(name), "arguments": messages.encode(dict(arguments or {}))}
+        meta = None if on_progress is None else {PROGRESS_TOKEN: messages.Raw(b"1")}
+        call = Call(LIBRARY, "tools/call", {key: messages.Raw(value) for key, value in params.items()}, meta)
+        waiter = Waiter(None if on_progress is None else _progress(on_progress))
+        running: Running | None = self.switchboard.handle(call, waiter)
+        return ToolResult(messages.value(await waiter.outcome(running)))
+
+    def servers(self) -> list[Server]:
+        """Every server and how it is, in the order of the configuration."""
+        tools: dict[str, list[Tool]] = {}
+        for tool in self.tools():
+            tools.setdefault(tool.server, []).append(tool)
+        return [_server(upstream, tools.get(upstream.name, [])) for upstream in self._upstreams.values()]
+
+    async def add(
+        self, name: str, entry: Mapping[str, Any] | None = None, *, server: object = None, **keys: Any
+    ) -> Server:
+        """Add a server and wait until it is ready or has failed.
+
+        Give its configuration as a mapping or as keywords (`command="uvx", args=["mcp-server-time"]`), or
+        an in-process `server`: an official-SDK server, or any object whose public methods are the tools.
+
+        Raises:
+            ConfigError: the name is taken, or the configuration cannot be used.
+        """
+        if name in self._upstreams:
+            raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
+        config = parse_server(
+            name, {"command": "(in process)", **keys} if server is not None else {**(entry or {}), **keys}
+        )
+        if server is not None:
+            from muxway.upstream.inprocess import as_server
+
+            dial = self._memory_channel(as_server(server, name))
+        else:
+            dial = self._channel_for(config)
+        upstream = self._add(name, config, dial)
+        await upstream.settled.wait()
+        return next(known for known in self.servers() if known.name == name)
+
+    async def remove(self, name: str) -> None:
+        """End a server and forget it. Its calls under way fail.
+
+        Raises:
+            KeyError: there is no such server.
+        """
+        upstream = self._upstreams.pop(name)
+        await upstream.stop()
+        del self._members[name], self._servers[name]
+        self._publish()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _channel_for(self, config: ServerConfig) -> Callable[[], Channel]:
+        if config.transport != "stdio":
+            raise_for = config.name
+
+            def refuse() -> Channel:
+                raise MuxwayError(f'"{raise_for}" is reached by URL, which this version of muxway cannot do yet')
+
+            return refuse
+        limit = config.max_message_bytes or self._settings.max_message_bytes
+        return lambda: StdioChannel(config, self._nursery, limit)
+
+    def _memory_channel(self, server: InProcessServer) -> Callable[[], Channel]:
+        from muxway.upstream.memory import MemoryChannel
+
+        return lambda: MemoryChannel(server)
+
+    def _add(self, name: str, config: ServerConfig, dial: Callable[[], Channel]) -> Upstream:
+        settings = self._settings
+        self._servers[name] = config
+        self._members[name] = Member(
+            idle=config.call_timeout or settings.call_timeout, limit=config.call_max or settings.call_max
+        )
+        upstream = self._upstreams[name] = Upstream(
+            name,
+            dial,
+            client_info=self._client_info,
+            on_change=self._changed,
+            era=config.era,
+            start_timeout=start_timeout(config.start_timeout, config.command),
+            list_timeout=settings.list_timeout,
+            max_tools=settings.max_tools,
+        )
+        upstream.start()
+        return upstream
+
+    def _changed(self, upstream: Upstream) -> None:
+        member = self._members.get(upstream.name)
+        if member is not None:
+            member.link = upstream.link
+            member.absence = upstream.error or f"it is {upstream.status}"
+        self._publish()
+
+    def _publish(self) -> None:
+        known = {str(finding) for finding in self.switchboard.catalog.findings}
+        catalog = self.switchboard.publish([self._custom, *self._sources()])
+        for finding in catalog.findings:
+            if str(finding) not in known:
+                log.warning("tool list", upstream=finding.upstream, problem=finding)
+
+    def _sources(self) -> list[Source]:
+        prefixes = build.assign_prefixes(self._naming, {name: c.prefix for name, c in self._servers.items()})
+        sources: list[Source] = []
+        for name, upstream in self._upstreams.items():
+            config = self._servers[name]
+            if upstream.link is None:
+                continue
+            exposed = config.exposed_tools
+            sources.append(
+                build.Source(
+                    upstream=name,
+                    tools=upstream.tools,
+                    prefix=prefixes[name],
+                    exposed=None if exposed is None else {tool.original: tool.exposed for tool in exposed},
+                    hidden=frozenset(config.hidden_tools),
+                )
+            )
+        return sources
+
+
+def _tool(route: Route) -> Tool:
+    return Tool(route.public, route.upstream, route.native, route.describe())
+
+
+def _server(upstream: Upstream, tools: Sequence[Tool]) -> Server:
+    facts = upstream.describe()
+    channel = upstream.channel
+    stderr = channel.stderr.lines() if isinstance(channel, StdioChannel) else ()
+    return Server(
+        upstream.name,
+        upstream.status,
+        upstream.error,
+        tools,
+        facts["revision"],
+        facts["pid"],
+        tuple(upstream.notes),
+        stderr,
+    )
+
+
+def _progress(tell: Callable[[float, float | None, str | None], None]) -> Callable[[dict[str, messages.Buffer]], None]:
+    def heard(params: dict[str, messages.Buffer]) -> None:
+        progress = messages.number(params.get("progress"))
+        if progress is not None:
+            tell(progress, messages.number(params.get("total")), messages.text(params.get("message")))
+
+    return heard

@@ -1,0 +1,68 @@
+"""Public names: `<upstream><separator><native>`, legal for the strictest client, and back.
+
+With the default separator `__` a public name is made to fit what the model APIs accept,
+`[A-Za-z0-9_-]`, and stays short enough for the prefix that clients put before it
+(`mcp__muxway__…` must fit in 64). With `:` or `.` the user has chosen the spelling of
+another tool over those APIs, so names stay as they are but for control characters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Separator = Literal["__", ":", "."]
+SEPARATORS: Final[tuple[Separator, ...]] = ("__", ":", ".")
+
+_PORTABLE_LIMIT: Final = 50
+_PLAIN_LIMIT: Final = 128
+_NOT_PORTABLE = re.compile(r"[^A-Za-z0-9_-]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """The naming rule of one configuration."""
+
+    separator: Separator = "__"
+    limit: int = _PORTABLE_LIMIT
+
+    @classmethod
+    def of(cls, separator: Separator, limit: int | None) -> Naming:
+        """The rule for a separator, with that separator's usual length limit unless one is given."""
+        return cls(separator, limit or (_PORTABLE_LIMIT if separator == "__" else _PLAIN_LIMIT))
+
+    def legal(self, name: str) -> str:
+        """The name with every character that may not be in a public name replaced."""
+        name = (_NOT_PORTABLE if self.separator == "__" else _CONTROL).sub("_", name)
+        if self.separator == "__" and not (name[:1].isalpha() or name[:1] == "_"):
+            name = "_" + name
+        return name
+
+    def public(self, prefix: str, native: str) -> str:
+        """The public name of a tool; `prefix` is empty when the upstream's tools stand bare."""
+        return self.fit(self.legal(f"{prefix}{self.separator}{native}" if prefix else native), prefix, native)
+
+    def fit(self, name: str, *identity: str) -> str:
+        """The name, shortened with a stable hash of what it stands for if it is too long."""
+        return name if len(name) <= self.limit else self.distinct(name, *identity)
+
+    def distinct(self, name: str, *identity: str) -> str:
+        """The name with a hash of what it stands for at its end: the same in every run, whatever else exists."""
+        digest = hashlib.blake2s("\0".join(identity).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+        return f"{name[: self.limit - 9]}_{digest}"
+
+
+def spellings(prefix: str, native: str) -> Iterable[str]:
+    """Every way a caller may write a tool, whatever the listing says."""
+    return (prefix + separator + native for separator in SEPARATORS)
+
+
+def has_prefix(name: str) -> bool:
+    """Whether a name at least looks like `server<separator>tool`."""
+    return any(separator in name.strip("_:.") for separator in SEPARATORS)

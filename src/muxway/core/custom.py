@@ -1,0 +1,76 @@
+"""Compound tools: one public tool that runs a chosen tool of a chosen server.
+
+Configured as mcp-coordinator has them: `tools.<Name> = {description, subtools}`. The
+caller sends `{server, tool, args}`; only what is listed can be run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Raw
+
+from muxway.catalog.build import Source
+from muxway.catalog.model import NativeTool
+from muxway.errors import InvalidParams
+from muxway.protocol import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from muxway.config.model import CustomTool
+    from muxway.core.call import Call
+
+_NO_ARGS: Final = Raw(b"{}")
+
+
+class Choice(NamedTuple):
+    """The subtool a call asks for."""
+
+    upstream: str
+    tool: str
+    args: Raw
+
+
+def source(tools: Iterable[CustomTool]) -> Source:
+    """The compound tools as a part of the catalog."""
+    natives = [NativeTool(tool.name, _definition(tool)) for tool in tools]
+    return Source(upstream="", tools=natives, prefix="", own=True)
+
+
+def _definition(tool: CustomTool) -> messages.Params:
+    lines = [tool.description, "", "Subtools:"]
+    for server, subtools in tool.subtools.items():
+        lines += [f"- server {server}, tool {sub.name}: {sub.description}".rstrip(": ") for sub in subtools]
+    names = dict.fromkeys(sub.name for subtools in tool.subtools.values() for sub in subtools)
+    schema = {
+        "type": "object",
+        "properties": {
+            "server": {"type": "string", "enum": list(tool.subtools), "description": "Server that has the tool."},
+            "tool": {"type": "string", "enum": list(names), "description": "Tool to run on that server."},
+            "args": {"type": "object", "description": "Arguments of that tool."},
+        },
+        "required": ["server", "tool"],
+    }
+    description = "\n".join(lines).strip()
+    return {"description": Raw(messages.encode(description)), "inputSchema": Raw(messages.encode(schema))}
+
+
+def choose(tools: Mapping[str, CustomTool], name: str, call: Call) -> Choice:
+    """The subtool that a call to compound tool `name` asks for.
+
+    Raises:
+        InvalidParams: it asks for nothing, or for something that is not listed; the message lists what is.
+    """
+    tool = tools[name]
+    arguments = messages.members(call.params.get("arguments", _NO_ARGS)) or {}
+    server, subtool = messages.text(arguments.get("server")), messages.text(arguments.get("tool"))
+    args = arguments.get("args", _NO_ARGS)
+    listed = tool.subtools.get(server or "", ())
+    if server is None or subtool is None or not any(subtool == sub.name for sub in listed):
+        allowed = ", ".join(f"{key}/{sub.name}" for key, subs in tool.subtools.items() for sub in subs)
+        asked = f"{server}/{subtool}" if server and subtool else "nothing"
+        raise InvalidParams(f"{name} cannot run {asked}: give arguments.server and arguments.tool as one of: {allowed}")
+    if not messages.is_object(args):
+        raise InvalidParams(f"{name}: arguments.args must be an object")
+    return Choice(server, subtool, args)

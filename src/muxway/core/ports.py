@@ -1,0 +1,92 @@
+"""What the middle needs of the two sides, and promises to them.
+
+A request is handed down with a `Sink`, and its outcome comes back to that sink, once.
+This is a callback, not an awaitable, on purpose: a task per call costs more than all
+the rest of a small call (docs/design/decisions/0003). Whoever prefers to await wraps a
+future in a sink, as `Waiter` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muxway.core.call import Call
+    from muxway.errors import RpcError
+    from muxway.protocol.era import Revision
+    from muxway.protocol.messages import Buffer
+
+
+class Sink(Protocol):
+    """Where the outcome of one request goes. Exactly one of `done` and `failed` is called, once."""
+
+    def done(self, *result: Buffer) -> None:
+        """The request succeeded; the result's JSON, in one or more pieces."""
+        ...
+
+    def failed(self, error: RpcError) -> None:
+        """The request failed."""
+        ...
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        """The request goes on. The params are the upstream's, without its token. Never after the outcome."""
+        ...
+
+
+class Running(Protocol):
+    """A request that is under way somewhere."""
+
+    def cancel(self, reason: str | None) -> None:
+        """Give up on it: whoever works on it is told, and the sink hears nothing more."""
+        ...
+
+
+class Link(Protocol):
+    """A live connection to one upstream, as far as the middle may know."""
+
+    revision: Revision
+    """The protocol revision spoken on this connection."""
+
+    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Running:
+        """Send a request; its outcome goes to the sink.
+
+        Args:
+            head: `"method":…,"params":{…` up to where the call's own params follow.
+            call: gives the params (but `name` and `_meta`), and what of `_meta` goes along.
+            sink: hears the outcome; `UpstreamSaid` for the upstream's own error, `UpstreamError` when it gives none.
+            idle: seconds of silence after which to give up; progress restarts this clock.
+            limit: seconds after which to give up in any case.
+        """
+        ...
+
+
+class Waiter:
+    """A sink that can be awaited."""
+
+    def __init__(self, on_progress: Callable[[dict[str, Buffer]], None] | None = None) -> None:
+        self._future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._on_progress = on_progress
+
+    def done(self, *result: Buffer) -> None:
+        if not self._future.done():
+            self._future.set_result(b"".join(result))
+
+    def failed(self, error: RpcError) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        if self._on_progress is not None:
+            self._on_progress(params)
+
+    async def outcome(self, running: Running | None) -> bytes:
+        """The result's JSON. Cancelling the wait cancels the request. Raises the RpcError it failed with."""
+        try:
+            return await self._future
+        except asyncio.CancelledError:
+            if running is not None:
+                running.cancel(None)
+            raise

@@ -1,0 +1,1 @@
+"""Towards the side that calls us: doors, and the endpoint behind them that speaks MCP."""

@@ -1,0 +1,294 @@
+"""One connection of a client: bytes in, calls to the switchboard, bytes out.
+
+Serves both eras side by side. `initialize` opens the pipe's one handshake session; a
+request with the 2026-07-28 envelope needs none and brings its own caller. The door owns
+the pipe, this owns its meaning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from muxway.core.call import Call, Caller
+from muxway.core.switchboard import CAPABILITIES
+from muxway.errors import InvalidParams, InvalidRequest, ParseError, RpcError
+from muxway.log import EventLog
+from muxway.protocol import era, messages
+from muxway.protocol.messages import ABSENT, NotAnEnvelope
+from muxway.protocol.peer import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from muxway.core.ports import Running
+    from muxway.core.switchboard import Switchboard
+    from muxway.protocol.framing import Oversized
+    from muxway.protocol.messages import Buffer, Envelope, Params
+
+_LIST_CHANGED: Final = "notifications/tools/list_changed"
+_NOTHING: Final[dict[str, messages.Raw]] = {}
+
+log = EventLog("client")
+
+
+class Exchange:
+    """One request of the client and what is under way for it. A `core.ports.Sink`."""
+
+    __slots__ = ("call", "endpoint", "id", "running", "say")
+
+    def __init__(self, endpoint: Endpoint, id_: bytes, call: Call, say: Callable[[Iterable[Buffer]], None]) -> None:
+        self.endpoint = endpoint
+        self.id = id_
+        self.call = call
+        self.say = say
+        self.running: Running | None = None
+
+    def done(self, *result: Buffer) -> None:
+        if self.endpoint.closed_exchange(self.id):
+            self.say(messages.result(self.id, *result))
+
+    def failed(self, error: RpcError) -> None:
+        if self.endpoint.closed_exchange(self.id):
+            self.say(messages.failure(self.id, error))
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        token = self.call.progress_token
+        if token is None or self.id not in self.endpoint.peer.theirs:
+            return
+        if not self.call.caller.revision.progress_message:
+            params.pop("message", None)
+        body = messages.object_of(((era.PROGRESS_TOKEN, token), *params.items()))
+        self.endpoint.say(messages.notification("notifications/progress", body))
+
+
+class _Batch:
+    """Collects the answers to a 2025-03-26 batch and sends them as one array, once none is missing."""
+
+    def __init__(self, size: int, say: Callable[[Iterable[Buffer]], None]) -> None:
+        self._left = size
+        self._say = say
+        self._answers: list[bytes] = []
+
+    def add(self, frame: Iterable[Buffer] = ()) -> None:
+        """The answer to one message of the batch; empty if it gets none."""
+        answer = b"".join(frame).rstrip(b"\n")
+        if answer:
+            self._answers.append(answer)
+        self._left -= 1
+        if self._left == 0 and self._answers:
+            self._say([b"[", b",".join(self._answers), b"]\n"])
+
+
+class Endpoint:
+    """The gateway as one client sees it."""
+
+    def __init__(self, switchboard: Switchboard, say: Callable[[Iterable[Buffer]], None]) -> None:
+        self.say = say
+        self.peer: Peer[None, Exchange] = Peer()
+        self._switchboard = switchboard
+        self._session: Caller | None = None
+        self._ready = False
+        self._listens: dict[bytes, Exchange] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._stop_listening = switchboard.listen(self._list_changed)
+
+    # --- hearing ------------------------------------------------------------------------------
+
+    def hear_all(self, frames: Sequence[bytes | Oversized]) -> None:
+        """Take what the client sent."""
+        for frame in frames:
+            if isinstance(frame, bytes):
+                self.hear(frame, self.say)
+            else:
+                why = "the message is larger than this server accepts (maxMessageBytes)"
+                self._refuse_line(frame.head, InvalidRequest(why))
+
+    def hear(self, frame: bytes, say: Callable[[Iterable[Buffer]], None]) -> bool:
+        """Take one message. True if it has an answer, which goes to `say`, now or later."""
+        try:
+            envelope = messages.decode(frame)
+        except ParseError as error:
+            salvaged = messages.salvage(frame)
+            if salvaged is None:
+                if frame.strip():
+                    self._refuse_line(frame, error)
+                return False
+            envelope = salvaged
+        except NotAnEnvelope as error:
+            if messages.is_batch(frame):
+                self._hear_batch(frame)
+                return False
+            say(messages.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
+            return True
+        if envelope.method is None:
+            # An answer to nothing: this gateway asks its clients nothing.
+            self.peer.dropped += 1
+            return False
+        if envelope.id is ABSENT:
+            self._hear_notice(envelope.method, envelope.params or _NOTHING)
+            return False
+        self._hear_request(envelope, envelope.method, say)
+        return True
+
+    def _hear_request(self, envelope: Envelope, method: str, say: Callable[[Iterable[Buffer]], None]) -> None:
+        id_ = bytes(envelope.id)
+        if not messages.is_id(id_):
+            say(messages.failure(None, InvalidRequest(f"an id is a string or an integer, not {id_[:40].decode()}")))
+            return
+        if id_ in self.peer.theirs:
+            # Answering under this id would end the first request with the second one's outcome.
+            why = f"id {id_[:40].decode()} is already in use by a request that is still running; use a new one"
+            say(messages.failure(None, InvalidRequest(why)))
+            return
+        params = envelope.params or _NOTHING
+        raw_meta = params.get("_meta")
+        meta = None if raw_meta is None else messages.members(raw_meta)
+        try:
+            caller = self._caller(method, meta)
+            if caller is None:
+                say(messages.result(id_, self._open(method, params)))
+                return
+        except RpcError as error:
+            say(messages.failure(id_, error))
+            return
+        call = Call(caller, method, params, meta)
+        exchange = Exchange(self, id_, call, say)
+        self.peer.theirs[id_] = exchange
+        if method == "subscriptions/listen" and caller.revision.stateless:
+            self._listen(exchange)
+        else:
+            exchange.running = self._switchboard.handle(call, exchange)
+
+    def _caller(self, method: str, meta: Params | None) -> Caller | None:
+        """Who asks; None for what a client may say before anybody knows who it is."""
+        envelope = None if meta is None else era.read_envelope(meta)
+        if envelope is not None:
+            return Caller(revision=era.NEWEST, capabilities=envelope.capabilities, client_info=envelope.client_info)
+        if method in ("initialize", "ping"):
+            return None
+        if self._session is None:
+            raise InvalidRequest(
+                f"{method} before initialize: send `initialize` first, or give params._meta the 2026-07-28 envelope"
+            )
+        return self._session
+
+    def _open(self, method: str, params: Params) -> bytes:
+        """Answer `initialize` or `ping`."""
+        if method == "ping":
+            return b"{}"
+        version = messages.text(params.get("protocolVersion"))
+        if version is None:
+            raise InvalidParams("initialize: params.protocolVersion must be a string such as 2025-11-25")
+        if self._session is not None:
+            raise InvalidRequest("this connection is already initialized; open another one for another session")
+        revision = era.negotiate(version)
+        self._session = Caller(
+            revision=revision, capabilities=params.get("capabilities"), client_info=params.get("clientInfo")
+        )
+        log.debug("client connected", revision=revision.date)
+        body = {
+            "protocolVersion": revision.date,
+            "capabilities": CAPABILITIES,
+            "serverInfo": self._switchboard.identity,
+        }
+        return messages.encode(body)
+
+    def _hear_notice(self, method: str, params: Params) -> None:
+        if method == "notifications/initialized":
+            self._ready = self._session is not None
+        elif method == "notifications/cancelled":
+            self._cancel(bytes(params.get("requestId", b"")), messages.text(params.get("reason")))
+
+    def _hear_batch(self, frame: bytes) -> None:
+        if self._session is None or not self._session.revision.batches:
+            why = "batches (arrays of messages) exist only in sessions of revision 2025-03-26; send one message a line"
+            self.say(messages.failure(None, InvalidRequest(why)))
+            return
+        parts = messages.decode_batch(frame)
+        if not parts:
+            self.say(messages.failure(None, InvalidRequest("a batch may not be empty")))
+            return
+        batch = _Batch(len(parts), self.say)
+        for part in parts:
+            if messages.is_batch(part):
+                batch.add(messages.failure(None, InvalidRequest("a batch may not hold another batch")))
+            elif not self.hear(part, batch.add):
+                batch.add()
+
+    def _refuse_line(self, line: bytes, error: RpcError) -> None:
+        """Answer a line that could not be read; under its id if it plainly shows one."""
+        ids = messages.visible_ids(line)
+        usable = ids[0] if len(ids) == 1 and ids[0] not in self.peer.theirs else None
+        self.say(messages.failure(usable, error))
+
+    # --- requests under way -------------------------------------------------------------------
+
+    def closed_exchange(self, id_: bytes) -> bool:
+        """Note that a request has its outcome; False if nobody waits for it any more."""
+        return self.peer.theirs.pop(id_, None) is not None and self._note_idle()
+
+    def _note_idle(self) -> bool:
+        if len(self.peer.theirs) == len(self._listens):
+            self._idle.set()
+        return True
+
+    def _cancel(self, id_: bytes, reason: str | None) -> None:
+        exchange = self.peer.theirs.pop(id_, None)
+        if exchange is None:
+            return
+        self._listens.pop(id_, None)
+        self._note_idle()
+        if exchange.running is not None:
+            exchange.running.cancel(reason)
+        if exchange.say is not self.say:
+            # Part of a batch, whose other answers wait for it.
+            exchange.say(())
+
+    async def finish(self, drain: float) -> None:
+        """The client will say no more: let what runs end for up to `drain` seconds, cancel the rest, stop listening."""
+        self._stop_listening()
+        self._idle.clear()
+        self._note_idle()
+        if not self._idle.is_set():
+            try:
+                await asyncio.wait_for(self._idle.wait(), drain)
+            except TimeoutError:
+                log.warning("client left; calls cancelled", calls=len(self.peer.theirs) - len(self._listens))
+        for id_, exchange in list(self._listens.items()):
+            del self._listens[id_]
+            meta = messages.object_of([(era.SUBSCRIPTION_ID, id_)])
+            exchange.done(b'{"resultType":"complete","_meta":', meta, b"}")
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody is there any more: cancel everything at once."""
+        self._stop_listening()
+        for id_ in list(self.peer.theirs):
+            self._cancel(id_, "the client has gone")
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def _listen(self, exchange: Exchange) -> None:
+        wanted = messages.members(exchange.call.params.get("notifications", b""))
+        if wanted is None:
+            exchange.failed(InvalidParams("subscriptions/listen: params.notifications must be an object"))
+            return
+        honoured = {"toolsListChanged": True} if bytes(wanted.get("toolsListChanged", b"")) == b"true" else {}
+        self._listens[exchange.id] = exchange
+        self._note_idle()
+        params = {
+            "_meta": {era.SUBSCRIPTION_ID: messages.Raw(exchange.id)},
+            "notifications": honoured,
+        }
+        self.say(messages.notification("notifications/subscriptions/acknowledged", messages.encode(params)))
+
+    def _list_changed(self) -> None:
+        if self._ready:
+            self.say(messages.notification(_LIST_CHANGED))
+        for id_, exchange in self._listens.items():
+            wanted = messages.members(exchange.call.params["notifications"]) or {}
+            if bytes(wanted.get("toolsListChanged", b"")) == b"true":
+                meta = messages.encode({"_meta": {era.SUBSCRIPTION_ID: messages.Raw(id_)}})
+                self.say(messages.notification(_LIST_CHANGED, meta))

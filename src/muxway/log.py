@@ -1,0 +1,82 @@
+"""Log lines: a constant event, facts as fields, one line each, never an escape sequence.
+
+    log.warning("upstream lost", upstream="github", exit=127, in_flight=3)
+    → 12:00:01 warning upstream lost upstream=github exit=127 in_flight=3
+
+Everything goes to stderr (stdout belongs to the protocol) and, if asked for, to a file.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_PLAIN = re.compile(r"[\w./:@+,<>()*-]+")
+_LOGGER = logging.getLogger("muxway")
+
+
+def printable(text: str) -> str:
+    """The text with control, escape and direction-changing characters made visible."""
+    return _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+class EventLog:
+    """Writes events under one name of the `muxway` logger, so that library users can route them as usual."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = _LOGGER.getChild(name)
+
+    def debug(self, event: str, **fields: object) -> None:
+        """Something only a developer of muxway wants to see."""
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """Something that went as it should."""
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Something the owner of the configuration should look at."""
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """Something that is broken."""
+        self._write(logging.ERROR, event, fields)
+
+    def _write(self, level: int, event: str, fields: dict[str, object]) -> None:
+        if self._logger.isEnabledFor(level):
+            words = [event, *(f"{name}={_word(value)}" for name, value in fields.items() if value is not None)]
+            self._logger.log(level, "%s", " ".join(words))
+
+
+def _word(value: object) -> str:
+    text = printable(str(value))
+    return text if _PLAIN.fullmatch(text) else '"' + text.replace('"', "'") + '"'
+
+
+class _Line(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower()} {record.getMessage()}"
+        return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
+
+
+def setup(level: str, directory: Path | None = None) -> None:
+    """Send muxway's log to stderr and, with a directory, also to `muxway.log` in it.
+
+    Raises:
+        OSError: the directory cannot be written to.
+    """
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(directory / "muxway.log", encoding="utf-8"))
+    for handler in handlers:
+        handler.setFormatter(_Line())
+        _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(level.upper())
+    _LOGGER.propagate = False

@@ -1,0 +1,204 @@
+"""Reading and writing pipes on the event loop, without streams, tasks or copies.
+
+`asyncio.StreamReader` costs a task and two copies per line; here the loop calls us when
+a descriptor is ready, one `read` gives many lines, and one `writev` sends many messages.
+Both the stdio door and the stdio channel stand on this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from muxway.protocol.messages import Buffer
+
+_SMALL_READ: Final = 64 * 1024
+_LARGE_READ: Final = 1024 * 1024
+_MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
+_GONE: Final = frozenset((errno.EPIPE, errno.ECONNRESET, errno.EBADF))
+
+
+class PipeReader:
+    """Calls `on_data` with whatever arrives, and `on_end` once when no more will.
+
+    Pausing is how a slow consumer pushes back: the pipe fills and its writer waits.
+    """
+
+    def __init__(
+        self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None], *, close_fd: bool = True
+    ) -> None:
+        self._fd = fd
+        self._on_data = on_data
+        self._on_end = on_end
+        self._close_fd = close_fd
+        self._loop = asyncio.get_running_loop()
+        self._read_size = _SMALL_READ
+        self._open = True
+        self._paused = True
+        self.resume()
+
+    def pause(self) -> None:
+        """Stop reading until `resume`."""
+        if self._open and not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._open and self._paused:
+            self._paused = False
+            try:
+                self._loop.add_reader(self._fd, self._ready)
+            except OSError:
+                # A regular file is always ready, so no loop can wait for it: `muxway stdio < requests.jsonl`.
+                self._pump()
+
+    def _pump(self) -> None:
+        if not self._paused and self._open and self._ready():
+            self._loop.call_soon(self._pump)
+
+    def drain(self) -> None:
+        """Read what is already in the pipe, now: the last words of a process that is gone."""
+        while self._open and self._ready():
+            pass
+
+    def close(self) -> None:
+        """Stop for good. `on_end` is not called."""
+        if self._open:
+            self.pause()
+            self._open = False
+            if self._close_fd:
+                os.close(self._fd)
+
+    def _ready(self) -> bool:
+        try:
+            data = os.read(self._fd, self._read_size)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            # A terminal that went away reads as EIO; like any end, there is no more input.
+            if error.errno not in _GONE and error.errno != errno.EIO:
+                raise
+            data = b""
+        if not data:
+            self.close()
+            self._on_end()
+            return False
+        # Large reads allocate a large buffer each time: only worth it while large messages arrive.
+        self._read_size = _LARGE_READ if len(data) == self._read_size else _SMALL_READ
+        self._on_data(data)
+        return True
+
+
+class PipeWriter:
+    """Sends frames in order, many per system call, never blocking the loop.
+
+    What the pipe does not take at once waits in a queue; `queued` tells how much. When the
+    other end is gone, `on_broken` is called once and everything later is dropped.
+    """
+
+    def __init__(self, fd: int, on_broken: Callable[[], None], *, close_fd: bool = True) -> None:
+        self._fd = fd
+        self._on_broken = on_broken
+        self._close_fd = close_fd
+        self._loop = asyncio.get_running_loop()
+        self._frames: deque[bytes | memoryview] = deque()
+        self._flush_planned = False
+        self._waiting = False
+        self._closing = False
+        self._empty: asyncio.Event = asyncio.Event()
+        self.queued = 0
+        self.open = True
+        self.on_drained: Callable[[], None] | None = None
+        """Called each time the queue has become empty after it had to wait."""
+
+    def send(self, frame: Iterable[Buffer]) -> None:
+        """Queue one frame. It leaves at the end of this turn of the loop, with all others of the turn."""
+        if not self.open or self._closing:
+            return
+        # Joining copies; keeping pieces would cost more: a megabyte is copied in the time of forty small objects.
+        data = b"".join(frame)
+        self._frames.append(data)
+        self.queued += len(data)
+        if not self._flush_planned and not self._waiting:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush)
+
+    async def drained(self) -> None:
+        """Wait until everything queued has been taken by the other side, or it is gone."""
+        while self.open and (self._frames or self._flush_planned):
+            self._empty.clear()
+            await self._empty.wait()
+
+    def close(self) -> None:
+        """Send what can be sent without waiting, then close."""
+        if self.open and not self._closing:
+            self._closing = True
+            if not self._waiting:
+                self._write()
+            self._end()
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        if self.open:
+            self._write()
+
+    def _write(self) -> None:
+        frames = self._frames
+        while frames:
+            batch = [frames.popleft() for _ in range(min(len(frames), _MAX_PARTS))]
+            try:
+                written = os.write(self._fd, batch[0]) if len(batch) == 1 else os.writev(self._fd, batch)
+            except BlockingIOError:
+                written = 0
+            except OSError as error:
+                if error.errno not in _GONE:
+                    raise
+                self._broken()
+                return
+            self.queued -= written
+            for index, frame in enumerate(batch):
+                if written < len(frame):
+                    # The pipe is full: what it did not take goes back to the front.
+                    frames.extendleft(reversed(batch[index + 1 :]))
+                    frames.appendleft(memoryview(frame)[written:] if written else frame)
+                    self._wait()
+                    return
+                written -= len(frame)
+        self._done_waiting()
+
+    def _wait(self) -> None:
+        if not self._waiting and not self._closing:
+            self._waiting = True
+            self._loop.add_writer(self._fd, self._write)
+
+    def _done_waiting(self) -> None:
+        self._empty.set()
+        if self._waiting:
+            self._waiting = False
+            self._loop.remove_writer(self._fd)
+            if self.on_drained is not None:
+                self.on_drained()
+
+    def _broken(self) -> None:
+        self._end()
+        self._on_broken()
+
+    def _end(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self._loop.remove_writer(self._fd)
+        self.open = False
+        self._frames.clear()
+        self.queued = 0
+        self._empty.set()
+        if self._close_fd:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)

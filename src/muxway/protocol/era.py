@@ -1,0 +1,104 @@
+"""The five protocol revisions, and how a request shows which one it is written in.
+
+Two eras. Handshake revisions (2024-11-05 to 2025-11-25) open a session with `initialize`;
+2026-07-28 has no session: each request carries an envelope in `params._meta` that names
+its revision and what its caller can do. Both may arrive on one pipe, in any order.
+Nobody outside this module and `bridge` compares revisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from muxway.errors import INVALID_PARAMS, METHOD_NOT_FOUND, InvalidParams, UnsupportedVersion
+from muxway.protocol import messages
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+    from muxway.protocol.messages import Params
+
+PREFIX: Final = "io.modelcontextprotocol/"
+PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"
+CLIENT_CAPABILITIES: Final = PREFIX + "clientCapabilities"
+CLIENT_INFO: Final = PREFIX + "clientInfo"
+LOG_LEVEL: Final = PREFIX + "logLevel"
+SERVER_INFO: Final = PREFIX + "serverInfo"
+SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
+PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105 - a protocol field, not a secret
+
+HOP_KEYS: Final = frozenset((PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN))
+"""`_meta` keys that speak of one hop only: written anew towards each upstream, never forwarded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One published revision, as far as the gateway must tell it from the others."""
+
+    date: str
+    stateless: bool = False
+    """No handshake; every request carries its own envelope and every result a `resultType`."""
+    batches: bool = False
+    """A line may be a JSON array of messages."""
+    progress_message: bool = True
+    """Progress notices may carry a `message`."""
+
+    @property
+    def unknown_tool_code(self) -> int:
+        """The JSON-RPC code for a tool that does not exist."""
+        return INVALID_PARAMS if self.stateless else METHOD_NOT_FOUND
+
+
+REVISIONS: Final = {
+    revision.date: revision
+    for revision in (
+        Revision("2024-11-05", progress_message=False),
+        Revision("2025-03-26", batches=True),
+        Revision("2025-06-18"),
+        Revision("2025-11-25"),
+        Revision("2026-07-28", stateless=True),
+    )
+}
+NEWEST: Final = REVISIONS["2026-07-28"]
+NEWEST_HANDSHAKE: Final = REVISIONS["2025-11-25"]
+SUPPORTED: Final = tuple(reversed(REVISIONS))
+"""Every revision we speak, newest first."""
+
+
+def negotiate(requested: str | None) -> Revision:
+    """The revision to answer an `initialize` with: the requested one if we speak it, else our newest."""
+    revision = REVISIONS.get(requested or "")
+    return NEWEST_HANDSHAKE if revision is None or revision.stateless else revision
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEnvelope:
+    """What a stateless request says of its sender."""
+
+    capabilities: Raw
+    client_info: Raw | None
+    log_level: Raw | None
+
+
+def read_envelope(meta: Params | None) -> RequestEnvelope | None:
+    """The 2026-07-28 envelope of a request; None when it is written in a handshake revision.
+
+    Raises:
+        InvalidParams: it has the version but not the capabilities.
+        UnsupportedVersion: it names a revision that has no such envelope, or one we do not know.
+    """
+    if meta is None or PROTOCOL_VERSION not in meta:
+        return None
+    version = messages.text(meta[PROTOCOL_VERSION])
+    capabilities = meta.get(CLIENT_CAPABILITIES)
+    if version is None or capabilities is None or not messages.is_object(capabilities):
+        missing = PROTOCOL_VERSION if version is None else CLIENT_CAPABILITIES
+        kind = "a string" if version is None else "an object, {} if the client has none"
+        raise InvalidParams(f'params._meta["{missing}"] is missing or wrong: it must be {kind}')
+    if version != NEWEST.date:
+        raise UnsupportedVersion(
+            f"protocol version {version} has no stateless form here; use {NEWEST.date}, or `initialize` for older ones",
+            data={"supported": list(SUPPORTED), "requested": version},
+        )
+    return RequestEnvelope(capabilities, meta.get(CLIENT_INFO), meta.get(LOG_LEVEL))

@@ -1,0 +1,88 @@
+r"""Bytes → lines, in linear time and bounded memory.
+
+Cuts on `\n` only (never on U+2028, VT or FF, which are legal inside JSON strings).
+Nothing is decoded here; a carriage return or byte order mark is the reader's to forgive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+DEFAULT_LIMIT: Final = 16 * 1024 * 1024
+_HEAD: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A line over the limit. It was skipped without being kept, but for its first bytes."""
+
+    head: bytes
+
+
+class LineFramer:
+    """Collects chunks and gives back whole lines, in order."""
+
+    __slots__ = ("_limit", "_pending", "_size", "_skipping")
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self._limit = limit
+        self._pending: list[bytes] = []
+        self._size = 0
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[bytes | Oversized]:
+        """Take a chunk; return the lines it completes, without their newline. Empty lines are left out."""
+        lines: list[bytes | Oversized] = []
+        if self._pending or self._skipping:
+            end = data.find(b"\n")
+            if end < 0:
+                self._keep(data, lines)
+                return lines
+            self._finish(data[:end], lines)
+            data = data[end + 1 :]
+        if not data:
+            return lines
+        # One split for the many small lines of a busy pipe.
+        whole = data.split(b"\n")
+        rest = whole.pop()
+        if len(data) > self._limit:
+            lines += [Oversized(line[:_HEAD]) if len(line) > self._limit else line for line in whole if line]
+        else:
+            lines += [line for line in whole if line]
+        if rest:
+            self._keep(rest, lines)
+        return lines
+
+    def end(self) -> bytes:
+        """What was left without a newline when the stream ended."""
+        rest = b"".join(self._pending)
+        self._pending.clear()
+        self._size = 0
+        return rest
+
+    def _keep(self, data: bytes, lines: list[bytes | Oversized]) -> None:
+        if self._skipping:
+            return
+        self._pending.append(data)
+        self._size += len(data)
+        if self._size > self._limit:
+            # Report at once: whoever waits for this line must not wait for its end, which may never come.
+            lines.append(Oversized(b"".join(self._pending)[:_HEAD]))
+            self._skipping = True
+            self._pending.clear()
+            self._size = 0
+
+    def _finish(self, data: bytes, lines: list[bytes | Oversized]) -> None:
+        if self._skipping:
+            self._skipping = False
+            return
+        self._keep(data, lines)
+        if self._skipping:
+            self._skipping = False
+            return
+        line = b"".join(self._pending)
+        self._pending.clear()
+        self._size = 0
+        if line:
+            lines.append(line)

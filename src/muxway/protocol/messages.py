@@ -1,0 +1,276 @@
+"""JSON-RPC envelopes whose payloads stay the bytes that came in.
+
+The only module that knows the JSON library. A message is decoded exactly one level:
+`id`, `params` values, `result` and `error` are `Raw`, views of the received line that
+are checked to be valid JSON but never turned into objects. Ids are kept as their JSON
+text, so `1` and `"1"` are different and each goes back as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from muxway.errors import ParseError, RpcError, UpstreamSaid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Buffer: TypeAlias = bytes | Raw
+"""A piece of an outgoing frame; frames are lists of these, joined only by the system call that writes them."""
+Params: TypeAlias = dict[str, Raw]
+
+ABSENT: Final = Raw()
+_EMPTY: Final = b""
+
+
+class Envelope(msgspec.Struct, gc=False, frozen=True):
+    """One JSON-RPC message, opened one level."""
+
+    jsonrpc: Literal["2.0"]
+    id: Raw = ABSENT
+    method: str | None = None
+    params: Params | None = None
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+class LooseEnvelope(msgspec.Struct, gc=False, frozen=True):
+    """The same fields with nothing asked of them: to say what is wrong with a message that is no `Envelope`."""
+
+    jsonrpc: Raw = ABSENT
+    id: Raw = ABSENT
+    method: Raw = ABSENT
+    params: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+class ErrorObject(msgspec.Struct, gc=False, frozen=True):
+    """The error member of a response, its data still raw."""
+
+    code: int
+    message: str = ""
+    data: Raw = ABSENT
+
+
+_decode_envelope = msgspec.json.Decoder(Envelope).decode
+_decode_loose = msgspec.json.Decoder(LooseEnvelope).decode
+_decode_error = msgspec.json.Decoder(ErrorObject).decode
+_decode_params = msgspec.json.Decoder(Params).decode
+_decode_batch = msgspec.json.Decoder(list[Raw]).decode
+_decode_str = msgspec.json.Decoder(str).decode
+_decode_float = msgspec.json.Decoder(float).decode
+_decode_any = msgspec.json.Decoder().decode
+encode = msgspec.json.encode
+"""Any Python value → compact JSON."""
+
+
+class NotAnEnvelope(Exception):
+    """Valid JSON, but not a JSON-RPC 2.0 message. Carries the id when one could be read."""
+
+    def __init__(self, why: str, id_: bytes = _EMPTY) -> None:
+        super().__init__(why)
+        self.id = id_
+
+
+def decode(frame: bytes) -> Envelope:
+    """Open a frame.
+
+    Raises:
+        ParseError: it is not UTF-8 JSON.
+        NotAnEnvelope: it is JSON, but no JSON-RPC 2.0 message.
+    """
+    try:
+        # The decoder skips over strings inside Raw without looking at their encoding.
+        if not frame.isascii():
+            frame.decode()
+        return _decode_envelope(frame)
+    except msgspec.ValidationError as error:
+        raise _explain(frame, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"not valid JSON: {error}") from None
+
+
+def _explain(frame: bytes, why: str) -> NotAnEnvelope:
+    try:
+        loose = _decode_loose(frame)
+    except msgspec.MsgspecError:
+        return NotAnEnvelope("a JSON-RPC message is an object")
+    id_ = bytes(loose.id) if is_id(loose.id) else _EMPTY
+    if bytes(loose.jsonrpc) != b'"2.0"':
+        return NotAnEnvelope('"jsonrpc" must be "2.0"', id_)
+    return NotAnEnvelope(why, id_)
+
+
+def decode_batch(frame: bytes) -> list[bytes]:
+    """The messages of a JSON array, each as its own frame. Raises ParseError if it is not JSON."""
+    try:
+        return [bytes(item) for item in _decode_batch(frame)]
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ParseError(f"not valid JSON: {error}") from None
+
+
+def is_batch(frame: bytes) -> bool:
+    """Whether a frame is a JSON array."""
+    return frame.lstrip()[:1] == b"["
+
+
+_INTEGER = re.compile(rb"-?\d+").fullmatch
+
+
+def is_id(raw: Raw | bytes) -> bool:
+    """Whether this JSON text may be a request id: a string or an integer, never null, a float or a boolean."""
+    text = bytes(raw)
+    return text[:1] == b'"' or _INTEGER(text) is not None
+
+
+def is_object(raw: Raw | bytes) -> bool:
+    """Whether this valid JSON text is an object. Looks at its first byte only."""
+    return bytes(memoryview(raw)[:1]) == b"{"
+
+
+def members(raw: Raw | bytes) -> Params | None:
+    """The members of a JSON object, their values raw; None if it is no object."""
+    try:
+        return _decode_params(raw)
+    except msgspec.MsgspecError:
+        return None
+
+
+def text(raw: Raw | bytes | None) -> str | None:
+    """The value of a JSON string; None if it is anything else."""
+    if raw is None:
+        return None
+    try:
+        return _decode_str(raw)
+    except msgspec.MsgspecError:
+        return None
+
+
+def number(raw: Raw | bytes | None) -> float | None:
+    """The value of a JSON number; None if it is anything else."""
+    if raw is None:
+        return None
+    try:
+        return _decode_float(raw)
+    except msgspec.MsgspecError:
+        return None
+
+
+def value(raw: Raw | bytes) -> Any:
+    """Any JSON value as Python objects. Raises ParseError."""
+    try:
+        return _decode_any(raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ParseError(f"not valid JSON: {error}") from None
+
+
+def items(raw: Raw | bytes) -> list[Raw] | None:
+    """The items of a JSON array, raw; None if it is no array."""
+    try:
+        return _decode_batch(raw)
+    except msgspec.MsgspecError:
+        return None
+
+
+# --- frames to send -------------------------------------------------------------------------
+
+_KEYS: dict[str, bytes] = {"arguments": b',"arguments":', "_meta": b',"_meta":', "name": b',"name":'}
+
+
+def key(name: str) -> bytes:
+    """`,"name":` as bytes. Only the keys above are remembered, so that callers cannot fill the memory."""
+    return _KEYS.get(name) or b"," + encode(name) + b":"
+
+
+def object_of(members: Iterable[tuple[str, Buffer]]) -> bytes:
+    """A JSON object of raw members, in their order."""
+    parts: list[Buffer] = []
+    for name, raw in members:
+        parts += (key(name), raw)
+    if not parts:
+        return b"{}"
+    parts[0] = bytes(parts[0])[1:]
+    return b"{" + b"".join(parts) + b"}"
+
+
+def request(id_: int | bytes, method: str, params: Buffer | None = None) -> list[Buffer]:
+    """A request frame, with its newline."""
+    number = b"%d" % id_ if isinstance(id_, int) else id_
+    head: list[Buffer] = [b'{"jsonrpc":"2.0","id":', number, b',"method":', encode(method)]
+    return [*head, b"}\n"] if params is None else [*head, b',"params":', params, b"}\n"]
+
+
+def notification(method: str, params: Buffer | None = None) -> list[Buffer]:
+    """A notification frame, with its newline."""
+    head: list[Buffer] = [b'{"jsonrpc":"2.0","method":', encode(method)]
+    return [*head, b"}\n"] if params is None else [*head, b',"params":', params, b"}\n"]
+
+
+def result(id_: Buffer, *payload: Buffer) -> list[Buffer]:
+    """A response frame, with its newline; the payload may come in pieces."""
+    return [b'{"jsonrpc":"2.0","id":', id_, b',"result":', *payload, b"}\n"]
+
+
+def failure(id_: Buffer | None, error: RpcError) -> list[Buffer]:
+    """An error response frame, with its newline. No id (it could not be read) is written as null."""
+    return [b'{"jsonrpc":"2.0","id":', id_ or b"null", b',"error":', error_body(error), b"}\n"]
+
+
+def error_body(error: RpcError) -> bytes:
+    """The one place where an error becomes JSON. An upstream's own error is its own bytes."""
+    if isinstance(error, UpstreamSaid):
+        return error.raw
+    body: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    return encode(body)
+
+
+def said_error(raw: Raw) -> UpstreamSaid | None:
+    """An upstream's error member; None when it is no JSON-RPC error (an object with an integer code)."""
+    try:
+        body = _decode_error(raw)
+    except msgspec.MsgspecError:
+        return None
+    data = _decode_any(body.data) if bytes(body.data) else None
+    return UpstreamSaid(bytes(raw), body.message, body.code, data)
+
+
+# --- repairs --------------------------------------------------------------------------------
+
+_BOM = b"\xef\xbb\xbf"
+_LONE_SURROGATE = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+_START = re.compile(rb'\{\s*"(?:jsonrpc|id|method|result|error)"')
+_ANY_ID = re.compile(rb'"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")')
+
+
+def salvage(frame: bytes) -> Envelope | None:
+    """A message out of a line that is not quite one, or None.
+
+    What real servers do to a good line: a byte order mark, text printed before it
+    without a newline, bytes that are not UTF-8, and the lone surrogate escapes that
+    JavaScript's JSON.stringify emits for broken strings. Nothing else is guessed at.
+    """
+    if frame.startswith(_BOM):
+        frame = frame[3:]
+    frame = frame.decode("utf-8", "replace").encode()
+    frame = _LONE_SURROGATE.sub(lambda match: match[1] + (match[2] or rb"\ufffd"), frame)
+    start = _START.search(frame)
+    if start is None:
+        return None
+    try:
+        return decode(frame[start.start() :])
+    except (ParseError, NotAnEnvelope):
+        return None
+
+
+def visible_ids(frame: bytes) -> list[bytes]:
+    """Whatever looks like a request id in a line that cannot be read: the calls it may have been meant for."""
+    return [match[1] for match in _ANY_ID.finditer(frame)]

@@ -1,0 +1,73 @@
+"""Request ids, progress tokens and cancellations of one JSON-RPC connection.
+
+Knows nothing of sockets, time or MCP methods: the owner of a Peer does the reading,
+the writing and the waiting. Both sides of the gateway use it. The id we mint is also
+the progress token, so one table serves both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from muxway.protocol import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from msgspec import Raw
+
+Ours = TypeVar("Ours")
+Theirs = TypeVar("Theirs")
+
+
+class Peer(Generic[Ours, Theirs]):
+    """What is open on one connection: requests we made (`ours`) and requests they made (`theirs`).
+
+    `theirs` is keyed by the id's JSON text, so `1` and `"1"` are two requests.
+    """
+
+    __slots__ = ("_last", "dropped", "ours", "theirs")
+
+    def __init__(self) -> None:
+        self._last = 0
+        self.ours: dict[int, Ours] = {}
+        self.theirs: dict[bytes, Theirs] = {}
+        self.dropped = 0
+        """Answers and notices for nothing that is open: late, repeated or invented. Counted, never an error."""
+
+    def mint(self) -> int:
+        """A fresh id, never used before on this connection."""
+        self._last += 1
+        return self._last
+
+    def take(self, id_: Raw | bytes) -> Ours | None:
+        """Close the request of ours that this id answers; None (and counted) if none is open."""
+        ticket = self.ours.pop(_integer(id_), None)
+        if ticket is None:
+            self.dropped += 1
+        return ticket
+
+    def find(self, token: Raw | bytes | None) -> Ours | None:
+        """The open request of ours that a progress token or id names; it stays open."""
+        return None if token is None else self.ours.get(_integer(token))
+
+    def meant(self, frame: bytes) -> int | None:
+        """The one open request of ours that an unreadable line must have been an answer to, if that is certain.
+
+        With no readable id in it, the only call in flight is the only one it can belong to.
+        """
+        shown = {number for number in map(_integer, messages.visible_ids(frame)) if number in self.ours}
+        return shown.pop() if len(shown) == 1 else None
+
+    def lost(self) -> Iterable[Ours]:
+        """The connection is gone: every request of ours that will never be answered."""
+        tickets = list(self.ours.values())
+        self.ours.clear()
+        return tickets
+
+
+def _integer(raw: Raw | bytes) -> int:
+    # Our ids are integers. A server that sends one back as a string still means that one; -1 is never minted,
+    # so anything else finds nothing.
+    text = bytes(raw).strip(b'"')
+    return int(text) if text.isdigit() and len(text) < 20 else -1

@@ -1,0 +1,40 @@
+"""What a link needs of a transport towards an upstream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from muxway.protocol.framing import Oversized
+    from muxway.protocol.messages import Buffer
+
+
+class Channel(Protocol):
+    """Carries frames to and from one upstream. Opened once, closed once."""
+
+    @property
+    def queued(self) -> int:
+        """Bytes accepted by `send` that the upstream has not taken yet."""
+        ...
+
+    async def open(self, hear: Callable[[Sequence[bytes | Oversized]], None], lost: Callable[[str], None]) -> None:
+        """Connect. From then on `hear` gets every frame and `lost`, at most once, the reason why no more will come.
+
+        Raises:
+            SpawnError: it could not be started at all.
+        """
+        ...
+
+    def send(self, frame: Iterable[Buffer]) -> None:
+        """Queue one frame; never waits. After the end it does nothing."""
+        ...
+
+    def last_words(self) -> str | None:
+        """The last line the upstream wrote for people, if it has such an outlet."""
+        ...
+
+    async def close(self) -> None:
+        """End the upstream, kindly first, and wait until it is gone. `lost` is not called any more."""
+        ...

@@ -1,0 +1,142 @@
+"""The first words on a link: which era does this upstream speak, and what can it do?
+
+A stateless server is asked with `server/discover`; any other answer than its own, or
+silence, means a handshake server, and `initialize` follows. No single error code is
+trusted to say "handshake": servers in the field answer the unknown method in many ways.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from muxway.errors import UNSUPPORTED_VERSION, MuxwayError, UpstreamError, UpstreamSaid
+from muxway.protocol import messages
+from muxway.protocol.era import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    NEWEST,
+    NEWEST_HANDSHAKE,
+    PROTOCOL_VERSION,
+    REVISIONS,
+    SERVER_INFO,
+    Revision,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.upstream.link import Link
+
+Era = Literal["auto", "modern", "legacy"]
+
+_PROBE: Final = 5.0
+"""Seconds of silence after which the upstream is taken for a handshake server that ignores what it does not know."""
+_STATELESS_CODES: Final = frozenset((-32020, -32021, UNSUPPORTED_VERSION))
+"""Errors that only a stateless server gives."""
+
+
+class GreetingFailed(MuxwayError):
+    """The upstream and we found no common way to speak."""
+
+
+class DiedOfProbe(MuxwayError):
+    """The upstream ended when it was asked `server/discover`: some old servers crash on what they do not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """How an upstream introduced itself."""
+
+    revision: Revision
+    server_info: Mapping[str, Any]
+    has_tools: bool
+
+
+async def greet(link: Link, era: Era, client_info: Mapping[str, str], timeout: float) -> Greeting:
+    """Open the conversation and set the link to the revision found.
+
+    Raises:
+        GreetingFailed: no common revision, or an answer that makes no sense.
+        DiedOfProbe: it should be started anew and greeted with era "legacy".
+        UpstreamSaid, UpstreamError: it refused, or went away.
+    """
+    if era == "legacy":
+        return await _initialize(link, client_info, timeout)
+    meta = _envelope(client_info)
+    try:
+        found = await _discover(link, meta, timeout if era == "modern" else min(_PROBE, timeout))
+    except UpstreamError as error:
+        if era == "modern":
+            raise
+        if error.reason == "lost":
+            raise DiedOfProbe from error
+        found = None
+    if found is None and era == "modern":
+        raise GreetingFailed("does not speak 2026-07-28, which `era` asks for")
+    if found is not None:
+        return found
+    try:
+        return await _initialize(link, client_info, timeout)
+    except UpstreamSaid as error:
+        if error.code != UNSUPPORTED_VERSION:
+            raise
+        # A stateless server that was only slow to start: it has answered `initialize` the way such a server must.
+        found = await _discover(link, meta, timeout)
+        if found is None:
+            raise
+        return found
+
+
+def _envelope(client_info: Mapping[str, str]) -> bytes:
+    body = {PROTOCOL_VERSION: NEWEST.date, CLIENT_INFO: dict(client_info), CLIENT_CAPABILITIES: {}}
+    return messages.encode(body)[1:-1]
+
+
+async def _discover(link: Link, meta: bytes, timeout: float) -> Greeting | None:
+    """The greeting of a stateless server; None if this is none."""
+    try:
+        raw = await link.ask("server/discover", {"_meta": b"{" + meta + b"}"}, timeout=timeout)
+    except UpstreamSaid as error:
+        if error.code not in _STATELESS_CODES:
+            return None
+        supported = cast("dict[str, Any]", error.data).get("supported") if isinstance(error.data, dict) else None
+        result: dict[str, Any] = {}
+    else:
+        result = messages.value(raw)
+        supported = result.get("supportedVersions")
+        if not isinstance(supported, list):
+            return None
+    if isinstance(supported, list) and NEWEST.date not in supported:
+        if any(date in REVISIONS for date in cast("list[object]", supported)):
+            return None
+        raise GreetingFailed(f"speaks only {supported}; muxway speaks {', '.join(REVISIONS)}")
+    link.speak(NEWEST, meta)
+    meta_out = result.get("_meta")
+    info = cast("dict[str, Any]", meta_out).get(SERVER_INFO) if isinstance(meta_out, dict) else None
+    return Greeting(NEWEST, _object(info), "tools" in _object(result.get("capabilities", {"tools": {}})))
+
+
+async def _initialize(link: Link, client_info: Mapping[str, str], timeout: float) -> Greeting:
+    params = {
+        "protocolVersion": NEWEST_HANDSHAKE.date,
+        "capabilities": {},
+        "clientInfo": dict(client_info),
+    }
+    raw = await link.ask(
+        "initialize", {name: messages.encode(value) for name, value in params.items()}, timeout=timeout
+    )
+    result = messages.value(raw)
+    revision = REVISIONS.get(str(result.get("protocolVersion")))
+    if revision is None or revision.stateless:
+        speaks = result.get("protocolVersion")
+        raise GreetingFailed(
+            f"answered initialize with protocol version {speaks!r}; muxway speaks {', '.join(REVISIONS)}"
+        )
+    link.speak(revision)
+    link.notify("notifications/initialized")
+    return Greeting(revision, _object(result.get("serverInfo")), "tools" in _object(result.get("capabilities")))
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

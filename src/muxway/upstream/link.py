@@ -1,0 +1,283 @@
+"""One live connection to an upstream: requests out, answers paired, silence noticed.
+
+A link lives from a successful `open` of its channel until it is lost or closed, and is
+never reused: whatever an old process still says cannot reach a request made to a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from muxway.core.ports import Waiter
+from muxway.errors import MethodNotFound, ParseError, RpcError, UpstreamError
+from muxway.log import EventLog, printable
+from muxway.protocol import messages
+from muxway.protocol.era import HOP_KEYS, NEWEST_HANDSHAKE, PROGRESS_TOKEN
+from muxway.protocol.messages import ABSENT, NotAnEnvelope
+from muxway.protocol.peer import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from muxway.core.call import Call
+    from muxway.core.ports import Sink
+    from muxway.errors import Reason
+    from muxway.protocol.era import Revision
+    from muxway.protocol.framing import Oversized
+    from muxway.protocol.messages import Buffer, Envelope
+    from muxway.upstream.channel import Channel
+
+_SWEEP: Final = 0.25
+"""Seconds between two looks at the deadlines: one timer for all calls instead of one each."""
+_QUEUE_LIMIT: Final = 64 * 1024 * 1024
+_SHOWN: Final = 120
+
+log = EventLog("upstream")
+
+
+class Ticket:
+    """A request of ours that waits for its answer."""
+
+    __slots__ = ("deadline", "id", "idle", "last_progress", "limit_at", "link", "sink", "wants_progress")
+
+    def __init__(
+        self, link: Link, id_: int, sink: Sink, now: float, idle: float, limit: float, *, progress: bool
+    ) -> None:
+        self.link = link
+        self.id = id_
+        self.sink = sink
+        self.idle = idle
+        self.limit_at = now + limit
+        self.deadline = min(now + idle, self.limit_at)
+        self.wants_progress = progress
+        self.last_progress = float("-inf")
+
+    def cancel(self, reason: str | None) -> None:
+        """Give up on the request and tell the upstream, unless it has been answered meanwhile."""
+        if self.link.peer.ours.pop(self.id, None) is not None:
+            self.link.tell_cancelled(self.id, reason)
+
+
+class Link:
+    """A connection to the upstream `name` over a channel. Implements `core.ports.Link`."""
+
+    def __init__(self, name: str, channel: Channel) -> None:
+        self.name = name
+        self.revision: Revision = NEWEST_HANDSHAKE
+        self.peer: Peer[Ticket, None] = Peer()
+        self.junk = 0
+        """Lines from the upstream that were no messages."""
+        self.on_tools_changed: Callable[[], None] | None = None
+        self.on_lost: Callable[[str], None] | None = None
+        self._channel = channel
+        self._meta_head = b""
+        self._loop = asyncio.get_running_loop()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._gone: str | None = None
+
+    async def open(self) -> None:
+        """Connect the channel. Raises SpawnError."""
+        await self._channel.open(self._hear_all, self._lost)
+
+    def speak(self, revision: Revision, meta: bytes = b"") -> None:
+        """From now on, the revision spoken; `meta` is what a stateless one wants in every `_meta`, as JSON members."""
+        self.revision = revision
+        self._meta_head = meta
+
+    async def close(self) -> None:
+        """End the upstream. Whatever still waits fails."""
+        self.on_lost = None
+        self._fail_all("was stopped")
+        await self._channel.close()
+
+    def check(self) -> None:
+        """Raise UpstreamError if the connection has ended."""
+        if self._gone is not None:
+            raise self._error("lost", self._gone)
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Ticket:
+        """Send a call on its way; see `core.ports.Link`."""
+        meta = call.meta
+        ticket = self._ticket(sink, idle, limit, progress=meta is not None and PROGRESS_TOKEN in meta)
+        frame: list[Buffer] = [b'{"jsonrpc":"2.0","id":%d,' % ticket.id, head]
+        for name, raw in call.params.items():
+            if name not in ("name", "_meta"):
+                frame += (messages.key(name), raw)
+        if meta is not None or self._meta_head:
+            frame += self._meta(meta, ticket)
+        frame.append(b"}}\n")
+        self._channel.send(frame)
+        return ticket
+
+    def _meta(self, meta: messages.Params | None, ticket: Ticket) -> list[Buffer]:
+        """`_meta` for this hop: ours in place of the caller's envelope, its other keys as they came."""
+        parts: list[Buffer] = [b"," + self._meta_head] if self._meta_head else []
+        if ticket.wants_progress:
+            parts.append(b',"progressToken":%d' % ticket.id)
+        for name, raw in (meta or {}).items():
+            if name not in HOP_KEYS:
+                parts += (messages.key(name), raw)
+        if not parts:
+            return []
+        parts[0] = bytes(parts[0])[1:]
+        return [b',"_meta":{', *parts, b"}"]
+
+    async def ask(self, method: str, params: dict[str, Buffer], *, timeout: float) -> bytes:
+        """A request of the gateway's own. Returns the result's JSON.
+
+        Raises:
+            UpstreamSaid: it answered with an error.
+            UpstreamError: it did not answer in time, or the connection ended first.
+        """
+        waiter = Waiter()
+        ticket = self._ticket(waiter, timeout, timeout, progress=False)
+        if self._meta_head and "_meta" not in params:
+            params = {**params, "_meta": b"{" + self._meta_head + b"}"}
+        self._channel.send(messages.request(ticket.id, method, messages.object_of(params.items())))
+        return await waiter.outcome(ticket)
+
+    def notify(self, method: str) -> None:
+        """Send a notification without params."""
+        self._channel.send(messages.notification(method))
+
+    def tell_cancelled(self, id_: int, reason: str | None) -> None:
+        """Tell the upstream that nobody waits for this answer any more."""
+        params: dict[str, object] = {"requestId": id_}
+        if reason is not None:
+            params["reason"] = reason
+        self._channel.send(messages.notification("notifications/cancelled", messages.encode(params)))
+
+    def _ticket(self, sink: Sink, idle: float, limit: float, *, progress: bool) -> Ticket:
+        self.check()
+        if self._channel.queued > _QUEUE_LIMIT:
+            raise self._error("overloaded", "does not read its input; try again later")
+        ticket = Ticket(self, self.peer.mint(), sink, self._loop.time(), idle, limit, progress=progress)
+        self.peer.ours[ticket.id] = ticket
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
+        return ticket
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        for ticket in [ticket for ticket in self.peer.ours.values() if ticket.deadline <= now]:
+            hard = ticket.deadline == ticket.limit_at and ticket.last_progress >= 0
+            why = "took longer than any call may (callMax)" if hard else f"gave no sign for {ticket.idle:g} s"
+            log.warning("call timed out", upstream=self.name, request=ticket.id, why=why)
+            ticket.cancel("timeout")
+            ticket.sink.failed(self._error("timeout", f"{why}, so the call was given up; it may have run"))
+        self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self.peer.ours else None
+
+    # --- hearing ------------------------------------------------------------------------------
+
+    def _hear_all(self, frames: Sequence[bytes | Oversized]) -> None:
+        for frame in frames:
+            if isinstance(frame, bytes):
+                self._hear(frame)
+            else:
+                self._fail_meant(frame.head, "too_large", "sent a line over the size limit (maxMessageBytes)")
+
+    def _hear(self, frame: bytes) -> None:
+        try:
+            envelope = messages.decode(frame)
+        except ParseError as error:
+            salvaged = messages.salvage(frame)
+            if salvaged is None:
+                self._unreadable(frame, error.message)
+                return
+            envelope = salvaged
+        except NotAnEnvelope as error:
+            if messages.is_batch(frame):
+                for part in messages.decode_batch(frame):
+                    self._hear(part)
+                return
+            self._unreadable(frame, str(error))
+            return
+        if envelope.method is None:
+            self._hear_answer(envelope, frame)
+        elif envelope.id is ABSENT:
+            self._hear_notice(envelope)
+        else:
+            self._hear_request(envelope)
+
+    def _hear_answer(self, envelope: Envelope, frame: bytes) -> None:
+        if envelope.id is ABSENT or bytes(envelope.id) == b"null":
+            # The upstream could not read our id. With one call in flight there is no doubt whose answer it is.
+            only = next(iter(self.peer.ours), None) if len(self.peer.ours) == 1 else None
+            ticket = None if only is None else self.peer.ours.pop(only)
+        else:
+            ticket = self.peer.take(envelope.id)
+        if ticket is None:
+            log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
+            return
+        if envelope.error is not ABSENT:
+            said = messages.said_error(envelope.error)
+            ticket.sink.failed(said or self._malformed(frame, "an error without an integer code"))
+        elif envelope.result is not ABSENT and messages.is_object(envelope.result):
+            ticket.sink.done(envelope.result)
+        else:
+            ticket.sink.failed(self._malformed(frame, "a result that is not an object"))
+
+    def _hear_notice(self, envelope: Envelope) -> None:
+        if envelope.method == "notifications/progress" and envelope.params is not None:
+            self._hear_progress(envelope.params)
+        elif envelope.method == "notifications/tools/list_changed" and self.on_tools_changed is not None:
+            self.on_tools_changed()
+
+    def _hear_progress(self, params: messages.Params) -> None:
+        ticket = self.peer.find(params.get(PROGRESS_TOKEN))
+        progress = messages.number(params.get("progress"))
+        if ticket is None or progress is None or progress <= ticket.last_progress:
+            self.peer.dropped += 1
+            return
+        ticket.last_progress = progress
+        ticket.deadline = min(self._loop.time() + ticket.idle, ticket.limit_at)
+        if ticket.wants_progress:
+            ticket.sink.progress({name: raw for name, raw in params.items() if name != PROGRESS_TOKEN})
+
+    def _hear_request(self, envelope: Envelope) -> None:
+        if envelope.method == "ping":
+            self._channel.send(messages.result(envelope.id, b"{}"))
+        else:
+            why = f"{envelope.method}: this client declared no such capability"
+            self._channel.send(messages.failure(envelope.id, MethodNotFound(why)))
+
+    # --- trouble ------------------------------------------------------------------------------
+
+    def _unreadable(self, frame: bytes, why: str) -> None:
+        if not frame.strip():
+            return
+        self.junk += 1
+        if self.junk <= 10 or self.junk % 1000 == 0:
+            shown = printable(frame[:_SHOWN].decode("utf-8", "replace"))
+            log.warning("not a message", upstream=self.name, line=shown, count=self.junk)
+        self._fail_meant(frame, "malformed", f"sent an answer that cannot be read ({why})")
+
+    def _fail_meant(self, frame: bytes, reason: Reason, why: str) -> None:
+        meant = self.peer.meant(frame)
+        if meant is not None:
+            self.peer.ours.pop(meant).sink.failed(self._error(reason, why))
+
+    def _malformed(self, frame: bytes, what: str) -> RpcError:
+        self.junk += 1
+        log.warning("malformed answer", upstream=self.name, what=what, line=frame[:_SHOWN].decode("utf-8", "replace"))
+        return self._error("malformed", f"answered with {what}")
+
+    def _lost(self, why: str) -> None:
+        words = self._channel.last_words()
+        self._fail_all(why if words is None else f"{why}; its last stderr line: {words}")
+        if self.on_lost is not None:
+            self.on_lost(self._gone or why)
+
+    def _fail_all(self, why: str) -> None:
+        self._gone = self._gone or why
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for ticket in self.peer.lost():
+            ticket.sink.failed(self._error("lost", self._gone))
+
+    def _error(self, reason: Reason, what: str) -> UpstreamError:
+        return UpstreamError(self.name, reason, f'server "{self.name}" {what}')

@@ -1,0 +1,108 @@
+"""The stdio channel: an upstream that is a child process, spoken to over its stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+from muxway.errors import SpawnError
+from muxway.log import EventLog
+from muxway.pipes import PipeReader, PipeWriter
+from muxway.protocol.framing import LineFramer
+from muxway.upstream import command
+from muxway.upstream.stderr import StderrTail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from muxway.config.model import ServerConfig
+    from muxway.protocol.framing import Oversized
+    from muxway.protocol.messages import Buffer
+    from muxway.upstream.nursery import Child, Exit, Nursery
+
+_EXIT_REPORT: Final = 0.5
+"""Seconds to wait for the exit status of a child whose output has ended, so that errors can name it."""
+
+log = EventLog("upstream")
+
+
+class StdioChannel:
+    """One child process."""
+
+    def __init__(self, config: ServerConfig, nursery: Nursery, max_message_bytes: int) -> None:
+        self._config = config
+        self._nursery = nursery
+        self._framer = LineFramer(max_message_bytes)
+        self._child: Child | None = None
+        self._stdin: PipeWriter | None = None
+        self._stdout: PipeReader | None = None
+        self._stderr: PipeReader | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._closed = False
+        self.stderr = StderrTail(
+            config.secrets,
+            lambda line: log.info("stderr", upstream=config.name, line=line),
+            asyncio.get_running_loop().time,
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, once it has been started."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def queued(self) -> int:
+        return 0 if self._stdin is None else self._stdin.queued
+
+    async def open(self, hear: Callable[[Sequence[bytes | Oversized]], None], lost: Callable[[str], None]) -> None:
+        config = self._config
+        if config.command is None:
+            raise SpawnError("it has no `command`")
+        env = command.child_environment(config.env, inherit=config.inherit_env, environ=os.environ)
+        path = command.resolve(config.command, path=env.get("PATH"), cwd=config.cwd)
+        argv = [config.command, *config.args]
+        child = self._child = await self._nursery.spawn(argv, path=path, env=env, cwd=config.cwd)
+        framer = self._framer
+        self._hear = hear
+        self._lost = lost
+        self._stdin = PipeWriter(child.stdin, lambda: self._end("stopped reading its input"))
+        self._stdout = PipeReader(
+            child.stdout, lambda data: hear(framer.feed(data)), lambda: self._end("closed its output")
+        )
+        self._stderr = PipeReader(child.stderr, self.stderr.feed, self.stderr.end)
+        child.exited.add_done_callback(lambda _: self._end("exited"))
+
+    def send(self, frame: Iterable[Buffer]) -> None:
+        if self._stdin is not None:
+            self._stdin.send(frame)
+
+    def last_words(self) -> str | None:
+        return self.stderr.last()
+
+    def _end(self, what: str) -> None:
+        """The child is going or gone. Its exit status and last words arrive on other paths: wait for them, briefly."""
+        if self._ending is None and not self._closed:
+            self._ending = asyncio.get_running_loop().create_task(self._report(what))
+
+    async def _report(self, what: str) -> None:
+        child, stdout, stderr = self._child, self._stdout, self._stderr
+        if child is None or stdout is None or stderr is None:
+            return
+        await asyncio.wait([child.exited], timeout=_EXIT_REPORT)
+        # What it wrote before it went is still in the pipes.
+        stdout.drain()
+        stderr.drain()
+        if not self._closed:
+            self._lost(str(child.exited.result()) if child.exited.done() else f"{what}, but goes on running")
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._child is None or self._stdin is None or self._stdout is None or self._stderr is None:
+            return
+        exit_: Exit = await self._child.stop(close_stdin=self._stdin.close)
+        log.debug("child ended", upstream=self._config.name, pid=self._child.pid, how=exit_)
+        self._stderr.drain()
+        self._stdin.close()
+        self._stdout.close()
+        self._stderr.close()

@@ -1,0 +1,223 @@
+"""A configured server: it lasts, while its links come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+from muxway.catalog.build import read_tools
+from muxway.errors import MuxwayError, RpcError
+from muxway.log import EventLog
+from muxway.upstream.greeting import DiedOfProbe, Greeting, greet
+from muxway.upstream.link import Link
+from muxway.upstream.listing import list_tools
+from muxway.upstream.state import Event, Status, advance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from muxway.catalog.model import NativeTool
+    from muxway.upstream.channel import Channel
+    from muxway.upstream.greeting import Era
+
+_START: Final = 30.0
+_FETCHING_START: Final = 120.0
+_FETCHERS: Final = frozenset(("npx", "npm", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno"))
+_RELIST_PAUSE: Final = 0.25
+"""Seconds between two listings at the upstream's own wish, so that a flood of wishes costs little."""
+
+log = EventLog("upstream")
+
+
+def start_timeout(configured: float | None, command: str | None) -> float:
+    """Seconds a server may take to be ready. Launchers that may first download the server get longer."""
+    if configured is not None:
+        return configured
+    return _FETCHING_START if command is not None and PurePath(command).stem in _FETCHERS else _START
+
+
+class Upstream:
+    """One server behind the gateway."""
+
+    def __init__(
+        self,
+        name: str,
+        dial: Callable[[], Channel],
+        *,
+        client_info: Mapping[str, str],
+        on_change: Callable[[Upstream], None],
+        era: Era = "auto",
+        start_timeout: float = _START,
+        list_timeout: float = 15.0,
+        max_tools: int = 10_000,
+    ) -> None:
+        self.name = name
+        self.status = Status.STOPPED
+        self.error: str | None = None
+        self.tools: Sequence[NativeTool] = ()
+        self.notes: list[str] = []
+        """What is odd about this server's own list."""
+        self.greeting: Greeting | None = None
+        self.link: Link | None = None
+        self.channel: Channel | None = None
+        self.settled = asyncio.Event()
+        """Set while the upstream is not being started: it runs, or it does not."""
+        self._dial = dial
+        self._client_info = client_info
+        self._on_change = on_change
+        self._era: Era = era
+        self._start_timeout = start_timeout
+        self._list_timeout = list_timeout
+        self._max_tools = max_tools
+        self._starting: asyncio.Task[None] | None = None
+        self._relisting: asyncio.Task[None] | None = None
+        self._relist_again = False
+
+    def start(self) -> None:
+        """Begin to start it, in the background."""
+        self._set(Event.STARTED)
+        self.settled.clear()
+        self._starting = asyncio.get_running_loop().create_task(self._start())
+
+    async def stop(self) -> None:
+        """End it and wait until it is gone."""
+        for task in (self._starting, self._relisting):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        link, self.link, self.tools = self.link, None, ()
+        self._set(Event.RETIRED)
+        self.settled.set()
+        self._on_change(self)
+        if link is not None:
+            await link.close()
+
+    # --- starting -----------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        began = asyncio.get_running_loop().time()
+        link: Link | None = None
+        try:
+            async with asyncio.timeout(self._start_timeout):
+                link = self._new_link()
+                try:
+                    await self._greet(link)
+                except DiedOfProbe:
+                    # Remembered for every later start of this upstream.
+                    log.info("ended when probed; starting it again with a handshake", upstream=self.name)
+                    self._era = "legacy"
+                    await link.close()
+                    link = self._new_link()
+                    await self._greet(link)
+                await self._list(link)
+                link.check()
+        except (MuxwayError, TimeoutError, OSError) as error:
+            await self._fail_start(link, error)
+            return
+        except asyncio.CancelledError:
+            if link is not None:
+                await link.close()
+            raise
+        self.link = link
+        link.on_lost = self._lost
+        link.on_tools_changed = self._relist
+        self._set(Event.READY)
+        log.info(
+            "server ready",
+            upstream=self.name,
+            tools=len(self.tools),
+            revision=link.revision.date,
+            ms=round((asyncio.get_running_loop().time() - began) * 1000),
+        )
+        self.settled.set()
+        self._on_change(self)
+
+    def _new_link(self) -> Link:
+        self.channel = self._dial()
+        return Link(self.name, self.channel)
+
+    async def _greet(self, link: Link) -> None:
+        await link.open()
+        self.greeting = await greet(link, self._era, self._client_info, self._start_timeout)
+        # Which era it speaks does not change between two starts of one configuration.
+        self._era = "modern" if link.revision.stateless else "legacy"
+
+    async def _fail_start(self, link: Link | None, error: Exception) -> None:
+        why = str(error)
+        if isinstance(error, TimeoutError):
+            why = f'server "{self.name}" was not ready after {self._start_timeout:g} s (startTimeout)'
+        elif not isinstance(error, RpcError) or not why.startswith("server "):
+            why = f'server "{self.name}" could not be started: {why}'
+        words = None if self.channel is None else self.channel.last_words()
+        if words is not None and words not in why:
+            why = f"{why}; its last stderr line: {words}"
+        self._fail(why)
+        if link is not None:
+            await link.close()
+
+    # --- listing ------------------------------------------------------------------------------
+
+    async def _list(self, link: Link) -> None:
+        if self.greeting is not None and not self.greeting.has_tools:
+            self.tools, self.notes = (), []
+            return
+        listing = await list_tools(link, timeout=self._list_timeout, max_tools=self._max_tools)
+        tools, findings = read_tools(self.name, listing.tools)
+        self.tools = tools
+        self.notes = [str(finding) for finding in findings]
+        if listing.cut is not None:
+            self.notes.append(f"{self.name}: {listing.cut}; what follows is left out")
+        for note in self.notes:
+            log.warning("tool list", upstream=self.name, problem=note)
+
+    def _relist(self) -> None:
+        if self._relisting is not None and not self._relisting.done():
+            self._relist_again = True
+        else:
+            self._relisting = asyncio.get_running_loop().create_task(self._relist_now())
+
+    async def _relist_now(self) -> None:
+        while self.link is not None:
+            self._relist_again = False
+            try:
+                await self._list(self.link)
+            except MuxwayError as error:
+                log.warning("could not list again; the old list stays", upstream=self.name, error=error)
+            else:
+                self._on_change(self)
+            await asyncio.sleep(_RELIST_PAUSE)
+            if not self._relist_again:
+                return
+
+    # --- ending -------------------------------------------------------------------------------
+
+    def _lost(self, why: str) -> None:
+        link, self.link = self.link, None
+        self._fail(f'server "{self.name}" {why}')
+        if link is not None:
+            # The process may still be there with its output closed, or have left others behind.
+            self._starting = asyncio.get_running_loop().create_task(link.close())
+
+    def _fail(self, why: str) -> None:
+        self.error = why
+        self.tools = ()
+        self._set(Event.LOST)
+        log.error("server failed", upstream=self.name, error=why)
+        self.settled.set()
+        self._on_change(self)
+
+    def _set(self, event: Event) -> None:
+        self.status = advance(self.status, event)
+        if event is not Event.LOST:
+            self.error = None
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for people and programs that ask how this server is."""
+        pid = getattr(self.channel, "pid", None)
+        return {
+            "status": str(self.status),
+            "error": self.error,
+            "revision": None if self.greeting is None else self.greeting.revision.date,
+            "pid": pid if self.status is Status.RUNNING else None,
+        }
