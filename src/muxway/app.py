@@ -27,7 +27,7 @@ from muxway.upstream.upstream import Upstream, start_timeout
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from muxway.catalog.build import Source
     from muxway.catalog.model import Route
@@ -148,7 +148,7 @@ class Gateway:
     @contextlib.asynccontextmanager
     async def open(
         cls, config: str | os.PathLike[str] | Mapping[str, Any] | Config, *, wait: bool = True
-    ) -> AsyncIterator[Self]:
+    ) -> AsyncGenerator[Self]:
         """Start a gateway from a file, a mapping of the same shape, or a loaded `Config`; end it on leaving.
 
         With `wait` (the default) every server is ready or has failed before the body runs. A server that

@@ -31,6 +31,10 @@ class Channel(Protocol):
         """Queue one frame; never waits. After the end it does nothing."""
         ...
 
+    def introduced(self) -> None:
+        """The upstream has been greeted: what it writes for people from now on is worth showing them."""
+        ...
+
     def last_words(self) -> str | None:
         """The last line the upstream wrote for people, if it has such an outlet."""
         ...

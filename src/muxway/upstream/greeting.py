@@ -100,7 +100,7 @@ async def _discover(link: Link, meta: bytes, timeout: float) -> Greeting | None:
     except UpstreamSaid as error:
         if error.code not in _STATELESS_CODES:
             return None
-        supported = cast("dict[str, Any]", error.data).get("supported") if isinstance(error.data, dict) else None
+        supported = _object(error.data).get("supported")
         result: dict[str, Any] = {}
     else:
         result = messages.value(raw)
@@ -112,9 +112,8 @@ async def _discover(link: Link, meta: bytes, timeout: float) -> Greeting | None:
             return None
         raise GreetingFailed(f"speaks only {supported}; muxway speaks {', '.join(REVISIONS)}")
     link.speak(NEWEST, meta)
-    meta_out = result.get("_meta")
-    info = cast("dict[str, Any]", meta_out).get(SERVER_INFO) if isinstance(meta_out, dict) else None
-    return Greeting(NEWEST, _object(info), "tools" in _object(result.get("capabilities", {"tools": {}})))
+    info = _object(_object(result.get("_meta")).get(SERVER_INFO))
+    return Greeting(NEWEST, info, "tools" in _object(result.get("capabilities", {"tools": {}})))
 
 
 async def _initialize(link: Link, client_info: Mapping[str, str], timeout: float) -> Greeting:

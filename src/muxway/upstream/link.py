@@ -91,6 +91,10 @@ class Link:
         self._fail_all("was stopped")
         await self._channel.close()
 
+    def introduced(self) -> None:
+        """The greeting is over."""
+        self._channel.introduced()
+
     def check(self) -> None:
         """Raise UpstreamError if the connection has ended."""
         if self._gone is not None:

@@ -52,6 +52,9 @@ class MemoryChannel:
         if not self._closed:
             self._inbox.put_nowait(b"".join(frame).rstrip(b"\n"))
 
+    def introduced(self) -> None:
+        """Nothing to show: what it prints, this process prints."""
+
     def last_words(self) -> str | None:
         return None
 

@@ -40,9 +40,10 @@ class StdioChannel:
         self._stderr: PipeReader | None = None
         self._ending: asyncio.Task[None] | None = None
         self._closed = False
+        self._introduced = False
         self.stderr = StderrTail(
             config.secrets,
-            lambda line: log.info("stderr", upstream=config.name, line=line),
+            self._show,
             asyncio.get_running_loop().time,
         )
 
@@ -76,6 +77,13 @@ class StdioChannel:
     def send(self, frame: Iterable[Buffer]) -> None:
         if self._stdin is not None:
             self._stdin.send(frame)
+
+    def introduced(self) -> None:
+        self._introduced = True
+
+    def _show(self, line: str) -> None:
+        # Before the greeting is over it may only be grumbling about our question which era it speaks.
+        (log.info if self._introduced else log.debug)("stderr", upstream=self._config.name, line=line)
 
     def last_words(self) -> str | None:
         return self.stderr.last()

@@ -122,6 +122,7 @@ class Upstream:
         self.link = link
         link.on_lost = self._lost
         link.on_tools_changed = self._relist
+        link.introduced()
         self._set(Event.READY)
         log.info(
             "server ready",

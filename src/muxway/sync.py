@@ -1,0 +1,88 @@
+"""The gateway for scripts that do not await: the same calls, each waiting for its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from muxway.app import Gateway
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Coroutine, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from muxway.app import Server, Tool, ToolResult
+    from muxway.config import Config
+
+T = TypeVar("T")
+
+
+class SyncGateway:
+    """A `Gateway` on an event loop of its own, in a thread of its own.
+
+        with SyncGateway("servers.json") as gateway:
+            print(gateway.call("time.get_current_time", {"timezone": "Europe/Paris"}).text)
+
+    Raises what `Gateway.open` raises on entering. May be used from several threads.
+    """
+
+    def __init__(self, config: str | os.PathLike[str] | Mapping[str, Any] | Config) -> None:
+        self._opening: AbstractAsyncContextManager[Gateway] = Gateway.open(config)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="muxway", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._gateway = self._wait(self._opening.__aenter__())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._wait(self._opening.__aexit__(None, None, None))
+        finally:
+            self._end()
+
+    def tools(self) -> list[Tool]:
+        """Every tool, in the order of the listing."""
+        return self._wait(self._later(self._gateway.tools))
+
+    def servers(self) -> list[Server]:
+        """Every server and how it is."""
+        return self._wait(self._later(self._gateway.servers))
+
+    def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """Call a tool; see `Gateway.call` for the errors. Ctrl-C cancels the call at its server."""
+        return self._wait(self._gateway.call(name, arguments))
+
+    def add(self, name: str, entry: Mapping[str, Any] | None = None, *, server: object = None, **keys: Any) -> Server:
+        """Add a server and wait until it is ready or has failed; see `Gateway.add`."""
+        return self._wait(self._gateway.add(name, entry, server=server, **keys))
+
+    def remove(self, name: str) -> None:
+        """End a server and forget it."""
+        self._wait(self._gateway.remove(name))
+
+    async def _later(self, function: Callable[[], T]) -> T:
+        return function()
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -1,0 +1,142 @@
+"""A client that says and hears raw lines, over the in-process door or a real pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PATIENCE = 10.0
+
+
+class Wire(Protocol):
+    """Something to say lines to and hear lines from: `downstream.memory.MemoryDoor`, for one."""
+
+    def send(self, frame: bytes) -> None: ...
+
+    async def receive(self) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a request."""
+
+    message: dict[str, Any]
+    line: bytes
+
+    @property
+    def result(self) -> Any:
+        """Its result; fails if it is an error."""
+        if "result" not in self.message:
+            raise AssertionError(self.message)
+        return self.message["result"]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """Its error; fails if there is none."""
+        if "error" not in self.message:
+            raise AssertionError(self.message)
+        return self.message["error"]
+
+
+class RawClient:
+    """Speaks JSON-RPC by hand. What arrives between answers is kept in `notices`."""
+
+    def __init__(
+        self, wire: Wire, *, revision: str = "2025-11-25", capabilities: Mapping[str, Any] | None = None
+    ) -> None:
+        self.revision = revision
+        self.notices: list[dict[str, Any]] = []
+        self._wire = wire
+        self._capabilities = dict(capabilities or {})
+        self._ids = itertools.count(1)
+        self._answers: dict[str, Reply] = {}
+
+    @property
+    def stateless(self) -> bool:
+        """Whether this client speaks the stateless revision."""
+        return self.revision == "2026-07-28"
+
+    async def hello(self) -> Reply | None:
+        """Open a session, if the revision has sessions."""
+        if self.stateless:
+            return None
+        info = {"name": "raw", "version": "1"}
+        params = {"protocolVersion": self.revision, "capabilities": self._capabilities, "clientInfo": info}
+        reply = await self.ask("initialize", params)
+        self.tell("notifications/initialized")
+        return reply
+
+    def start(self, method: str, params: Mapping[str, Any] | None = None, *, id_: Any = None) -> Any:
+        """Send a request without waiting; returns its id."""
+        id_ = next(self._ids) if id_ is None else id_
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method}
+        given = dict(params or {})
+        if self.stateless:
+            envelope = {
+                "io.modelcontextprotocol/protocolVersion": self.revision,
+                "io.modelcontextprotocol/clientCapabilities": self._capabilities,
+            }
+            given["_meta"] = {**envelope, **given.get("_meta", {})}
+        if given or params is not None:
+            message["params"] = given
+        self.say(json.dumps(message).encode())
+        return id_
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None, *, id_: Any = None) -> Reply:
+        """Send a request and wait for its answer."""
+        return await self.answer(self.start(method, params, id_=id_))
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, **params: Any) -> Reply:
+        """Call a tool and wait for its answer."""
+        return await self.ask("tools/call", {"name": tool, "arguments": dict(arguments or {}), **params})
+
+    async def tools(self) -> list[str]:
+        """The names of all listed tools, every page followed."""
+        names: list[str] = []
+        params: dict[str, Any] = {}
+        while True:
+            result = (await self.ask("tools/list", params)).result
+            names += [tool["name"] for tool in result["tools"]]
+            if "nextCursor" not in result:
+                return names
+            params = {"cursor": result["nextCursor"]}
+
+    def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        self.say(json.dumps(message if params is None else {**message, "params": dict(params)}).encode())
+
+    def say(self, line: bytes) -> None:
+        """Send a line as it is."""
+        self._wire.send(line)
+
+    async def answer(self, id_: Any) -> Reply:
+        """Wait for the answer to a request, or (None) for an error without an id."""
+        wanted = json.dumps(id_)
+        while wanted not in self._answers:
+            await self._hear()
+        return self._answers.pop(wanted)
+
+    async def notice(self, method: str) -> dict[str, Any]:
+        """Wait for a notification; returns the first of this method that was not taken yet."""
+        while True:
+            for index, message in enumerate(self.notices):
+                if message["method"] == method:
+                    return self.notices.pop(index)
+            await self._hear()
+
+    async def _hear(self) -> None:
+        line = await asyncio.wait_for(self._wire.receive(), _PATIENCE)
+        message = json.loads(line)
+        if isinstance(message, list):
+            self._answers["batch"] = Reply({"result": message}, line)
+        elif "method" in message:
+            self.notices.append(message)
+        else:
+            self._answers[json.dumps(message.get("id"))] = Reply(message, line)

@@ -1,0 +1,153 @@
+"""An in-process MCP server of any revision that does exactly what a test says, right or wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+ToolScript: TypeAlias = "Callable[[ScriptedServer, dict[str, Any]], Awaitable[None] | None]"
+"""What a tool does: gets the server and the whole request, and says whatever it likes."""
+
+_STATELESS = "2026-07-28"
+
+
+@dataclass
+class ScriptedServer:
+    """Speaks one revision. Tools are scripts; whatever else is asked gets the usual answer.
+
+    Tools whose script is None answer with their own arguments, byte for byte.
+    """
+
+    revision: str = "2025-11-25"
+    tools: dict[str, ToolScript | None] = field(default_factory=dict[str, "ToolScript | None"])
+    definitions: Sequence[Any] | None = None
+    """What `tools/list` shows; by default one plain definition for each tool."""
+    page_size: int | None = None
+    heard: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Every message received, decoded."""
+    lines: list[bytes] = field(default_factory=list[bytes])
+    """Every message received, as it came."""
+    silent: frozenset[str] = frozenset()
+    """Methods that get no answer at all."""
+    _send: Callable[[bytes], None] | None = field(default=None, repr=False)
+    _ended: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    async def serve(self, receive: Callable[[], Awaitable[bytes | None]], send: Callable[[bytes], None]) -> None:
+        """Take messages until told to end."""
+        self._send = send
+        running: set[asyncio.Task[None]] = set()
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            while not ended.done():
+                next_line = asyncio.ensure_future(receive())
+                await asyncio.wait((next_line, ended), return_when=asyncio.FIRST_COMPLETED)
+                if not next_line.done():
+                    next_line.cancel()
+                    return
+                line = next_line.result()
+                if line is None:
+                    return
+                self.lines.append(line)
+                message = json.loads(line)
+                self.heard.append(message)
+                task = asyncio.create_task(self._handle(message, line))
+                running.add(task)
+                task.add_done_callback(running.discard)
+        finally:
+            ended.cancel()
+            for task in running:
+                task.cancel()
+
+    def end(self) -> None:
+        """Go away, as a crash would."""
+        self._ended.set()
+
+    def say(self, line: bytes | dict[str, Any]) -> None:
+        """Send a line: bytes as they are, a mapping as JSON."""
+        if self._send is not None:
+            self._send(line if isinstance(line, bytes) else json.dumps(line).encode())
+
+    def reply(self, request: dict[str, Any], result: dict[str, Any]) -> None:
+        """Answer a request."""
+        if self.revision == _STATELESS:
+            result = {"resultType": "complete", **result}
+        self.say({"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+    def fail(self, request: dict[str, Any], code: int, message: str, data: Any = None) -> None:
+        """Answer a request with an error."""
+        error = {"code": code, "message": message, **({} if data is None else {"data": data})}
+        self.say({"jsonrpc": "2.0", "id": request["id"], "error": error})
+
+    def progress(self, request: dict[str, Any], progress: float, **more: Any) -> None:
+        """Send progress for a request that asked for it."""
+        params = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": progress, **more}
+        self.say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+    async def _handle(self, message: dict[str, Any], line: bytes) -> None:
+        method = message.get("method")
+        if method is None or "id" not in message or method in self.silent:
+            return
+        if method == "initialize" and self.revision != _STATELESS:
+            info = {"name": "scripted", "version": "1"}
+            self.reply(message, {"protocolVersion": self.revision, "capabilities": {"tools": {}}, "serverInfo": info})
+        elif method == "server/discover" and self.revision == _STATELESS:
+            self.reply(message, {"supportedVersions": [_STATELESS], "capabilities": {"tools": {}}, "ttlMs": 0})
+        elif method == "tools/list":
+            self.reply(message, self._list(message))
+        elif method == "tools/call":
+            await self._call(message, line)
+        elif self.revision == _STATELESS and method == "initialize":
+            self.fail(message, -32022, "no handshake here", {"supported": [_STATELESS], "requested": "?"})
+        else:
+            self.fail(message, -32601, f"no method {method}")
+
+    def _list(self, message: dict[str, Any]) -> dict[str, Any]:
+        shown = self.definitions
+        if shown is None:
+            shown = [{"name": name, "inputSchema": {"type": "object"}} for name in self.tools]
+        if self.page_size is None:
+            return {"tools": list(shown)}
+        params: dict[str, Any] = message.get("params", {})
+        start = int(params.get("cursor", 0))
+        page: dict[str, Any] = {"tools": list(shown[start : start + self.page_size])}
+        if start + self.page_size < len(shown):
+            page["nextCursor"] = str(start + self.page_size)
+        return page
+
+    async def _call(self, message: dict[str, Any], line: bytes) -> None:
+        script = self.tools.get(message["params"]["name"])
+        if script is not None:
+            outcome = script(self, message)
+            if outcome is not None:
+                await outcome
+            return
+        # Cut out of the line, so that a test can compare bytes.
+        start = line.index(b'"arguments":') + len(b'"arguments":')
+        arguments = _balanced(line[start:])
+        extra = b'"resultType":"complete",' if self.revision == _STATELESS else b""
+        head = b'{"jsonrpc":"2.0","id":' + json.dumps(message["id"]).encode() + b',"result":{' + extra
+        self.say(head + b'"content":[],"structuredContent":' + arguments + b"}}")
+
+
+def _balanced(text: bytes) -> bytes:
+    """The JSON object at the start of a text, as it is written."""
+    depth, in_string, escaped = 0, False, False
+    for index, byte in enumerate(text):
+        character = chr(byte)
+        if in_string:
+            in_string = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            in_string = True
+        elif character in "{[":
+            depth += 1
+        elif character in "}]":
+            depth -= 1
+            if depth == 0:
+                return text[: index + 1]
+    raise ValueError("no object")
