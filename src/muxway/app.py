@@ -17,8 +17,11 @@ from muxway.core.call import LIBRARY, Call
 from muxway.core.ports import Waiter
 from muxway.core.relay import Member
 from muxway.core.switchboard import Switchboard
+from muxway.downstream.memory import MemoryDoor
+from muxway.downstream.stdio import StdioDoor
 from muxway.errors import ConfigError, MuxwayError
 from muxway.log import EventLog
+from muxway.pipes import Turn
 from muxway.protocol import messages
 from muxway.protocol.era import PROGRESS_TOKEN
 from muxway.upstream.nursery import Nursery
@@ -132,6 +135,7 @@ class Gateway:
         self._upstreams: dict[str, Upstream] = {}
         self._servers: dict[str, ServerConfig] = {}
         self._nursery = Nursery()
+        self._turn = Turn()
         self._custom = custom.source(config.tools.values())
         self._client_info = {"name": "muxway", "version": __version__}
         self.switchboard = Switchboard(
@@ -189,6 +193,15 @@ class Gateway:
         """End every server, all at once, and wait until they are gone."""
         await asyncio.gather(*(upstream.stop() for upstream in self._upstreams.values()))
         await self._nursery.aclose()
+
+    def stdio_door(self, *, stdin: int = 0, stdout: int = 1) -> StdioDoor:
+        """A door for one client on these file descriptors; `await door.serve()` to serve it."""
+        limit = self._settings.max_message_bytes
+        return StdioDoor(self.switchboard, self._turn, stdin=stdin, stdout=stdout, max_message_bytes=limit)
+
+    def memory_door(self) -> MemoryDoor:
+        """A door for a client in this process that speaks raw lines."""
+        return MemoryDoor(self.switchboard)
 
     # --- use ----------------------------------------------------------------------------------
 
@@ -274,7 +287,7 @@ class Gateway:
 
             return refuse
         limit = config.max_message_bytes or self._settings.max_message_bytes
-        return lambda: StdioChannel(config, self._nursery, limit)
+        return lambda: StdioChannel(config, self._nursery, self._turn, limit)
 
     def _memory_channel(self, server: InProcessServer) -> Callable[[], Channel]:
         from muxway.upstream.memory import MemoryChannel

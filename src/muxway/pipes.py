@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -19,10 +20,39 @@ if TYPE_CHECKING:
 
     from muxway.protocol.messages import Buffer
 
-_SMALL_READ: Final = 64 * 1024
-_LARGE_READ: Final = 1024 * 1024
+_READ: Final = 256 * 1024
+_PIPE_SIZE: Final = 1024 * 1024
 _MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
 _GONE: Final = frozenset((errno.EPIPE, errno.ECONNRESET, errno.EBADF))
+
+
+class Turn:
+    """The writers that have something to send when the data just read has been dealt with.
+
+    Shared by the pipes of one gateway. Answers to one read leave together, and at once: waiting for
+    the loop's next round would cost a system call and a wake-up on every single call.
+    """
+
+    __slots__ = ("dirty", "reading")
+
+    def __init__(self) -> None:
+        self.reading = False
+        self.dirty: list[PipeWriter] = []
+
+    def end(self) -> None:
+        """Send what this turn has produced."""
+        self.reading = False
+        dirty, self.dirty = self.dirty, []
+        for writer in dirty:
+            writer.flush()
+
+
+def enlarge(fd: int) -> None:
+    """Make a pipe hold a megabyte, where the system allows it: large messages then need far fewer wake-ups."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        # Not a pipe, or the user's pipe allowance is used up: it works as it is, only slower.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
 
 
 class PipeReader:
@@ -32,14 +62,20 @@ class PipeReader:
     """
 
     def __init__(
-        self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None], *, close_fd: bool = True
+        self,
+        fd: int,
+        turn: Turn,
+        on_data: Callable[[bytes], None],
+        on_end: Callable[[], None],
+        *,
+        close_fd: bool = True,
     ) -> None:
         self._fd = fd
+        self._turn = turn
         self._on_data = on_data
         self._on_end = on_end
         self._close_fd = close_fd
         self._loop = asyncio.get_running_loop()
-        self._read_size = _SMALL_READ
         self._open = True
         self._paused = True
         self.resume()
@@ -79,7 +115,7 @@ class PipeReader:
 
     def _ready(self) -> bool:
         try:
-            data = os.read(self._fd, self._read_size)
+            data = os.read(self._fd, _READ)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -91,9 +127,12 @@ class PipeReader:
             self.close()
             self._on_end()
             return False
-        # Large reads allocate a large buffer each time: only worth it while large messages arrive.
-        self._read_size = _LARGE_READ if len(data) == self._read_size else _SMALL_READ
-        self._on_data(data)
+        turn = self._turn
+        turn.reading = True
+        try:
+            self._on_data(data)
+        finally:
+            turn.end()
         return True
 
 
@@ -104,8 +143,9 @@ class PipeWriter:
     other end is gone, `on_broken` is called once and everything later is dropped.
     """
 
-    def __init__(self, fd: int, on_broken: Callable[[], None], *, close_fd: bool = True) -> None:
+    def __init__(self, fd: int, turn: Turn, on_broken: Callable[[], None], *, close_fd: bool = True) -> None:
         self._fd = fd
+        self._turn = turn
         self._on_broken = on_broken
         self._close_fd = close_fd
         self._loop = asyncio.get_running_loop()
@@ -120,7 +160,7 @@ class PipeWriter:
         """Called each time the queue has become empty after it had to wait."""
 
     def send(self, frame: Iterable[Buffer]) -> None:
-        """Queue one frame. It leaves at the end of this turn of the loop, with all others of the turn."""
+        """Queue one frame. It leaves when the turn ends, with all others of the turn."""
         if not self.open or self._closing:
             return
         # Joining copies; keeping pieces would cost more: a megabyte is copied in the time of forty small objects.
@@ -129,7 +169,10 @@ class PipeWriter:
         self.queued += len(data)
         if not self._flush_planned and not self._waiting:
             self._flush_planned = True
-            self._loop.call_soon(self._flush)
+            if self._turn.reading:
+                self._turn.dirty.append(self)
+            else:
+                self._loop.call_soon(self.flush)
 
     async def drained(self) -> None:
         """Wait until everything queued has been taken by the other side, or it is gone."""
@@ -145,7 +188,8 @@ class PipeWriter:
                 self._write()
             self._end()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what is queued, as far as the pipe takes it."""
         self._flush_planned = False
         if self.open:
             self._write()

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from muxway.downstream.endpoint import Endpoint
-from muxway.pipes import PipeReader, PipeWriter
+from muxway.pipes import PipeReader, PipeWriter, Turn, enlarge
 from muxway.protocol.framing import DEFAULT_LIMIT, LineFramer
 
 if TYPE_CHECKING:
@@ -23,8 +23,15 @@ class StdioDoor:
     """Serves one client over two file descriptors."""
 
     def __init__(
-        self, switchboard: Switchboard, *, stdin: int = 0, stdout: int = 1, max_message_bytes: int = DEFAULT_LIMIT
+        self,
+        switchboard: Switchboard,
+        turn: Turn,
+        *,
+        stdin: int = 0,
+        stdout: int = 1,
+        max_message_bytes: int = DEFAULT_LIMIT,
     ) -> None:
+        self._turn = turn
         self._switchboard = switchboard
         self._stdin, self._stdout = stdin, stdout
         self._framer = LineFramer(max_message_bytes)
@@ -36,10 +43,11 @@ class StdioDoor:
         blocking = {fd: os.get_blocking(fd) for fd in (self._stdin, self._stdout)}
         for fd in blocking:
             os.set_blocking(fd, False)
+            enlarge(fd)
         try:
-            writer = PipeWriter(self._stdout, self._broken, close_fd=False)
+            writer = PipeWriter(self._stdout, self._turn, self._broken, close_fd=False)
             self._endpoint = endpoint = Endpoint(self._switchboard, writer.send)
-            reader = PipeReader(self._stdin, self._hear, self._ended.set, close_fd=False)
+            reader = PipeReader(self._stdin, self._turn, self._hear, self._ended.set, close_fd=False)
             self._reader, self._writer = reader, writer
             writer.on_drained = reader.resume
             await self._ended.wait()

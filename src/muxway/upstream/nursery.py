@@ -473,12 +473,16 @@ def _end_by_force(token: str, pids: Collection[int]) -> list[int]:
     if not has_process_table():
         return []
     deadline = time.monotonic() + _KILL_GRACE
-    while left := [process.pid for process in process_table() if _is_marked(process.pid, token)]:
-        if time.monotonic() > deadline:
+    quiet = 0
+    # Twice, because a process in the midst of an exec shows no mark for a moment.
+    while quiet < 2:
+        left = [process.pid for process in process_table() if _is_marked(process.pid, token)]
+        if left and time.monotonic() > deadline:
             return left
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        quiet = 0 if left else quiet + 1
         time.sleep(0.005)
     return []
 

@@ -42,6 +42,8 @@ LEFTOVER_GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL for what a leader left behind."""
 ORPHAN_GRACE = 0.3
 """The same for everything, once the gateway is gone: it must all be over well within two seconds."""
+EXEC_GRACE = 1.0
+"""Seconds for which a stray without any environment may be one whose exec is not finished."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 """Seconds between two rounds of SIGKILL; doubled each time, since what does not die is stuck in the kernel."""
 
@@ -164,6 +166,8 @@ class Reaper:
         self._leaders: dict[int, Child] = {}
         """By pid. A leader stays after its exit, until its tree is gone: its pid still names group and session."""
         self._starting: dict[int, Child] = {}
+        self._blank: dict[int, float] = {}
+        """Strays that had no environment to look at, and since when."""
         self._subreaper = _become_subreaper()
         self._proc = has_process_table()
 
@@ -331,6 +335,7 @@ class Reaper:
                 return True
             if not pid:
                 return False
+            self._blank.pop(pid, None)
             leader = self._leaders.get(pid)
             if leader and leader.report >= 0:
                 self._settle(leader)
@@ -394,6 +399,7 @@ class Reaper:
                 settled = False
             owner = self._owner(top)
             if owner is None:
+                settled &= not self._may_be_in_exec(top)
                 continue
             tree = trees.setdefault(owner.id, set())
             walk = [top]
@@ -412,6 +418,13 @@ class Reaper:
             return leader
         own = [mark for mark in marks(top.pid) if mark.startswith(self._token + ":")]
         return next((child for child in self._children.values() if child.mark in own), None)
+
+    def _may_be_in_exec(self, stray: Process) -> bool:
+        """Whether a stray may yet show a mark: between two programs, a process has no environment for a moment."""
+        if stray.zombie or _read(f"/proc/{stray.pid}/environ"):
+            return False
+        now = time.monotonic()
+        return now - self._blank.setdefault(stray.pid, now) < EXEC_GRACE
 
     def _groups(self) -> tuple[dict[int, set[int]], bool]:
         """The best to be known without /proc: the children's groups as far as somebody is in them."""

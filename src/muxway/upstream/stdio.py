@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from muxway.config.model import ServerConfig
+    from muxway.pipes import Turn
     from muxway.protocol.framing import Oversized
     from muxway.protocol.messages import Buffer
     from muxway.upstream.nursery import Child, Exit, Nursery
@@ -30,9 +31,10 @@ log = EventLog("upstream")
 class StdioChannel:
     """One child process."""
 
-    def __init__(self, config: ServerConfig, nursery: Nursery, max_message_bytes: int) -> None:
+    def __init__(self, config: ServerConfig, nursery: Nursery, turn: Turn, max_message_bytes: int) -> None:
         self._config = config
         self._nursery = nursery
+        self._turn = turn
         self._framer = LineFramer(max_message_bytes)
         self._child: Child | None = None
         self._stdin: PipeWriter | None = None
@@ -67,11 +69,12 @@ class StdioChannel:
         framer = self._framer
         self._hear = hear
         self._lost = lost
-        self._stdin = PipeWriter(child.stdin, lambda: self._end("stopped reading its input"))
+        turn = self._turn
+        self._stdin = PipeWriter(child.stdin, turn, lambda: self._end("stopped reading its input"))
         self._stdout = PipeReader(
-            child.stdout, lambda data: hear(framer.feed(data)), lambda: self._end("closed its output")
+            child.stdout, turn, lambda data: hear(framer.feed(data)), lambda: self._end("closed its output")
         )
-        self._stderr = PipeReader(child.stderr, self.stderr.feed, self.stderr.end)
+        self._stderr = PipeReader(child.stderr, turn, self.stderr.feed, self.stderr.end)
         child.exited.add_done_callback(lambda _: self._end("exited"))
 
     def send(self, frame: Iterable[Buffer]) -> None:

@@ -1,0 +1,50 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muxway import Gateway
+from muxway.config import parse_config
+from muxway.testing import RawClient, ScriptedServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+HANDSHAKE_REVISIONS = REVISIONS[:-1]
+
+
+class World:
+    """A gateway in front of scripted servers, and as many clients as a test wants."""
+
+    def __init__(self, gateway: Gateway, servers: dict[str, ScriptedServer]) -> None:
+        self.gateway = gateway
+        self.servers = servers
+
+    async def client(self, revision: str = "2025-11-25") -> RawClient:
+        client = RawClient(self.gateway.memory_door(), revision=revision)
+        await client.hello()
+        return client
+
+
+@contextlib.asynccontextmanager
+async def a_world(
+    servers: dict[str, ScriptedServer], *, entries: dict[str, dict[str, Any]] | None = None, **top: Any
+) -> AsyncIterator[World]:
+    """A gateway whose upstreams are scripted servers in this process."""
+    # A configuration needs a server; this one is switched off, the scripted ones are added at run time.
+    config = parse_config({"mcpServers": {"off": {"command": "none", "disabled": True}}, **top})
+    async with Gateway.open(config) as gateway:
+        for name, server in servers.items():
+            await gateway.add(name, server=server, **(entries or {}).get(name, {}))
+        yield World(gateway, servers)
+
+
+@pytest.fixture
+def world() -> Callable[..., AbstractAsyncContextManager[World]]:
+    return a_world
