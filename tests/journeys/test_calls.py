@@ -143,7 +143,12 @@ async def test_unknown_params_travel_on() -> None:
     server = ScriptedServer(tools={"echo": None})
     async with a_world({"up": server}) as world:
         await (await world.client()).call("up__echo", {"a": 1}, vendorParam={"x": None}, zz=[1.0])
-        assert server.heard[-1]["params"] == {"name": "echo", "arguments": {"a": 1}, "vendorParam": {"x": None}, "zz": [1.0]}
+        assert server.heard[-1]["params"] == {
+            "name": "echo",
+            "arguments": {"a": 1},
+            "vendorParam": {"x": None},
+            "zz": [1.0],
+        }
 
 
 async def test_a_cancel_reaches_the_server_and_the_call_gets_no_answer() -> None:
@@ -207,7 +212,9 @@ async def test_progress_extends_the_idle_clock_but_not_the_hard_limit() -> None:
                 server.reply(request, {"content": []})
                 return
 
-    async with a_world({"up": ScriptedServer(tools={"work": work})}, gateway={"callTimeout": 0.4, "callMax": 1.5}) as world:
+    async with a_world(
+        {"up": ScriptedServer(tools={"work": work})}, gateway={"callTimeout": 0.4, "callMax": 1.5}
+    ) as world:
         client = await world.client()
         ok = await client.call("up__work", {"steps": 8}, _meta={"progressToken": 1})
         assert ok.result == {"content": []}

@@ -47,15 +47,16 @@ class Peer(Generic[Ours, Theirs]):
             self.dropped += 1
         return ticket
 
+    def take_only(self) -> Ours | None:
+        """Close the only open request of ours: whom an answer without an id concerns. None if there are more."""
+        return self.ours.popitem()[1] if len(self.ours) == 1 else None
+
     def find(self, token: Raw | bytes | None) -> Ours | None:
         """The open request of ours that a progress token or id names; it stays open."""
         return None if token is None else self.ours.get(_integer(token))
 
     def meant(self, frame: bytes) -> int | None:
-        """The one open request of ours that an unreadable line must have been an answer to, if that is certain.
-
-        With no readable id in it, the only call in flight is the only one it can belong to.
-        """
+        """The one open request of ours whose id shows in an unreadable line, if there is just one."""
         shown = {number for number in map(_integer, messages.visible_ids(frame)) if number in self.ours}
         return shown.pop() if len(shown) == 1 else None
 

@@ -118,7 +118,13 @@ class RawClient:
 
     async def answer(self, id_: Any) -> Reply:
         """Wait for the answer to a request, or (None) for an error without an id."""
-        wanted = json.dumps(id_)
+        return await self._answer(json.dumps(id_))
+
+    async def answer_batch(self) -> Reply:
+        """Wait for the answer to a batch: its result is the array."""
+        return await self._answer("batch")
+
+    async def _answer(self, wanted: str) -> Reply:
         while wanted not in self._answers:
             await self._hear()
         return self._answers.pop(wanted)

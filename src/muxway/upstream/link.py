@@ -193,11 +193,10 @@ class Link:
                 return
             envelope = salvaged
         except NotAnEnvelope as error:
-            if messages.is_batch(frame):
-                for part in messages.decode_batch(frame):
-                    self._hear(part)
-                return
-            self._unreadable(frame, str(error))
+            if not messages.is_batch(frame):
+                self._unreadable(frame, str(error))
+            else:
+                self._hear_batch(frame)
             return
         if envelope.method is None:
             self._hear_answer(envelope, frame)
@@ -206,17 +205,28 @@ class Link:
         else:
             self._hear_request(envelope)
 
+    def _hear_batch(self, frame: bytes) -> None:
+        try:
+            parts = messages.decode_batch(frame)
+        except ParseError as error:
+            self._unreadable(frame, error.message)
+            return
+        for part in parts:
+            if messages.is_batch(part):
+                self._unreadable(part, "a batch inside a batch")
+            else:
+                self._hear(part)
+
     def _hear_answer(self, envelope: Envelope, frame: bytes) -> None:
-        if envelope.id is ABSENT or bytes(envelope.id) == b"null":
-            # The upstream could not read our id. With one call in flight there is no doubt whose answer it is.
-            only = next(iter(self.peer.ours), None) if len(self.peer.ours) == 1 else None
-            ticket = None if only is None else self.peer.ours.pop(only)
-        else:
-            ticket = self.peer.take(envelope.id)
+        nameless = envelope.id is ABSENT or bytes(envelope.id) == b"null"
+        ticket = self.peer.take_only() if nameless else self.peer.take(envelope.id)
         if ticket is None:
             log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
             return
-        if envelope.error is not ABSENT:
+        if nameless and envelope.error is ABSENT:
+            # It may as well be a late answer to a call that was given up: no ground to deliver it.
+            ticket.sink.failed(self._malformed(frame, "a result without an id"))
+        elif envelope.error is not ABSENT:
             said = messages.said_error(envelope.error)
             ticket.sink.failed(said or self._malformed(frame, "an error without an integer code"))
         elif envelope.result is not ABSENT and messages.is_object(envelope.result):

@@ -1,0 +1,288 @@
+"""What a server may do wrong while it answers: its own call fails at once, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from muxway.testing import ScriptedServer
+from tests.conftest import a_world
+
+
+def _saying(template: bytes) -> Any:
+    """A tool that answers with a line of its own; `@` stands for the request's id."""
+
+    def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.say(template.replace(b"@", json.dumps(request["id"]).encode()))
+
+    return tool
+
+
+MALFORMED = {
+    "bad json": b'{"jsonrpc":"2.0","id":@,"result":{"content":[}',
+    "two values": b'{"jsonrpc":"2.0","id":@,"result":{}} trailing',
+    "not a number": b'{"jsonrpc":"2.0","id":@,"result":{"x":NaN}}',
+    "too deep": b'{"jsonrpc":"2.0","id":@,"result":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    "no version": b'{"id":@,"result":{}}',
+    "old version": b'{"jsonrpc":"1.0","id":@,"result":{}}',
+    "no result": b'{"jsonrpc":"2.0","id":@}',
+    "null result": b'{"jsonrpc":"2.0","id":@,"result":null}',
+    "list result": b'{"jsonrpc":"2.0","id":@,"result":[]}',
+    "error text": b'{"jsonrpc":"2.0","id":@,"error":"no"}',
+    "error without code": b'{"jsonrpc":"2.0","id":@,"error":{"message":"no"}}',
+    "error with text code": b'{"jsonrpc":"2.0","id":@,"error":{"code":"x","message":"no"}}',
+    "null id": b'{"jsonrpc":"2.0","id":null,"result":{}}',
+    "array params": b'{"jsonrpc":"2.0","id":@,"result":{},"params":[1]}',
+}
+
+
+@pytest.mark.parametrize("line", MALFORMED.values(), ids=MALFORMED)
+async def test_a_malformed_answer_fails_its_own_call_at_once(line: bytes) -> None:
+    """reliability.md B4: it never waits for a timeout; others are unaffected."""
+    async with a_world({"up": ScriptedServer(tools={"bad": _saying(line), "echo": None})}) as world:
+        client = await world.client()
+        outcome = await client.call("up__bad")
+        assert outcome.error["data"]["muxway"] == {"reason": "malformed", "upstream": "up"}
+        assert (await client.call("up__echo", {"ok": 1})).result["structuredContent"] == {"ok": 1}
+
+
+REPAIRED = {
+    "byte order mark": b'\xef\xbb\xbf{"jsonrpc":"2.0","id":@,"result":{"content":[],"ok":1}}',
+    "carriage return": b'{"jsonrpc":"2.0","id":@,"result":{"content":[],"ok":1}}\r',
+    "printed before": b'Loading model... {"jsonrpc":"2.0","id":@,"result":{"content":[],"ok":1}}',
+    "bytes that are not UTF-8": b'{"jsonrpc":"2.0","id":@,"result":{"content":[],"ok":1,"x":"\xff"}}',
+    "a lone surrogate": b'{"jsonrpc":"2.0","id":@,"result":{"content":[],"ok":1,"x":"\\ud800 \\\\ud800"}}',
+    "id as a string": b'{"jsonrpc":"2.0","id":"@","result":{"content":[],"ok":1}}',
+    "a batch": b'[{"jsonrpc":"2.0","id":@,"result":{"content":[],"ok":1}}]',
+    "spaces": b' { "jsonrpc" : "2.0" , "id" : @ , "result" : {"content":[],"ok":1} } ',
+    "id last": b'{"result":{"content":[],"ok":1},"id":@,"jsonrpc":"2.0"}',
+}
+
+
+@pytest.mark.parametrize("line", REPAIRED.values(), ids=REPAIRED)
+async def test_an_answer_that_can_be_understood_is(line: bytes) -> None:
+    """reliability.md B3 and B4: succeed, or repair."""
+    async with a_world({"up": ScriptedServer(tools={"odd": _saying(line)})}) as world:
+        assert (await (await world.client()).call("up__odd")).result["ok"] == 1
+
+
+async def test_junk_before_an_answer_is_skipped() -> None:
+    """reliability.md B3: pollution does not hurt the call."""
+
+    def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
+        for junk in (
+            b"",
+            b"hello",
+            b"\x1b[31mred\x1b[0m",
+            b"\x00\x00",
+            b"\xff\xfe",
+            b"{",
+            b"[1,2",
+            b'"id":',
+            b"42",
+            b"{}",
+        ):
+            server.say(junk)
+        server.reply(request, {"content": [], "ok": 1})
+
+    async with a_world({"up": ScriptedServer(tools={"noisy": tool})}) as world:
+        assert (await (await world.client()).call("up__noisy")).result["ok"] == 1
+
+
+async def test_an_answer_to_the_wrong_id_reaches_nobody() -> None:
+    """reliability.md B6: nothing is ever delivered to the wrong call; unknown, repeated and late ids are dropped."""
+
+    def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
+        for wrong in (0, -1, 10**30, "x", request["id"] + 1, [], {}, "9999999"):
+            server.say({"jsonrpc": "2.0", "id": wrong, "result": {"wrong": True}})
+        server.reply(request, {"content": [], "right": True})
+        server.reply(request, {"content": [], "twice": True})
+
+    async with a_world({"up": ScriptedServer(tools={"wild": tool, "echo": None})}) as world:
+        client = await world.client()
+        for _ in range(3):
+            assert (await client.call("up__wild")).result == {"content": [], "right": True}
+            assert (await client.call("up__echo", {"ok": 1})).result["structuredContent"] == {"ok": 1}
+
+
+@pytest.mark.parametrize("method", ["ping", "roots/list", "sampling/createMessage", "elicitation/create", "made/up"])
+async def test_a_request_of_the_server_is_answered(method: str) -> None:
+    """reliability.md B8: with the right result, or an error for what was never declared."""
+
+    def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.say({"jsonrpc": "2.0", "id": "s1", "method": method, "params": {}})
+        server.reply(request, {"content": []})
+
+    server = ScriptedServer(tools={"asks": tool})
+    async with a_world({"up": server}) as world:
+        client = await world.client()
+        await client.call("up__asks")
+        await client.call("up__asks")
+        answer = next(m for m in server.heard if m.get("id") == "s1")
+        assert ("result" in answer) if method == "ping" else (answer["error"]["code"] == -32601)
+
+
+async def test_a_flood_of_notices_does_not_drown_the_answer() -> None:
+    """reliability.md B7."""
+
+    def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
+        for n in range(5000):
+            server.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": n}})
+            server.say({"jsonrpc": "2.0", "method": f"notifications/unknown{n}"})
+        server.reply(request, {"content": [], "ok": 1})
+
+    async with a_world({"up": ScriptedServer(tools={"flood": tool})}) as world:
+        assert (await (await world.client()).call("up__flood")).result["ok"] == 1
+
+
+async def test_a_stateless_server_that_asks_for_input_fails_only_that_call() -> None:
+    """mcp-wire.md §9.3: what was never declared cannot be asked for."""
+
+    def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.say(
+            {"jsonrpc": "2.0", "id": request["id"], "result": {"resultType": "input_required", "requestState": "s"}}
+        )
+
+    async with a_world({"up": ScriptedServer("2026-07-28", tools={"asks": tool})}) as world:
+        for revision in ("2025-11-25", "2026-07-28"):
+            error = (await (await world.client(revision)).call("up__asks")).error
+            assert error["data"]["muxway"] == {"reason": "unsupported", "upstream": "up"}
+
+
+# --- starting -------------------------------------------------------------------------------------
+
+
+async def test_the_era_is_probed_and_remembered() -> None:
+    """mcp-wire.md §2.7: discover first; anything but a stateless server's own answer means a handshake."""
+    async with a_world(
+        {"old": ScriptedServer("2024-11-05", tools={"a": None}), "new": ScriptedServer("2026-07-28", tools={"b": None})}
+    ) as world:
+        assert [server.revision for server in world.gateway.servers()] == ["2024-11-05", "2026-07-28"]
+        old, new = world.servers["old"], world.servers["new"]
+        assert [m["method"] for m in old.heard] == [
+            "server/discover",
+            "initialize",
+            "notifications/initialized",
+            "tools/list",
+        ]
+        assert [m["method"] for m in new.heard] == ["server/discover", "tools/list"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": {"code": -32601, "message": "?"}},
+        {"error": {"code": -32602, "message": "?"}},
+        {"error": {"code": 0, "message": ""}},
+        {"error": "text"},
+        {"result": {}},
+        {"result": {"supportedVersions": "x"}},
+        {"result": {"supportedVersions": ["2025-06-18"]}},
+        {"error": {"code": -32022, "message": "?", "data": {"supported": ["2025-06-18"]}}},
+    ],
+)
+async def test_any_other_answer_to_the_probe_leads_to_a_handshake(answer: dict[str, Any]) -> None:
+    """mcp-wire.md §2.7 points 2 to 4."""
+
+    class Odd(ScriptedServer):
+        async def _handle(self, message: dict[str, Any], line: bytes) -> None:
+            if message.get("method") == "server/discover":
+                self.say({"jsonrpc": "2.0", "id": message["id"], **answer})
+            else:
+                await super()._handle(message, line)
+
+    async with a_world({"up": Odd("2025-06-18", tools={"a": None})}) as world:
+        assert world.gateway.servers()[0].revision == "2025-06-18"
+
+
+async def test_a_server_of_unknown_revisions_only_is_refused_with_what_we_speak() -> None:
+    """mcp-wire.md §2.7 point 3: nothing mutual → fail, do not fall back."""
+
+    class Future(ScriptedServer):
+        async def _handle(self, message: dict[str, Any], line: bytes) -> None:
+            self.fail(message, -32022, "?", {"supported": ["2031-01-01"], "requested": "2026-07-28"})
+
+    async with a_world({"up": Future(tools={"a": None})}) as world:
+        [server] = world.gateway.servers()
+        assert str(server.status) == "failed"
+        assert "2031-01-01" in (server.error or "")
+        assert "2026-07-28" in (server.error or "")
+
+
+async def test_a_server_that_dies_of_the_probe_is_started_again_with_a_handshake() -> None:
+    """mcp-wire.md §2.7 point 6."""
+
+    class Fragile(ScriptedServer):
+        async def _handle(self, message: dict[str, Any], line: bytes) -> None:
+            if message.get("method") == "server/discover":
+                self.end()
+            else:
+                await super()._handle(message, line)
+
+        async def serve(self, receive: Any, send: Any) -> None:
+            self._ended.clear()
+            await super().serve(receive, send)
+
+    async with a_world({"up": Fragile("2025-06-18", tools={"a": None})}) as world:
+        assert str(world.gateway.servers()[0].status) == "running"
+
+
+@pytest.mark.parametrize(("pin", "revision"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")])
+async def test_a_pinned_era_is_not_probed(pin: str, revision: str) -> None:
+    """mcp-wire.md §2.8: allow a pin per upstream."""
+    server = ScriptedServer(revision, tools={"a": None})
+    async with a_world({"up": server}, entries={"up": {"era": pin}}) as world:
+        assert world.gateway.servers()[0].revision == revision
+        assert server.heard[0]["method"] == ("initialize" if pin == "legacy" else "server/discover")
+
+
+@pytest.mark.parametrize("silent", ["initialize", "tools/list"])
+async def test_a_server_that_never_answers_fails_alone_and_says_why(silent: str) -> None:
+    """Issue, Bad input: a child that never answers."""
+    async with a_world(
+        {
+            "mute": ScriptedServer(tools={"a": None}, silent=frozenset({silent})),
+            "up": ScriptedServer(tools={"echo": None}),
+        },
+        entries={"mute": {"startTimeout": 0.3}},
+    ) as world:
+        states = {server.name: server for server in world.gateway.servers()}
+        assert str(states["mute"].status) == "failed"
+        assert "not ready after 0.3 s" in (states["mute"].error or "")
+        assert await (await world.client()).tools() == ["up__echo"]
+
+
+async def test_a_slow_server_does_not_hold_up_the_others() -> None:
+    """Issue point 3: the gateway answers at once with what is ready."""
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+        adding = asyncio.ensure_future(
+            world.gateway.add(
+                "slow", server=ScriptedServer(tools={"a": None}, silent=frozenset({"tools/list"})), startTimeout=1
+            )
+        )
+        client = await world.client()
+        assert await client.tools() == ["up__echo"]
+        error = (await client.call("slow__a")).error
+        assert error["data"]["muxway"] == {"reason": "not_running", "upstream": "slow"}
+        assert "starting" in error["message"] or "initializing" in error["message"]
+        assert str((await adding).status) == "failed"
+
+
+async def test_a_server_without_tools_is_running_with_none() -> None:
+    """Ours: a server of resources only is no failure."""
+
+    class NoTools(ScriptedServer):
+        async def _handle(self, message: dict[str, Any], line: bytes) -> None:
+            if message.get("method") == "initialize":
+                self.reply(
+                    message, {"protocolVersion": "2025-06-18", "capabilities": {"resources": {}}, "serverInfo": {}}
+                )
+            else:
+                await super()._handle(message, line)
+
+    async with a_world({"up": NoTools()}) as world:
+        [server] = world.gateway.servers()
+        assert (str(server.status), list(server.tools)) == ("running", [])

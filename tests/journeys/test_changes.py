@@ -1,0 +1,189 @@
+"""Servers come, change and go: what the listing shows, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from muxway.testing import RawClient, ScriptedServer
+from tests.conftest import HANDSHAKE_REVISIONS, a_world
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
+async def test_a_session_hears_of_a_server_that_arrives(revision: str) -> None:
+    """Issue point 3: list_changed as others arrive."""
+    async with a_world({"one": ScriptedServer(tools={"a": None})}) as world:
+        client = await world.client(revision)
+        assert await client.tools() == ["one__a"]
+        await world.gateway.add("two", server=ScriptedServer(tools={"b": None}))
+        await client.notice("notifications/tools/list_changed")
+        assert await client.tools() == ["one__a", "two__b"]
+        await world.gateway.remove("one")
+        await client.notice("notifications/tools/list_changed")
+        assert await client.tools() == ["two__b"]
+
+
+async def test_a_stateless_client_hears_of_changes_where_it_listens() -> None:
+    """mcp-wire.md §4.6: acknowledged first, each notice stamped with the listen request's own id."""
+    async with a_world({"one": ScriptedServer(tools={"a": None})}) as world:
+        client = await world.client("2026-07-28")
+        for id_ in ("L7", 7):
+            client.start("subscriptions/listen", {"notifications": {"toolsListChanged": True, "other": True}}, id_=id_)
+            ack = await client.notice("notifications/subscriptions/acknowledged")
+            assert ack["params"]["notifications"] == {"toolsListChanged": True}
+            assert ack["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": id_}
+        await world.gateway.add("two", server=ScriptedServer(tools={"b": None}))
+        stamps = [(await client.notice("notifications/tools/list_changed"))["params"]["_meta"] for _ in range(2)]
+        assert [stamp["io.modelcontextprotocol/subscriptionId"] for stamp in stamps] == ["L7", 7]
+        client.tell("notifications/cancelled", {"requestId": "L7"})
+        await world.gateway.remove("two")
+        notice = await client.notice("notifications/tools/list_changed")
+        assert notice["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 7}
+        assert client.notices == []
+
+
+async def test_a_listen_ends_with_a_result_when_the_gateway_goes() -> None:
+    """mcp-wire.md §4.6: the server SHOULD answer the listen request on a graceful end."""
+    async with a_world({"one": ScriptedServer(tools={"a": None})}) as world:
+        door = world.gateway.memory_door()
+        client = RawClient(door, revision="2026-07-28")
+        id_ = client.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await client.notice("notifications/subscriptions/acknowledged")
+        await door.close()
+        result = (await client.answer(id_)).result
+        assert result == {"resultType": "complete", "_meta": {"io.modelcontextprotocol/subscriptionId": id_}}
+
+
+async def test_a_servers_own_change_is_listed_anew_and_told_once() -> None:
+    """mcp-wire.md §8.4: re-list, and tell only of a real difference."""
+    server = ScriptedServer(tools={"a": None})
+    async with a_world({"up": server}) as world:
+        client = await world.client()
+        listings = sum(m.get("method") == "tools/list" for m in server.heard)
+        server.tools["b"] = None
+        for _ in range(500):
+            server.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await client.notice("notifications/tools/list_changed")
+        assert await client.tools() == ["up__a", "up__b"]
+        await asyncio.sleep(0.6)
+        assert client.notices == []
+        assert sum(m.get("method") == "tools/list" for m in server.heard) - listings <= 3
+
+
+async def test_a_crash_takes_the_tools_away_at_once_and_fails_what_waits() -> None:
+    """Issue point 4: removed at once, waiting calls fail at once, everyone else goes on."""
+
+    def crash(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.end()
+
+    def hang(server: ScriptedServer, request: dict[str, Any]) -> None:
+        return None
+
+    servers = {
+        "bad": ScriptedServer(tools={"crash": crash, "hang": hang}),
+        "good": ScriptedServer(tools={"echo": None}),
+    }
+    async with a_world(servers) as world:
+        client = await world.client()
+        waiting = client.start("tools/call", {"name": "bad__hang", "arguments": {}})
+        error = (await client.call("bad__crash")).error
+        assert error["code"] == -32603
+        assert error["data"]["muxway"] == {"reason": "lost", "upstream": "bad"}
+        assert (await client.answer(waiting)).error["data"]["muxway"]["reason"] == "lost"
+        await client.notice("notifications/tools/list_changed")
+        assert await client.tools() == ["good__echo"]
+        assert (await client.call("good__echo", {"x": 1})).result["structuredContent"] == {"x": 1}
+        gone = (await client.call("bad__hang")).error
+        assert gone["data"]["muxway"] == {"reason": "not_running", "upstream": "bad"}
+        assert 'server "bad" is not running' in gone["message"]
+        status = {server.name: str(server.status) for server in world.gateway.servers()}
+        assert status == {"bad": "failed", "good": "running"}
+
+
+async def test_every_page_of_a_server_is_followed() -> None:
+    """Issue point 5: every upstream page followed."""
+    server = ScriptedServer(tools={f"t{n}": None for n in range(25)}, page_size=4)
+    async with a_world({"up": server}) as world:
+        assert await (await world.client()).tools() == [f"up__t{n}" for n in range(25)]
+
+
+async def test_a_list_that_never_ends_is_cut_with_a_note() -> None:
+    """reliability.md §2.2 listloop: guards on cursors."""
+
+    class Endless(ScriptedServer):
+        def _list(self, message: dict[str, Any]) -> dict[str, Any]:
+            return {**super()._list(message), "nextCursor": "again"}
+
+    async with a_world({"up": Endless(tools={"a": None})}) as world:
+        assert await (await world.client()).tools() == ["up__a"]
+        assert "repeats a cursor" in world.gateway.servers()[0].notes[-1]
+
+
+async def test_our_own_pages_follow_page_size_and_survive_a_change() -> None:
+    """Issue point 5: an own cursor when pageSize is set; a client half way through goes on in its list."""
+    async with a_world(
+        {"up": ScriptedServer(tools={f"t{n}": None for n in range(5)})}, gateway={"pageSize": 2}
+    ) as world:
+        for revision in ("2025-11-25", "2026-07-28"):
+            client = await world.client(revision)
+            assert await client.tools() == [f"up__t{n}" for n in range(5)]
+        first = (await client.ask("tools/list", {})).result
+        await world.gateway.add("two", server=ScriptedServer(tools={"b": None}))
+        second = (await client.ask("tools/list", {"cursor": first["nextCursor"]})).result
+        assert [tool["name"] for tool in second["tools"]] == ["up__t2", "up__t3"]
+        for bad in ("", "nonsense", "99.0", "1.99", 5):
+            assert (await client.ask("tools/list", {"cursor": bad})).error["code"] == -32602
+
+
+async def test_a_broken_definition_costs_only_itself() -> None:
+    """Issue point 5: a tool whose definition is broken is left out alone, with a warning."""
+    definitions = [
+        {"name": "good", "inputSchema": {"type": "object"}, "x-vendor": {"n": 1.0}},
+        {"name": "no_schema"},
+        {"inputSchema": {}},
+        "text",
+        {"name": "bad_schema", "inputSchema": []},
+        {"name": "good", "inputSchema": {"type": "object"}},
+        {"name": "fine", "inputSchema": {}},
+    ]
+    async with a_world({"up": ScriptedServer(tools={}, definitions=definitions)}) as world:
+        client = await world.client()
+        assert await client.tools() == ["up__good", "up__fine"]
+        assert len(world.gateway.servers()[0].notes) == 5
+        reply = await client.ask("tools/list")
+        assert b'"x-vendor":{"n": 1.0}' in reply.line
+
+
+async def test_listings_are_the_same_bytes_for_everyone_until_something_changes() -> None:
+    """Issue point 5: encoded once per catalog version."""
+    async with a_world({"up": ScriptedServer(tools={"a": None})}) as world:
+        catalog = world.gateway.switchboard.catalog
+        for _ in range(3):
+            await (await world.client()).tools()
+        assert world.gateway.switchboard.catalog.page(0, None) is catalog.page(0, None)
+
+
+async def test_filters_and_renames_apply_to_native_names() -> None:
+    """mcp-coordinator: exposedTools with renames, hiddenTools."""
+    servers = {
+        "one": ScriptedServer(tools={"a": None, "b": None, "c": None}),
+        "two": ScriptedServer(tools={"a": None, "b": None}),
+        "three": ScriptedServer(tools={"a": None}),
+    }
+    entries = {
+        "one": {"exposedTools": ["a", {"original": "b", "exposed": "renamed_b"}]},
+        "two": {"hiddenTools": ["a"]},
+        "three": {"prefix": ""},
+    }
+    async with a_world(servers, entries=entries) as world:
+        client = await world.client()
+        assert await client.tools() == ["one__a", "renamed_b", "two__b", "a"]
+        assert (await client.call("renamed_b", {"x": 1})).result
+        assert servers["one"].heard[-1]["params"]["name"] == "b"
+        assert (await client.call("one:renamed_b")).result
+        for hidden in ("one__c", "one__b", "two__a"):
+            assert (await client.call(hidden)).error["message"] == f"Tool not found: {hidden}"
+        assert (await client.call("a")).result
+        assert servers["three"].heard[-1]["params"]["name"] == "a"
