@@ -314,11 +314,8 @@ class Gateway:
         return upstream
 
     def _changed(self, upstream: Upstream) -> None:
-        member = self._members.get(upstream.name)
-        if member is not None:
-            member.link = upstream.link
-            member.absence = upstream.error or f"it is {upstream.status}"
         self._publish()
+        self._members[upstream.name].settle(upstream.link, upstream.error or f"it is {upstream.status}")
 
     def _publish(self) -> None:
         known = {str(finding) for finding in self.switchboard.catalog.findings}

@@ -255,20 +255,46 @@ async def test_a_server_that_never_answers_fails_alone_and_says_why(silent: str)
         assert await (await world.client()).tools() == ["up__echo"]
 
 
+class Slow(ScriptedServer):
+    """Lists its tools only when told to."""
+
+    go: asyncio.Event
+
+    async def _handle(self, message: dict[str, Any], line: bytes) -> None:
+        if message.get("method") == "tools/list":
+            await self.go.wait()
+        await super()._handle(message, line)
+
+
 async def test_a_slow_server_does_not_hold_up_the_others() -> None:
     """Issue point 3: the gateway answers at once with what is ready."""
+    slow = Slow(tools={"a": None})
+    slow.go = asyncio.Event()
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
-        adding = asyncio.ensure_future(
-            world.gateway.add(
-                "slow", server=ScriptedServer(tools={"a": None}, silent=frozenset({"tools/list"})), startTimeout=1
-            )
-        )
+        adding = asyncio.ensure_future(world.gateway.add("slow", server=slow))
         client = await world.client()
         assert await client.tools() == ["up__echo"]
-        error = (await client.call("slow__a")).error
-        assert error["data"]["muxway"] == {"reason": "not_running", "upstream": "slow"}
-        assert "starting" in error["message"] or "initializing" in error["message"]
-        assert str((await adding).status) == "failed"
+        # Calls to it wait for its start instead of failing; a cancelled one is never sent.
+        early = client.start("tools/call", {"name": "slow__a", "arguments": {"early": 1}})
+        given_up = client.start("tools/call", {"name": "slow:a", "arguments": {"given": "up"}})
+        client.tell("notifications/cancelled", {"requestId": given_up})
+        assert (await client.call("up__echo", {"ok": 1})).result["structuredContent"] == {"ok": 1}
+        slow.go.set()
+        assert (await client.answer(early)).result["structuredContent"] == {"early": 1}
+        await client.notice("notifications/tools/list_changed")
+        assert str((await adding).status) == "running"
+        assert sum(message.get("method") == "tools/call" for message in slow.heard) == 1
+
+
+async def test_a_call_that_waited_for_a_start_that_fails_gets_the_reason() -> None:
+    """Ours: nobody waits for ever."""
+    mute = ScriptedServer(tools={"a": None}, silent=frozenset({"tools/list"}))
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+        adding = asyncio.ensure_future(world.gateway.add("mute", server=mute, startTimeout=0.5))
+        error = (await (await world.client()).call("mute.a")).error
+        assert error["data"]["muxway"] == {"reason": "not_running", "upstream": "mute"}
+        assert "not ready after 0.5 s" in error["message"]
+        await adding
 
 
 async def test_a_server_without_tools_is_running_with_none() -> None:

@@ -58,7 +58,8 @@ async def test_an_id_is_echoed_in_its_own_spelling() -> None:
 
 async def test_an_upstream_error_arrives_unchanged() -> None:
     """mcp-simple-aggregator: child server errors are forwarded unchanged, code, message and data."""
-    error = b'{"code":-32603,"message":"File not found: /x","data":{"errno":-2,"code":"ENOENT","n":1.0,"z":null},"extra":[]}'
+    data = b'{"errno":-2,"code":"ENOENT","n":1.0,"z":null}'
+    error = b'{"code":-32603,"message":"File not found: /x","data":' + data + b',"extra":[]}'
 
     def fail(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.say(b'{"jsonrpc":"2.0","id":%d,"error":%s}' % (request["id"], error))

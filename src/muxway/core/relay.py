@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import msgspec
 
+from muxway.catalog.naming import SEPARATORS
 from muxway.core import custom
 from muxway.errors import InvalidParams, RpcError, ToolNotFound, UpstreamError
 from muxway.protocol import bridge, messages
@@ -22,6 +23,22 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer
 
 
+class Held(Protocol):
+    """A call that waits for its server."""
+
+    def release(self) -> None:
+        """The server is up, or will not be."""
+        ...
+
+
+class StillStarting(Exception):
+    """The call is for a server that is being started: it can be sent as soon as that is over."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__()
+        self.member = member
+
+
 class Member(msgspec.Struct):
     """An upstream as the relay sees it. The link comes and goes; the rest lasts."""
 
@@ -29,9 +46,20 @@ class Member(msgspec.Struct):
     """Seconds of silence after which a call is given up."""
     limit: float
     """Seconds after which a call is given up in any case."""
+    starting: bool = True
+    """Whether it is being started; every start ends, well or badly, within the server's own time limit."""
     link: Link | None = None
     absence: str = "it is still starting"
     """Why there is no link, while there is none."""
+    held: list[Held] = []
+    """Calls that wait for the start to be over."""
+
+    def settle(self, link: Link | None, absence: str) -> None:
+        """The start is over, or the link is gone. Calls that waited go on their way."""
+        self.starting, self.link, self.absence = False, link, absence
+        held, self.held = self.held, []
+        for call in held:
+            call.release()
 
 
 class Relay:
@@ -44,7 +72,12 @@ class Relay:
         self._converters: dict[tuple[Revision, Revision], Converter | None] = {}
 
     def call_tool(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
-        """Start a `tools/call`. What can be refused at once is raised."""
+        """Start a `tools/call`.
+
+        Raises:
+            RpcError: it can be refused at once.
+            StillStarting: its server may have it in a moment.
+        """
         name = messages.text(call.params.get("name"))
         if name is None:
             raise InvalidParams("params.name must be a string: the name of the tool to call")
@@ -71,16 +104,20 @@ class Relay:
         raise ToolNotFound(found.problem or "", code=call.caller.revision.unknown_tool_code, data=data)
 
     def _explain_absence(self, name: str) -> None:
-        """A tool of a server that is down is not unknown: say so instead."""
+        """A tool of a server that is down, or not up yet, is not unknown: say so instead."""
         for upstream, member in self._members.items():
-            if member.link is None and any(name.startswith(upstream + separator) for separator in ("__", ":", ".")):
-                raise UpstreamError(upstream, "not_running", f'server "{upstream}" is not running: {member.absence}')
+            if member.link is None and any(name.startswith(upstream + separator) for separator in SEPARATORS):
+                self._refuse(upstream, member)
+
+    def _refuse(self, upstream: str, member: Member) -> NoReturn:
+        if member.starting:
+            raise StillStarting(member)
+        raise UpstreamError(upstream, "not_running", f'server "{upstream}" is not running: {member.absence}')
 
     def _send(self, upstream: str, head: bytes, call: Call, sink: Sink) -> Running | None:
-        member = self._members.get(upstream)
-        if member is None or member.link is None:
-            why = "it has been removed" if member is None else member.absence
-            raise UpstreamError(upstream, "not_running", f'server "{upstream}" is not running: {why}')
+        member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
+        if member.link is None:
+            self._refuse(upstream, member)
         pair = (call.caller.revision, member.link.revision)
         if pair in self._converters:
             convert = self._converters[pair]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.catalog import build
 from muxway.catalog.model import EMPTY, Catalog
-from muxway.core.relay import Relay
+from muxway.core.relay import Relay, StillStarting
 from muxway.errors import InvalidParams, MethodNotFound, RpcError
 from muxway.protocol import messages
 from muxway.protocol.era import SERVER_INFO, SUPPORTED
@@ -28,6 +28,28 @@ CAPABILITIES: Final = {"tools": {"listChanged": True}}
 _LIST_TTL_MS: Final = 0
 _CURSOR = re.compile(r"(\d{1,15})\.(\d{1,15})").fullmatch
 _REMEMBERED: Final = 8
+
+
+class _HeldCall:
+    """A call for a server that is still being started: a client that knows its tools need not fail for being quick."""
+
+    __slots__ = ("_call", "_cancelled", "_running", "_sink", "_switchboard")
+
+    def __init__(self, switchboard: Switchboard, call: Call, sink: Sink) -> None:
+        self._switchboard = switchboard
+        self._call = call
+        self._sink = sink
+        self._cancelled = False
+        self._running: Running | None = None
+
+    def release(self) -> None:
+        if not self._cancelled:
+            self._running = self._switchboard.handle(self._call, self._sink)
+
+    def cancel(self, reason: str | None) -> None:
+        self._cancelled = True
+        if self._running is not None:
+            self._running.cancel(reason)
 
 
 class Switchboard:
@@ -72,6 +94,10 @@ class Switchboard:
                 raise MethodNotFound(f"method {call.method} is not offered in revision {call.caller.revision.date}")
         except RpcError as error:
             sink.failed(error)
+        except StillStarting as wait:
+            held = _HeldCall(self, call, sink)
+            wait.member.held.append(held)
+            return held
         return None
 
     def _list_tools(self, call: Call) -> Sequence[Buffer]:
