@@ -94,7 +94,7 @@ class PipeReader:
                 self._loop.add_reader(self._fd, self._ready)
             except OSError:
                 # A regular file is always ready, so no loop can wait for it: `muxway stdio < requests.jsonl`.
-                self._pump()
+                self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         if not self._paused and self._open and self._ready():

@@ -1,0 +1,150 @@
+"""Variables in text: one pass, no recursion, nothing printed.
+
+| Written | Becomes |
+|---|---|
+| `$NAME` (capitals), `${NAME}`, `${env:NAME}`, `{env:NAME}` | the variable; missing is a problem |
+| `${NAME:-text}`, `${env:NAME:-text}` | the variable, or `text` if it is unset or empty |
+| `${userHome}`, `${workspaceFolder}`, `${workspaceFolderBasename}`, `${cwd}`, `${/}` | as in VS Code |
+| `$$` | `$`, so `$${…}` is `${…}` as text |
+
+A `$` before anything else stays (`$5`, `pa$word`, `Pa$Word`); any other `${…}` is a problem, because whoever wrote
+it expected something to happen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TOKEN = re.compile(
+    r"\$\$"
+    r"|\$\{(?P<braced>[^}]*)(?P<closed>\})?"
+    r"|\$(?P<bare>[A-Z_][A-Z0-9_]*)(?![A-Za-z0-9_])"
+    # Not after a dollar: `$${env:A}` is an escape.
+    r"|(?<!\$)\{env:(?P<opencode>[A-Za-z_]\w*)\}"
+    r"|(?<!\$)\{file:[^}]+\}",
+    re.ASCII,
+)
+_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_]\w*)(?::-(.*))?", re.ASCII | re.DOTALL)
+
+PUBLIC_VARIABLES = frozenset(
+    {"HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TEMP", "TERM", "TMP", "TMPDIR", "TZ", "USER"}
+)
+"""Variables whose values are no secrets: masking a user's home in every log line would help nobody."""
+
+_CLIENT_FOLDERS = frozenset({".cursor", ".gemini", ".github", ".junie", ".kiro", ".roo", ".vscode", ".zed"})
+
+
+def home_of(environ: Mapping[str, str]) -> str:
+    """The user's home, as the given environment tells it before the real one does; `/` for a user who has none."""
+    try:
+        return environ.get("HOME") or str(Path.home())
+    except RuntimeError:
+        return "/"
+
+
+def working_folder() -> Path:
+    """Where muxway was started; `/` if that folder is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
+
+
+def expand_tilde(path: str, home: str) -> str:
+    """Replace a leading `~`; `~name` is left alone."""
+    return home + path[1:] if path == "~" or path.startswith(("~/", f"~{os.sep}")) else path
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names mean while one configuration is read."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    """Absolute folder of the file, or the working folder if there is no file: relative paths start here."""
+
+    @property
+    def home(self) -> str:
+        """The user's home."""
+        return home_of(self.environ)
+
+    def predefined(self, name: str) -> str | None:
+        """The editors' own variables. A workspace holds its client's folder, so `.vscode/mcp.json` means the parent."""
+        workspace = self.folder.parent if self.folder.name in _CLIENT_FOLDERS else self.folder
+        match name:
+            case "userHome":
+                return self.home
+            case "workspaceFolder":
+                return str(workspace)
+            case "workspaceFolderBasename":
+                return workspace.name
+            case "cwd":
+                return str(working_folder())
+            case "pathSeparator" | "/":
+                return os.sep
+            case _:
+                return None
+
+    def locate(self, path: str) -> str:
+        """A path as the user means it: `~` is home, relative is relative to the file."""
+        return str(self.folder / expand_tilde(path, self.home))
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The outcome of one expansion. `text` is only of use if nothing is missing or bad."""
+
+    text: str
+    missing: tuple[str, ...] = ()
+    """Variables that are not set and have no default."""
+    bad: tuple[str, ...] = ()
+    """References that mean nothing here, as written."""
+    values: tuple[str, ...] = ()
+    """Values taken from the environment, to be kept out of logs."""
+
+
+def expand(text: str, scope: Scope) -> Expanded:
+    """Replace every reference in `text`. Values put in are not looked at again."""
+    if "$" not in text and "{" not in text:
+        return Expanded(text)
+    missing: list[str] = []
+    bad: list[str] = []
+    values: list[str] = []
+
+    def variable(name: str, default: str | None) -> str:
+        value = scope.environ.get(name)
+        if default is not None and not value:
+            return default
+        if value is None:
+            missing.append(name)
+            return ""
+        if name not in PUBLIC_VARIABLES:
+            values.append(value)
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        name = match["bare"] or match["opencode"]
+        if name is not None:
+            return variable(name, None)
+        inner = match["braced"]
+        if inner is not None and match["closed"]:
+            known = scope.predefined(inner)
+            if known is not None:
+                return known
+            parts = _VARIABLE.fullmatch(inner)
+            # A `${` in the default would need recursion; its `}` has already ended the outer reference.
+            if parts is not None and "${" not in (parts[2] or ""):
+                return variable(parts[1], parts[2])
+        bad.append(match[0])
+        return ""
+
+    return Expanded(_TOKEN.sub(replace, text), tuple(missing), tuple(bad), tuple(values))

@@ -1,0 +1,467 @@
+"""Every key a configuration may have: the one table behind validation, the JSON Schema and `muxway config explain`.
+
+A row is one *meaning*; spellings of the same meaning are its aliases, and every key of ours may also be written in
+snake_case. A spelling that means something else (another unit, a negation, names instead of values) has its own row.
+How a `Kind` is read is in `values.py`, how it looks as JSON Schema in `schema.py`; defaults come from `model.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal
+
+from muxway.config.model import CustomTool, GatewaySettings, ServerConfig, SubTool
+
+Kind = Literal[
+    "text", "name", "path", "flag", "integer", "seconds", "milliseconds", "timeout", "choice", "transport", "command",
+    "url", "strings", "tool_names", "exposed", "variables", "variable_names", "variable_name", "headers",
+    "header_variables", "inherit", "subtools",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One key: how it may be spelled, what it holds, what it is for."""
+
+    key: str
+    """The spelling we recommend."""
+    kind: Kind
+    """What it holds and how that is read."""
+    doc: str
+    """What it does, for the person writing the file. The first sentence stands alone in overviews."""
+    example: object
+    """A value that works."""
+    attribute: str | None = None
+    """The attribute of the model it fills, if its value goes there as it is read."""
+    aliases: tuple[str, ...] = ()
+    """Other spellings of the same meaning, mostly those of MCP clients."""
+    choices: tuple[str, ...] = ()
+    """The allowed values of a `choice`."""
+    minimum: int = 1
+    """Least value of an `integer`."""
+    required: bool = False
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every way to write the key, the recommended one first."""
+        return tuple(dict.fromkeys((self.key, snake_case(self.key), *self.aliases)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One kind of object in the file."""
+
+    name: str
+    """Where it stands, `*` for a name the user chooses."""
+    doc: str
+    model: type
+    fields: tuple[Field, ...]
+    by_spelling: dict[str, Field] = field(init=False, repr=False, compare=False)
+    """Every spelling → its row."""
+
+    def __post_init__(self) -> None:
+        spellings = {spelling: row for row in self.fields for spelling in row.spellings}
+        object.__setattr__(self, "by_spelling", spellings)
+
+    def default(self, row: Field) -> Any:
+        """What applies if the key is left out; None also if there is no such thing."""
+        for attribute in fields(self.model):
+            if attribute.name == row.attribute and attribute.default is not MISSING:
+                return attribute.default
+        return None
+
+
+def snake_case(key: str) -> str:
+    """`callTimeout` → `call_timeout`."""
+    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", key).lower()
+
+
+SERVER = Section(
+    name="mcpServers.*",
+    doc="One MCP server behind the gateway: a program to start (`command`) or an address to connect to (`url`).",
+    model=ServerConfig,
+    fields=(
+        Field(
+            key="command",
+            kind="command",
+            aliases=("cmd",),
+            doc="Program to start and talk to over its stdin and stdout. It is looked up on PATH and never passed "
+            "through a shell. An array holds the program and its arguments; a leading `~` is your home folder.",
+            example="npx",
+        ),
+        Field(
+            key="args",
+            kind="strings",
+            doc="Arguments of the program, one per item. Numbers are turned into text.",
+            example=["-y", "@modelcontextprotocol/server-filesystem", "/data"],
+        ),
+        Field(
+            key="env",
+            kind="variables",
+            aliases=("envs", "environment"),
+            doc="Environment variables for the program. Numbers and booleans are turned into text; null leaves the "
+            "variable out. Wins over `envFile` and `envVars`.",
+            example={"GITHUB_TOKEN": "${GITHUB_TOKEN}"},
+        ),
+        Field(
+            key="envVars",
+            kind="variable_names",
+            aliases=("env_keys",),
+            doc="Names of variables to pass on from muxway's own environment. Each must be set.",
+            example=["GITHUB_TOKEN"],
+        ),
+        Field(
+            key="envFile",
+            kind="path",
+            doc="File of `KEY=value` lines with more variables. A relative path starts at the config file's folder.",
+            example=".env",
+        ),
+        Field(
+            key="inheritEnv",
+            kind="inherit",
+            attribute="inherit_env",
+            doc="What the program gets of muxway's own environment. By default only what programs need to run "
+            "(PATH, HOME, LANG, …); true passes everything, an array passes these names if they are set.",
+            example=["HTTPS_PROXY"],
+        ),
+        Field(
+            key="cwd",
+            kind="path",
+            attribute="cwd",
+            doc="Working folder of the program. A relative path starts at the config file's folder; "
+            "by default it is muxway's own working folder.",
+            example="~/projects",
+        ),
+        Field(
+            key="url",
+            kind="url",
+            aliases=("endpoint", "uri"),
+            doc="Address of a remote server. Without `type`, Streamable HTTP is tried first, then HTTP+SSE.",
+            example="https://example.com/mcp",
+        ),
+        Field(
+            key="httpUrl",
+            kind="url",
+            aliases=("serverUrl",),
+            doc="Address of a Streamable HTTP server (Gemini CLI, Windsurf). Same as `url` with `type: http`.",
+            example="https://example.com/mcp",
+        ),
+        Field(
+            key="headers",
+            kind="headers",
+            aliases=("http_headers",),
+            doc="HTTP headers for every request to the server, as an object or as `[{name, value}]`.",
+            example={"Authorization": "Bearer ${API_TOKEN}"},
+        ),
+        Field(
+            key="envHttpHeaders",
+            kind="header_variables",
+            doc="HTTP headers whose values are variables, given by name (Codex).",
+            example={"X-Api-Key": "API_KEY"},
+        ),
+        Field(
+            key="bearerTokenEnvVar",
+            kind="variable_name",
+            doc="Name of the variable whose value is sent as `Authorization: Bearer …` (Codex).",
+            example="API_TOKEN",
+        ),
+        Field(
+            key="type",
+            kind="transport",
+            aliases=("transport", "transportType"),
+            doc="How to talk to the server: `stdio`, `http` (Streamable HTTP) or `sse` (the older HTTP+SSE). "
+            "Left out, it follows from `command` or `url`. As an object it holds the connection itself (Cline).",
+            example="http",
+        ),
+        Field(
+            key="enabled",
+            kind="flag",
+            attribute="enabled",
+            doc="Whether to start the server. One that is off needs none of its variables.",
+            example=True,
+        ),
+        Field(
+            key="disabled",
+            kind="flag",
+            doc="The opposite of `enabled`, as many clients write it.",
+            example=False,
+        ),
+        Field(
+            key="prefix",
+            kind="text",
+            attribute="prefix",
+            doc="What the server's tools start with in public. By default the server's name; "
+            "an empty string publishes them under their own names.",
+            example="gh",
+        ),
+        Field(
+            key="exposedTools",
+            kind="exposed",
+            attribute="exposed_tools",
+            aliases=("includeTools", "enabled_tools", "available_tools", "tools"),
+            doc='The only tools to show, by their own names; `["*"]` is all of them. '
+            "`{original, exposed}` shows a tool under another name.",
+            example=["search", {"original": "get_file", "exposed": "read"}],
+        ),
+        Field(
+            key="hiddenTools",
+            kind="tool_names",
+            attribute="hidden_tools",
+            aliases=("excludeTools", "disabledTools", "disabled_tools"),
+            doc="Tools to hide, by their own names. Wins over `exposedTools`.",
+            example=["delete_repository"],
+        ),
+        Field(
+            key="era",
+            kind="choice",
+            choices=("auto", "modern", "legacy"),
+            attribute="era",
+            doc="Protocol generation to speak: `modern` (2026-07-28), `legacy` (with handshake), `auto` finds out.",
+            example="legacy",
+        ),
+        Field(
+            key="startTimeout",
+            kind="seconds",
+            attribute="start_timeout",
+            aliases=("startup_timeout_sec",),
+            doc='How long the server may take from start to ready: seconds, or text like "30s", "500ms", "2m". '
+            "Default: 30 s; 120 s for npx, uvx, docker and other commands that may have to download it first.",
+            example="30s",
+        ),
+        Field(
+            key="startTimeoutMs",
+            kind="milliseconds",
+            aliases=("startup_timeout_ms", "initTimeout"),
+            doc="`startTimeout` in milliseconds (Codex, LibreChat).",
+            example=30000,
+        ),
+        Field(
+            key="callTimeout",
+            kind="seconds",
+            attribute="call_timeout",
+            aliases=("tool_timeout_sec",),
+            doc="Longest silence of one call; each progress notice restarts it. By default the gateway's.",
+            example="2m",
+        ),
+        Field(
+            key="callTimeoutMs",
+            kind="milliseconds",
+            aliases=("request_timeout_ms",),
+            doc="`callTimeout` in milliseconds (Claude Code).",
+            example=120000,
+        ),
+        Field(
+            key="timeout",
+            kind="timeout",
+            doc="`callTimeout` as MCP clients write it: 1000 or more is milliseconds, less is seconds. "
+            "Better write `callTimeout`.",
+            example=60,
+        ),
+        Field(
+            key="callMax",
+            kind="seconds",
+            attribute="call_max",
+            doc="Longest duration of one call, progress or not. By default the gateway's.",
+            example="10m",
+        ),
+        Field(
+            key="maxMessageBytes",
+            kind="integer",
+            attribute="max_message_bytes",
+            minimum=1024,
+            doc="Largest message accepted from the server, in bytes. By default the gateway's.",
+            example=16777216,
+        ),
+    ),
+)
+
+GATEWAY = Section(
+    name="gateway",
+    doc="How muxway itself behaves.",
+    model=GatewaySettings,
+    fields=(
+        Field(
+            key="name",
+            kind="name",
+            attribute="name",
+            doc="Name told to clients.",
+            example="my-tools",
+        ),
+        Field(
+            key="version",
+            kind="name",
+            attribute="version",
+            doc="Version told to clients. By default muxway's own.",
+            example="1.0.0",
+        ),
+        Field(
+            key="separator",
+            kind="choice",
+            choices=("__", ":", "."),
+            attribute="separator",
+            doc="What stands between a server's prefix and the tool's own name. Only `__` passes the APIs of "
+            "Anthropic and OpenAI; calls are understood in all three spellings.",
+            example="__",
+        ),
+        Field(
+            key="pageSize",
+            kind="integer",
+            attribute="page_size",
+            doc="Items per page of a listing. By default everything comes at once.",
+            example=100,
+        ),
+        Field(
+            key="callTimeout",
+            kind="seconds",
+            attribute="call_timeout",
+            doc='Longest silence of one call: seconds, or text like "30s", "500ms", "2m". '
+            "Each progress notice restarts it.",
+            example="60s",
+        ),
+        Field(
+            key="callMax",
+            kind="seconds",
+            attribute="call_max",
+            doc="Longest duration of one call, progress or not.",
+            example="10m",
+        ),
+        Field(
+            key="maxNameLength",
+            kind="integer",
+            attribute="max_name_length",
+            minimum=16,
+            doc="Public names longer than this are shortened with a stable hash. By default none is.",
+            example=64,
+        ),
+        Field(
+            key="maxMessageBytes",
+            kind="integer",
+            attribute="max_message_bytes",
+            minimum=1024,
+            doc="Largest message accepted from any side, in bytes.",
+            example=16777216,
+        ),
+        Field(
+            key="listTimeout",
+            kind="seconds",
+            attribute="list_timeout",
+            doc="How long a server may take for one page of a listing.",
+            example="15s",
+        ),
+        Field(
+            key="maxTools",
+            kind="integer",
+            attribute="max_tools",
+            doc="Most tools taken from one server; more are left out with a warning.",
+            example=10000,
+        ),
+    ),
+)
+
+CUSTOM_TOOL = Section(
+    name="tools.*",
+    doc="A compound tool: one public tool that runs any of the chosen tools of several servers.",
+    model=CustomTool,
+    fields=(
+        Field(
+            key="description",
+            kind="name",
+            attribute="description",
+            required=True,
+            doc="What to tell the model about the tool. The list of its subtools is added.",
+            example="Search code and issues",
+        ),
+        Field(
+            key="subtools",
+            kind="subtools",
+            attribute="subtools",
+            required=True,
+            doc="What the tool may run: server name → `{tools: [{name, description}]}`.",
+            example={"github": {"tools": [{"name": "search_code", "description": "Search in all repositories"}]}},
+        ),
+    ),
+)
+
+SUBTOOL = Section(
+    name="tools.*.subtools.*.tools.*",
+    doc="One tool that a compound tool may run.",
+    model=SubTool,
+    fields=(
+        Field(
+            key="name",
+            kind="name",
+            attribute="name",
+            required=True,
+            doc="The tool's own name at its server.",
+            example="search_code",
+        ),
+        Field(
+            key="description",
+            kind="name",
+            attribute="description",
+            doc="What to tell the model about it.",
+            example="Search in all repositories",
+        ),
+    ),
+)
+
+SECTIONS = (SERVER, GATEWAY, CUSTOM_TOOL, SUBTOOL)
+
+CONTAINERS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("mcpServers",), "Claude, Cursor, Windsurf, Gemini CLI and most others; an array with `name` in Continue"),
+    (("amp.mcpServers",), "Amp"),
+    (("context_servers",), "Zed"),
+    (("mcp_servers",), "Codex; an array with `name` in Mistral Vibe"),
+    (("extensions",), "Goose"),
+    (("mcp", "servers"), "opencode 2, VS Code settings"),
+    (("mcp",), "opencode 1, Crush"),
+    (("servers",), "VS Code, multi-MCP client"),
+)
+"""Where a file may keep its servers, and who keeps them there. All are read; the same name twice is an error."""
+
+TOP_LEVEL: dict[str, str] = {
+    "$schema": "Address of the JSON Schema, for editors.",
+    "gateway": GATEWAY.doc,
+    "tools": CUSTOM_TOOL.doc,
+    "inputs": "VS Code's prompts. muxway never prompts: use environment variables instead of `${input:…}`.",
+    "sandbox": "VS Code's sandbox. Not used.",
+    "projects": "Claude Code's per-project state. Not read.",
+}
+"""Top-level keys beside the containers."""
+
+TRANSPORTS: dict[str, Literal["stdio", "http", "sse", "auto"]] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "streamablehttp": "http",
+    "sse": "sse",
+    "remote": "auto",
+    "auto": "auto",
+}
+"""Spellings of `type` → transport."""
+
+FOREIGN_TYPES = frozenset({"builtin", "platform", "frontend", "inline_python"})
+"""Values of `type` for things that live inside a client (Goose) and cannot be started by anyone else."""
+
+CLIENT_KEYS = frozenset(
+    {
+        "alwaysAllow", "alwaysLoad", "approval_mode", "autoApprove", "bundled", "chatMenu", "customUserVars",
+        "default_tools_approval_mode", "description", "dev", "display_name", "displayName", "environment_id",
+        "gallery", "icon", "iconPath", "id", "name", "omit_tools_from", "remote", "required", "sandboxEnabled",
+        "serverInstructions", "settings", "source", "startup", "stderr", "supports_parallel_tool_calls", "title",
+        "trust", "version", "watchPaths",
+    }
+)  # fmt: skip
+"""Keys of a server entry that only a client acts on. Kept as they are, never acted upon."""
+
+UNSUPPORTED_KEYS = frozenset(
+    {
+        "apiKey", "auth", "authProviderType", "headersHelper", "http_headers_helper", "oauth", "oauth_headers",
+        "oauth_resource", "obo", "proxy", "requiresOAuth", "scopes", "targetAudience",
+    }
+)  # fmt: skip
+"""Keys that change how a client connects and that muxway does not act on: kept, with a warning."""

@@ -1,0 +1,292 @@
+"""From a file, or from plain data, to a `Config`: find the servers, read everything, report every problem.
+
+No format flag: the containers people's files already have are recognised by their structure (`fields.CONTAINERS`).
+A file may hold much besides, as clients' settings files do; at the top level only what looks like a slip is told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, cast
+
+from muxway.config.documents import MINIMAL, Document, read_document
+from muxway.config.expand import Scope, working_folder
+from muxway.config.fields import CONTAINERS, CUSTOM_TOOL, FOREIGN_TYPES, GATEWAY, SERVER, SUBTOOL, TOP_LEVEL, TRANSPORTS
+from muxway.config.model import Config, CustomTool, GatewaySettings, ServerConfig, SubTool
+from muxway.config.report import Report, as_list, as_mapping, dotted, found, nearest
+from muxway.config.servers import ADDRESS_KEYS, read_server
+from muxway.config.values import Reader
+
+if TYPE_CHECKING:
+    from muxway.config.fields import Section
+    from muxway.config.report import Path
+
+_BAD_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_SHARED_CONTAINERS = frozenset({"mcp", "extensions"})
+"""Containers whose key other programs use for other things: read only if something in them looks like a server."""
+
+
+def load_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] | None = None) -> Config:
+    """Read one file of any supported format and dialect.
+
+    Raises:
+        ConfigError: it cannot be read or used; `details` has every problem.
+    """
+    file = FilePath(path)
+    return _build(read_document(file), _scope(environ, file.absolute().parent))
+
+
+def parse_config(
+    data: Mapping[str, Any], *, environ: Mapping[str, str] | None = None, source: str | None = None
+) -> Config:
+    """The same for data already in memory. Relative paths in it start at the working folder.
+
+    Raises:
+        ConfigError: it cannot be used; `details` has every problem.
+    """
+    return _build(Document(data, source), _scope(environ, working_folder()))
+
+
+def parse_server(name: str, entry: Mapping[str, Any], *, environ: Mapping[str, str] | None = None) -> ServerConfig:
+    """The same for a single server.
+
+    Raises:
+        ConfigError: it cannot be used; `details` has every problem.
+    """
+    report = Report(source=f'server "{name}"')
+    server = None
+    if _check_name(name, (name,), report):
+        server = read_server(name, entry, (name,), report, _scope(environ, working_folder()))
+    if server is None and not report.errors:
+        # Skipping is right for one of many in a client's file; whoever adds a single one wants it.
+        report.errors.extend(report.warnings)
+    report.finish()
+    return cast("ServerConfig", server)
+
+
+def _scope(environ: Mapping[str, str] | None, folder: FilePath) -> Scope:
+    return Scope(environ=os.environ if environ is None else environ, folder=folder)
+
+
+def _build(document: Document, scope: Scope) -> Config:
+    report = Report(document.line, document.source)
+    for twice in document.duplicates:
+        report.error(
+            twice.path, f"the same key stands on lines {twice.first_line} and {twice.line}; rename or remove one"
+        )
+    root = as_mapping(document.value)
+    if root is None:
+        report.error((), f"Config must be an object, found {found(document.value)}. A minimal file: {MINIMAL}")
+        raise report.failure()
+    servers = _read_servers(root, report, scope)
+    reader = Reader(report, scope)
+    gateway = _read_gateway(root.get("gateway"), reader)
+    tools = _read_tools(root.get("tools"), servers, reader)
+    warnings = report.finish()
+    usable = {name: server for name, server in servers.items() if server is not None}
+    return Config(servers=usable, tools=tools, gateway=gateway, source=document.source, warnings=warnings)
+
+
+# --- servers --------------------------------------------------------------------------------------------------------
+
+
+def _read_servers(root: Mapping[object, object], report: Report, scope: Scope) -> dict[str, ServerConfig | None]:
+    """Every server by name; None for an entry that is wrong or ignored, so that its name still counts as taken."""
+    servers: dict[str, ServerConfig | None] = {}
+    places: dict[str, Path] = {}
+    containers = list(_containers(root))
+    for path, raw in containers:
+        for name, place, entry in _entries(path, raw, report):
+            if name in places:
+                line = report.line(places[name])
+                first = dotted(places[name]) + (f" (line {line})" if line is not None else "")
+                report.error(place, f'server "{name}" is already configured at {first}; rename or remove one of them')
+            else:
+                places[name] = place
+                servers[name] = read_server(name, entry, place, report, scope)
+    _judge_top_level(root, report)
+    if not containers:
+        near = next((key for key in map(str, root) if nearest(key, ("mcpServers", "servers"))), None)
+        hint = f" Did you mean it by `{near}`?" if near is not None else ""
+        report.error(("mcpServers",), f"Missing required field: mcpServers.{hint} A minimal file: {MINIMAL}")
+    elif not report.errors and not any(servers.values()):
+        path = containers[0][0]
+        report.error(path, f"{dotted(path)} holds no server to start. A minimal file: {MINIMAL}")
+    return servers
+
+
+def _containers(root: Mapping[object, object]) -> Iterator[tuple[Path, object]]:
+    """The containers there are, in the order of the table."""
+    has_nested = False
+    for path, _ in CONTAINERS:
+        raw: object = root
+        for key in path:
+            mapping = as_mapping(raw)
+            raw = mapping.get(key) if mapping is not None else None
+        if raw is None or (path[0] in _SHARED_CONTAINERS and not _holds_servers(path, raw, has_nested=has_nested)):
+            continue
+        has_nested = has_nested or len(path) > 1
+        yield path, raw
+
+
+def _holds_servers(path: Path, raw: object, *, has_nested: bool) -> bool:
+    mapping = as_mapping(raw)
+    if mapping is None:
+        return False
+    if len(path) > 1:  # `mcp.servers`, unless it is a server that is called "servers"
+        return not _looks_like_server(mapping)
+    return not (path == ("mcp",) and has_nested) and any(map(_looks_like_server, mapping.values()))
+
+
+def _looks_like_server(raw: object) -> bool:
+    for key, value in (as_mapping(raw) or {}).items():
+        if key in SERVER.by_spelling["type"].spellings:
+            if isinstance(value, str) and (value in TRANSPORTS or value in FOREIGN_TYPES):
+                return True
+        elif key in ADDRESS_KEYS and isinstance(value, str | list):
+            return True
+    return False
+
+
+def _entries(path: Path, raw: object, report: Report) -> Iterator[tuple[str, Path, object]]:
+    """Name, place and content of each server of one container, be it an object or an array with names inside."""
+    mapping = as_mapping(raw)
+    listed = as_list(raw)
+    if mapping is not None:
+        for name, entry in mapping.items():
+            place = (*path, str(name))
+            if path[-1] in _SHARED_CONTAINERS and not isinstance(entry, Mapping):
+                report.warn(place, "is no server; ignored")
+            elif _check_name(name, place, report):
+                yield str(name), place, entry
+    elif listed is not None:
+        for index, entry in enumerate(listed):
+            place = (*path, index)
+            fields = as_mapping(entry)
+            if fields is None:
+                report.error(place, f"Server config must be an object with `name`, found {found(entry)}")
+            elif "name" not in fields:
+                report.error(place, "needs a `name`, as the servers stand in an array")
+            elif _check_name(fields["name"], (*place, "name"), report):
+                yield str(fields["name"]), place, entry
+    else:
+        report.error(path, f"{dotted(path)} must be an object: server name → server, found {found(raw)}")
+
+
+def _check_name(name: object, place: Path, report: Report) -> bool:
+    if isinstance(name, str) and name.strip() and not _BAD_NAME.search(name):
+        return True
+    what = (
+        "the name of a server must be text" if not isinstance(name, str) else "the name of a server must not be empty"
+    )
+    if isinstance(name, str) and name.strip():
+        what = "the name of a server must not contain control characters"
+    report.error(place, what)
+    return False
+
+
+def _judge_top_level(root: Mapping[object, object], report: Report) -> None:
+    known = {*TOP_LEVEL, *(path[0] for path, _ in CONTAINERS)}
+    for key in root:
+        near = nearest(key, known, cutoff=0.8) if isinstance(key, str) and key not in known else None
+        if near is not None:
+            report.warn((str(key),), f"unknown key, has no effect; did you mean `{near}`?")
+    projects = as_mapping(root.get("projects")) or {}
+    for name, project in projects.items():
+        entry = as_mapping(project)
+        if entry is not None and entry.get("mcpServers"):
+            report.warn(
+                ("projects", str(name), "mcpServers"),
+                "servers of one project are not read; copy those you want into the top-level `mcpServers`",
+            )
+
+
+# --- gateway and custom tools ---------------------------------------------------------------------------------------
+
+
+def _read_section(section: Section, path: Path, raw: object, reader: Reader) -> dict[str, Any]:
+    """The attributes an object of this section gives, each read by its row. Unknown keys are warned about."""
+    values: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    for key, value in (reader.entries(path, raw) or {}).items():
+        row = section.by_spelling.get(key)
+        if row is None:
+            near = nearest(key, section.by_spelling)
+            hint = f"did you mean `{near}`?" if near else f"known are {', '.join(row.key for row in section.fields)}"
+            reader.report.warn((*path, key), f"unknown key, has no effect; {hint}")
+        elif row.key in given:
+            reader.report.error((*path, key), f"means the same as `{given[row.key]}`; keep one of the two")
+        elif value is not None and row.attribute is not None:
+            given[row.key] = key
+            read = reader.read(row, (*path, key), value)
+            if read is not None:
+                values[row.attribute] = read
+    for row in section.fields:
+        if row.required and row.key not in given and isinstance(raw, Mapping):
+            reader.report.error((*path, row.key), f"Missing required field: {row.key}. {row.doc}")
+    return values
+
+
+def _read_gateway(raw: object, reader: Reader) -> GatewaySettings:
+    if raw is None:
+        return GatewaySettings()
+    settings = GatewaySettings(**_read_section(GATEWAY, ("gateway",), raw, reader))
+    if settings.call_timeout > settings.call_max:
+        reader.report.warn(
+            ("gateway", "callMax"), f"every call ends after {settings.call_max:g} s, before `callTimeout` can apply"
+        )
+    return settings
+
+
+def _read_tools(raw: object, servers: Mapping[str, ServerConfig | None], reader: Reader) -> dict[str, CustomTool]:
+    tools: dict[str, CustomTool] = {}
+    for name, entry in (reader.entries(("tools",), raw) or {}).items() if raw is not None else ():
+        place = ("tools", name)
+        fields = as_mapping(entry)
+        if fields is None or not fields.keys() & CUSTOM_TOOL.by_spelling.keys():
+            # Gemini CLI, Codex and opencode keep switches of their own tools under the same key.
+            reader.report.warn(place, "is no custom tool (which has `description` and `subtools`); ignored")
+            continue
+        if not name.strip() or _BAD_NAME.search(name):
+            reader.report.error(place, "the name of a tool must not be empty or contain control characters")
+        values = _read_section(CUSTOM_TOOL, place, entry, reader)
+        subtools = {
+            server: _read_subtools(server, (*place, "subtools", server), entry, servers, reader)
+            for server, entry in values.get("subtools", {}).items()
+        }
+        tools[name] = CustomTool(name=name, description=values.get("description", ""), subtools=subtools)
+    return tools
+
+
+def _read_subtools(
+    server: str, path: Path, raw: object, servers: Mapping[str, ServerConfig | None], reader: Reader
+) -> tuple[SubTool, ...]:
+    if server not in servers:
+        near = nearest(server, servers)
+        hint = f'did you mean "{near}"?' if near else f"configured are {', '.join(servers) or 'none'}"
+        reader.report.error(path, f'no server is called "{server}"; {hint}')
+    else:
+        config = servers[server]
+        if config is not None and not config.enabled:
+            reader.report.warn(path, f'the server "{server}" is off, so these tools cannot run')
+    fields = as_mapping(raw)
+    place = path if fields is None else (*path, "tools")
+    listed = raw if fields is None else fields.get("tools")
+
+    def one(item_path: Path, item: object) -> SubTool | None:
+        if as_mapping(item) is not None:
+            values = _read_section(SUBTOOL, item_path, item, reader)
+            return SubTool(**values) if "name" in values else None
+        name = reader.named(item_path, item, "a tool name or {name, description}")
+        return SubTool(name=name) if name is not None else None
+
+    tools = reader.items(place, listed, one, "an array of {name, description}") or ()
+    if as_list(listed) == []:
+        reader.report.error(place, "must list at least one tool")
+    names = [tool.name for tool in tools]
+    for name in {name for name in names if names.count(name) > 1}:
+        reader.report.error(place, f'the tool "{name}" is listed twice')
+    return tools

@@ -1,0 +1,148 @@
+"""The configuration as the rest of muxway sees it: typed, complete, without dialects.
+
+These classes hold *normalised* values; which keys a file may use for them, and what each key means to the person
+writing it, is told once in `fields.py`. Where something stands in a file does not count when two servers are
+compared, so moving an entry never restarts its process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.errors import Problem
+
+Transport = Literal["stdio", "http", "sse", "auto"]
+Era = Literal["auto", "modern", "legacy"]
+Separator = Literal["__", ":", "."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExposedTool:
+    """One entry of `exposedTools`: a tool to show, perhaps under another name."""
+
+    original: str
+    """The name the upstream gives it."""
+    exposed: str | None = None
+    """The name to publish instead (before the prefix), if it is renamed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ServerConfig:
+    """One upstream: how to reach it and what of it to show."""
+
+    name: str
+    """Unique among the servers; the default prefix of its tools."""
+    transport: Transport
+    """How to talk to it. `auto`: a URL of unknown kind, Streamable HTTP first and HTTP+SSE if that is refused."""
+    command: str | None = None
+    """Program to start, for `stdio`. Never passed through a shell."""
+    args: tuple[str, ...] = ()
+    """Arguments of the program."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables for the child: `envFile`, forwarded names and `env`, the later winning."""
+    cwd: str | None = None
+    """Absolute working folder of the child; None is muxway's own."""
+    inherit_env: bool | tuple[str, ...] = False
+    """What the child gets of muxway's own environment beyond the allow-list: nothing, everything, these names."""
+    url: str | None = None
+    """Endpoint, for every transport but `stdio`."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Headers for each request to the URL."""
+    enabled: bool = True
+    """False: known, but not started."""
+    prefix: str | None = None
+    """Prefix of its public names. None: the server's name; empty: no prefix."""
+    exposed_tools: tuple[ExposedTool, ...] | None = None
+    """The only tools to show, by native name. None: all."""
+    hidden_tools: tuple[str, ...] = ()
+    """Tools to hide, by native name; wins over `exposed_tools`."""
+    era: Era = "auto"
+    """Protocol generation to speak; `auto` finds out."""
+    start_timeout: float | None = None
+    """Seconds from start to ready. None: 30, or 120 where the command may have to download the server first."""
+    call_timeout: float | None = None
+    """Longest silence of one call, in seconds. None: the gateway's."""
+    call_max: float | None = None
+    """Longest duration of one call, progress or not, in seconds. None: the gateway's."""
+    max_message_bytes: int | None = None
+    """Largest message accepted from it. None: the gateway's."""
+    secrets: frozenset[str] = frozenset()
+    """Texts never to be shown: what variables expanded to, and env and header values under secret-looking keys."""
+    where: str = field(default="", compare=False)
+    """Where it was configured, as a dotted path: `mcpServers.github`."""
+    line: int | None = field(default=None, compare=False)
+    """Line in the file, where known."""
+    extra: Mapping[str, object] = field(default_factory=dict[str, object], compare=False)
+    """Keys that only a client acts on (`alwaysAllow`, `trust`, …) and unknown ones, as they were written."""
+
+    def __repr__(self) -> str:
+        """Name and kind only: arguments, URL, env and headers may hold secrets, and reprs end up in logs."""
+        return f"ServerConfig(name={self.name!r}, transport={self.transport!r}, enabled={self.enabled!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubTool:
+    """One tool that a custom tool may run."""
+
+    name: str
+    """Its native name at the upstream."""
+    description: str = ""
+    """What to tell the model about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomTool:
+    """A compound tool: one name in front of chosen tools of several upstreams."""
+
+    name: str
+    """Its public name, without prefix."""
+    description: str
+    """What to tell the model about it; the list of subtools is added."""
+    subtools: Mapping[str, tuple[SubTool, ...]]
+    """What it may run: server name → tools."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """The top-level `gateway` section: how muxway itself behaves."""
+
+    name: str = "muxway"
+    """Name told to clients."""
+    version: str | None = None
+    """Version told to clients. None: muxway's own."""
+    separator: Separator = "__"
+    """What stands between prefix and native name in a public name."""
+    page_size: int | None = None
+    """Items per page of a listing. None: everything at once."""
+    call_timeout: float = 60.0
+    """Longest silence of one call, in seconds; each progress notice restarts it."""
+    call_max: float = 600.0
+    """Longest duration of one call, progress or not, in seconds."""
+    max_name_length: int | None = None
+    """Public names longer than this are shortened with a stable hash. None: never."""
+    max_message_bytes: int = 16 * 1024 * 1024
+    """Largest message accepted from anyone."""
+    list_timeout: float = 15.0
+    """Seconds an upstream may take for one page of a listing."""
+    max_tools: int = 10_000
+    """Most tools taken from one upstream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One whole configuration, validated."""
+
+    servers: Mapping[str, ServerConfig]
+    """The upstreams by name, in the order of the file."""
+    tools: Mapping[str, CustomTool] = field(default_factory=dict[str, CustomTool])
+    """The custom tools by name."""
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    """How muxway itself behaves."""
+    source: str | None = None
+    """The file it came from, if any."""
+    warnings: tuple[Problem, ...] = ()
+    """Doubtful things that did not prevent loading."""

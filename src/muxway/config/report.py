@@ -1,0 +1,134 @@
+"""Collecting problems: every one with its path and line, none stops the reading.
+
+Readers report and go on with a stand-in value; `Report.finish` raises at the very end. Nothing here ever prints a
+value on its own: a message says what *kind* of thing was found, because configuration is full of secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias, cast
+
+from muxway.errors import ConfigError, ConfigErrorCode, Problem
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Place of a value: keys and indexes from the root."""
+LineOf: TypeAlias = Callable[[Path], int | None]
+
+MAX_SHOWN = 50
+"""Problems spelled out in the message of a ConfigError; `details` always has them all."""
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Escape what would break a line of a log or cannot be written to one (control characters, lone surrogates)."""
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def dotted(path: Path) -> str:
+    """`mcpServers.github.args.1`; the root is `$`."""
+    return printable(".".join(map(str, path))) or "$"
+
+
+def found(value: object) -> str:
+    """What kind of thing a wrong value is, without showing it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "a string" if value else "an empty string"
+        case int() | float():
+            return "a number"
+        case list() | tuple():
+            return "an array"
+        case Mapping():
+            return "an object"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def as_list(value: object) -> list[object] | None:
+    """The value as a list if it is an array of any format or a sequence given in Python."""
+    return list(cast("Iterable[object]", value)) if isinstance(value, list | tuple) else None
+
+
+def as_mapping(value: object) -> Mapping[object, object] | None:
+    """The value if it is an object; its keys need not be strings yet, a library user may pass anything."""
+    return cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
+
+
+def nearest(word: str, candidates: Iterable[str], cutoff: float = 0.7) -> str | None:
+    """The candidate most like `word`, ignoring case, if any is near enough to be a slip."""
+    if len(word) > 100:
+        return None  # the comparison is quadratic, and no key of ours is that long
+    # Only needed when something is wrong already; not worth its import at each start.
+    from difflib import get_close_matches
+
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[close[0]] if close else None
+
+
+class Report:
+    """What is wrong, and what is doubtful, in one configuration."""
+
+    def __init__(self, line_of: LineOf | None = None, source: str | None = None) -> None:
+        self.source = source
+        self.errors: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self._line_of = line_of
+
+    def line(self, path: Path) -> int | None:
+        """Line of the value at `path`, or of the nearest thing around it that is in the file."""
+        return self._line_of(path) if self._line_of is not None else None
+
+    def error(
+        self,
+        path: Path,
+        message: str,
+        *,
+        value: object = None,
+        code: ConfigErrorCode = "invalid_schema",
+        variable: str | None = None,
+    ) -> None:
+        """Note something that makes the configuration unusable. `value` only if it cannot be a secret."""
+        self.errors.append(
+            Problem(
+                path=dotted(path),
+                message=printable(message),
+                code=code,
+                value=value,
+                line=self.line(path),
+                variable=variable,
+            )
+        )
+
+    def warn(self, path: Path, message: str, *, value: object = None) -> None:
+        """Note something doubtful that does not prevent loading."""
+        self.warnings.append(Problem(path=dotted(path), message=printable(message), value=value, line=self.line(path)))
+
+    def finish(self) -> tuple[Problem, ...]:
+        """The warnings, if there was no error.
+
+        Raises:
+            ConfigError: there were errors; all of them are in it.
+        """
+        if self.errors:
+            raise self.failure()
+        return tuple(self.warnings)
+
+    def failure(self) -> ConfigError:
+        """The errors so far as one exception."""
+        count = len(self.errors)
+        lines = [f"{self.source or 'configuration'}: {count} problem{'s' if count > 1 else ''}"]
+        lines += [f"  {problem}" for problem in self.errors[:MAX_SHOWN]]
+        if count > MAX_SHOWN:
+            lines.append(f"  … and {count - MAX_SHOWN} more")
+        only_variables = all(problem.code == "missing_env_var" for problem in self.errors)
+        return ConfigError(
+            "missing_env_var" if only_variables else "invalid_schema", "\n".join(lines), tuple(self.errors)
+        )

@@ -1,0 +1,270 @@
+"""The field table as JSON Schema, for editors, and as text, for `muxway config explain`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from muxway.config.documents import MINIMAL
+from muxway.config.fields import (
+    CONTAINERS,
+    CUSTOM_TOOL,
+    FOREIGN_TYPES,
+    GATEWAY,
+    SECTIONS,
+    SERVER,
+    SUBTOOL,
+    TOP_LEVEL,
+    TRANSPORTS,
+)
+from muxway.config.report import nearest
+from muxway.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.config.fields import Field, Kind, Section
+
+SCHEMA_ID = "urn:muxway:config:v1"
+
+_STRING: dict[str, Any] = {"type": "string"}
+_STRINGS: dict[str, Any] = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+_NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string", "minLength": 1}}
+# Whatever may be a number or a flag may also be text, because `${VARIABLE}` is.
+_DURATION: dict[str, Any] = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _STRING]}
+
+KIND_SCHEMAS: Mapping[Kind, dict[str, Any]] = {
+    "text": _STRING,
+    "name": {"type": "string", "minLength": 1},
+    "path": {"type": "string", "minLength": 1},
+    "flag": {"type": ["boolean", "string"]},
+    "integer": {"anyOf": [{"type": "integer"}, _STRING]},
+    "seconds": _DURATION,
+    "milliseconds": _DURATION,
+    "timeout": _DURATION,
+    "choice": _STRING,
+    "transport": {"anyOf": [{"enum": sorted(TRANSPORTS) + sorted(FOREIGN_TYPES)}, {"type": "object"}]},
+    "command": {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {**_STRINGS, "minItems": 1},
+            {"type": "object", "properties": {"path": _STRING, "args": _STRINGS}, "required": ["path"]},
+        ]
+    },
+    "url": {"type": "string", "minLength": 1},
+    "strings": _STRINGS,
+    "tool_names": _NAMES,
+    "exposed": {
+        "type": "array",
+        "items": {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {
+                    "type": "object",
+                    "properties": {"original": _STRING, "exposed": _STRING},
+                    "required": ["original"],
+                },
+            ]
+        },
+    },
+    "variables": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
+    "variable_names": {
+        "type": "array",
+        "items": {"anyOf": [_STRING, {"type": "object", "properties": {"name": _STRING}, "required": ["name"]}]},
+    },
+    "variable_name": {"type": "string", "minLength": 1},
+    "headers": {
+        "anyOf": [
+            {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+            {"type": "array", "items": {"type": "object", "required": ["name", "value"]}},
+        ]
+    },
+    "header_variables": {"type": "object", "additionalProperties": _STRING},
+    "inherit": {"anyOf": [{"type": ["boolean", "string"]}, _NAMES]},
+    "subtools": {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": {"tools": {"$ref": "#/$defs/subtools"}},
+                    "required": ["tools"],
+                },
+                {"$ref": "#/$defs/subtools"},
+            ]
+        },
+    },
+}
+"""What each kind looks like in JSON Schema."""
+
+_KIND_WORDS: Mapping[Kind, str] = {
+    "text": "text",
+    "name": "text, not empty",
+    "path": "path",
+    "flag": "true or false",
+    "integer": "whole number",
+    "seconds": 'seconds, or text like "30s", "500ms", "2m"',
+    "milliseconds": "milliseconds",
+    "timeout": "number: 1000 or more is milliseconds, less is seconds",
+    "choice": "one of",
+    "transport": "stdio, http or sse",
+    "command": "text, or array of program and arguments",
+    "url": "http:// or https:// URL",
+    "strings": "array of text",
+    "tool_names": "array of tool names",
+    "exposed": "array of tool names or {original, exposed}",
+    "variables": "object: name → value",
+    "variable_names": "array of variable names",
+    "variable_name": "name of a variable",
+    "headers": "object: name → value",
+    "header_variables": "object: header → name of a variable",
+    "inherit": "true, false, or array of variable names",
+    "subtools": "object: server → {tools: [{name, description}]}",
+}
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a configuration, for completion and checks in editors.
+
+    It is a little more lenient than loading: unknown keys are only warned about there, and whether a server has a
+    command or a URL shows in many dialects.
+    """
+    container: dict[str, Any] = {
+        "anyOf": [
+            {"type": "object", "additionalProperties": {"$ref": "#/$defs/server"}},
+            {"type": "array", "items": {"allOf": [{"$ref": "#/$defs/server"}, {"required": ["name"]}]}},
+        ]
+    }
+    properties: dict[str, Any] = {key: {"description": doc} for key, doc in TOP_LEVEL.items()}
+    properties["gateway"] = {"$ref": "#/$defs/gateway"}
+    # Other programs keep switches of their own under `tools`; what has a key of ours is ours.
+    is_ours = {"type": "object", "anyOf": [{"required": [row.key]} for row in CUSTOM_TOOL.fields]}
+    properties["tools"] = {
+        "type": "object",
+        "description": CUSTOM_TOOL.doc,
+        "additionalProperties": {"if": is_ours, "then": {"$ref": "#/$defs/customTool"}},
+    }
+    for path, users in CONTAINERS:
+        if path[0] in {"mcp", "extensions"}:
+            properties[path[0]] = {"description": f"Servers, as kept by {users}."}
+        else:
+            properties[path[0]] = {"description": f"Servers by name, as kept by {users}.", **container}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        "title": "muxway configuration",
+        "type": "object",
+        "properties": properties,
+        "$defs": {
+            "server": _object(SERVER),
+            "gateway": _object(GATEWAY),
+            "customTool": _object(CUSTOM_TOOL),
+            "subtools": {"type": "array", "minItems": 1, "items": {"anyOf": [_STRING, _object(SUBTOOL)]}},
+        },
+    }
+
+
+def _object(section: Section) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for row in section.fields:
+        schema = _field(section, row)
+        for spelling in row.spellings:
+            same = {} if spelling == row.key else {"description": f"Same as `{row.key}`. {row.doc}"}
+            properties[spelling] = {**schema, **same}
+    if section is SERVER:
+        # Codex keeps its approvals in a map of this name, which is no filter.
+        properties["tools"] = {"anyOf": [KIND_SCHEMAS["exposed"], {"type": "object"}]}
+    schema: dict[str, Any] = {"type": "object", "description": section.doc, "properties": properties}
+    required = [row.key for row in section.fields if row.required]
+    return {**schema, "required": required} if required else schema
+
+
+def _field(section: Section, row: Field) -> dict[str, Any]:
+    schema: dict[str, Any] = {"description": row.doc, **KIND_SCHEMAS[row.kind], "examples": [row.example]}
+    if row.choices:
+        # A variable is allowed too; the enum alone gives editors their completion.
+        schema = {**schema, "anyOf": [{"enum": list(row.choices)}, {"type": "string", "pattern": r"\$|\{env:"}]}
+    default = section.default(row)
+    return schema if default is None else {**schema, "default": default}
+
+
+def explain(key: str | None = None) -> str:
+    """The documentation of one key (`callTimeout`, `gateway.callTimeout`, `mcpServers.github.env`), or of all.
+
+    Raises:
+        ConfigError: there is no such key; the message names the nearest.
+    """
+    if key is None:
+        return _overview()
+    head, _, last = key.strip().rpartition(".")
+    rows = [
+        (section, section.by_spelling[last])
+        for section in SECTIONS
+        if last in section.by_spelling and _is_within(head, section)
+    ]
+    if rows:
+        return "\n\n".join(_explain_row(section, row, last) for section, row in rows)
+    sections = [section for section in SECTIONS if key in {section.name, section.name.removesuffix(".*")}]
+    if sections:
+        return "\n\n".join(map(_explain_section, sections))
+    if key in TOP_LEVEL:
+        return f"{key}\n  {TOP_LEVEL[key]}"
+    containers = [users for path, users in CONTAINERS if key == ".".join(path)]
+    if containers:
+        return f"{key}\n  Servers by name, as kept by {containers[0]}.\n\n{_explain_section(SERVER)}"
+    spellings = [spelling for section in SECTIONS for spelling in section.by_spelling]
+    near = nearest(last, [*spellings, *TOP_LEVEL, *(path[0] for path, _ in CONTAINERS)])
+    hint = f"did you mean `{near}`?" if near else "`muxway config explain` lists all."
+    message = f"no configuration key is called `{key}`; {hint}"
+    raise ConfigError("invalid_schema", message, (Problem(path=key, message=message),))
+
+
+def _is_within(head: str, section: Section) -> bool:
+    """Whether a path before the key can mean this section: `mcpServers.github`, `servers`, `gateway`, or nothing."""
+    first = head.split(".", maxsplit=1)[0]
+    if not first:
+        return True
+    if section is SERVER:
+        return first in {"amp", *(path[0] for path, _ in CONTAINERS)}
+    if section is SUBTOOL:
+        return first == "tools" and "subtools" in head
+    if section is CUSTOM_TOOL:
+        return first == "tools" and "subtools" not in head
+    return first == section.name
+
+
+def _overview() -> str:
+    containers = "\n".join(f"  {'.'.join(path):<17} {users}" for path, users in CONTAINERS)
+    return "\n\n".join(
+        [
+            f"A minimal file:\n  {MINIMAL}",
+            f"Servers may stand under any of these keys:\n{containers}",
+            *map(_explain_section, SECTIONS),
+            "Each key may also be written in snake_case. `muxway config explain KEY` tells more about one.",
+        ]
+    )
+
+
+def _explain_section(section: Section) -> str:
+    width = max(len(row.key) for row in section.fields)
+    rows = [f"  {row.key:<{width}}  {_first_sentence(row.doc)}" for row in section.fields]
+    return "\n".join([f"{section.name}", f"  {section.doc}", *rows])
+
+
+def _first_sentence(doc: str) -> str:
+    return doc.split(". ", maxsplit=1)[0].rstrip(".") + "."
+
+
+def _explain_row(section: Section, row: Field, asked: str) -> str:
+    default = section.default(row)
+    facts = {
+        "Type": _KIND_WORDS[row.kind] + (f" {', '.join(map(json.dumps, row.choices))}" if row.choices else ""),
+        "Default": "none, it is required" if row.required else json.dumps(default) if default is not None else "",
+        "Also": ", ".join(spelling for spelling in row.spellings if spelling != row.key),
+        "Example": json.dumps({row.key: row.example}, ensure_ascii=False)[1:-1],
+    }
+    lines = [f"{section.name}.{row.key}", f"  {row.doc}"]
+    if asked != row.key:
+        lines.insert(1, f"  (`{asked}` is another spelling of `{row.key}`)")
+    return "\n".join(lines + [f"  {name + ':':<9}{fact}" for name, fact in facts.items() if fact])

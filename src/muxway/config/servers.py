@@ -1,0 +1,236 @@
+"""From one server entry, in whatever dialect, to a `ServerConfig`.
+
+Three steps: sort the keys of the entry into rows of the field table, read each by its kind, put the values together
+where several keys feed one attribute. Keys that mean nothing to us are kept in `extra`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from muxway.config.envfile import parse_env_file
+from muxway.config.fields import CLIENT_KEYS, FOREIGN_TYPES, SERVER, UNSUPPORTED_KEYS, Field
+from muxway.config.model import ServerConfig, Transport
+from muxway.config.report import as_mapping, dotted, found, nearest
+from muxway.config.values import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.config.expand import Scope
+    from muxway.config.report import Path, Report
+
+ADDRESS_KEYS = frozenset(
+    spelling for key in ("command", "url", "httpUrl") for spelling in SERVER.by_spelling[key].spellings
+)
+"""Keys that say where a server is; without one of them there is none."""
+_OLD_ZED_COMMAND = {"path": "command", "args": "args", "env": "env"}
+
+
+class _Given(NamedTuple):
+    row: Field
+    path: Path
+    raw: object
+
+
+def read_server(name: str, raw: object, path: Path, report: Report, scope: Scope) -> ServerConfig | None:
+    """Read one entry. None if it is wrong (reported) or nothing that we could start (a warning says so)."""
+    reader = Reader(report, scope)
+    if as_mapping(raw) is None:
+        report.error(path, f"Server config must be an object with `command` or `url`, found {found(raw)}")
+        return None
+    entries = reader.entries(path, raw) or {}
+    given: dict[str, _Given] = {}
+    extra: dict[str, object] = {}
+    _sort(entries, path, report, given, extra)
+    if _is_foreign(given, entries):
+        report.warn(path, "is part of another program and cannot be started from outside; ignored")
+        return None
+
+    enabled = _enabled(given, reader, path)
+    if not enabled and not given.keys() & {"command", "url", "httpUrl"}:
+        report.warn(path, "is off and has neither `command` nor `url`; ignored")
+        return None
+    reader = Reader(report, scope, needs_variables=enabled)
+    got: dict[str, Any] = {
+        key: reader.read(item.row, item.path, item.raw)
+        for key, item in given.items()
+        if key not in {"enabled", "disabled"}
+    }
+    transport = _transport(got, given, entries, path, report)
+    if transport is None:
+        return None
+
+    values: dict[str, Any] = {
+        item.row.attribute: got[key]
+        for key, item in given.items()
+        if item.row.attribute is not None and got.get(key) is not None
+    }
+    values["call_timeout"] = _first(got, "callTimeout", "callTimeoutMs", "timeout")
+    start_timeout = _first(got, "startTimeout", "startTimeoutMs")
+    if start_timeout is not None:
+        values["start_timeout"] = start_timeout
+    values["enabled"] = enabled
+    if transport == "stdio":
+        values["command"], values["args"] = _program(got, given, report)
+        values["env"] = _environment(got, given, reader)
+    else:
+        values["url"] = _first(got, "httpUrl", "url")
+        values["headers"] = _headers(got, reader)
+    return ServerConfig(
+        name=name,
+        transport=transport,
+        **values,
+        secrets=reader.secrets,
+        where=dotted(path),
+        line=report.line(path),
+        extra=extra,
+    )
+
+
+def _first(got: Mapping[str, Any], *keys: str) -> Any:
+    return next((got[key] for key in keys if got.get(key) is not None), None)
+
+
+def _sort(
+    entries: Mapping[str, object], path: Path, report: Report, given: dict[str, _Given], extra: dict[str, object]
+) -> None:
+    """Find the row of each key; hoist what Cline nests in `transport` and old Zed in `command`."""
+    for key, value in entries.items():
+        place = (*path, key)
+        row = SERVER.by_spelling.get(key)
+        nested = as_mapping(value)
+        if nested is not None and key == "transport":
+            _sort({str(inner): item for inner, item in nested.items()}, place, report, given, extra)
+        elif nested is not None and key == "command":
+            for inner, item in nested.items():
+                target = _OLD_ZED_COMMAND.get(str(inner))
+                if target is not None:
+                    _give(_Given(SERVER.by_spelling[target], (*place, str(inner)), item), report, given)
+                else:
+                    report.warn((*place, str(inner)), "is unknown in a `command` object, which has path, args, env")
+        elif row is None or (nested is not None and key == "tools"):  # Codex keeps approvals in a map of tools
+            extra[key] = value
+            if row is None:
+                _judge_unknown(key, place, report)
+        elif value is not None:  # null is what generators write for a key left out
+            _give(_Given(row, place, value), report, given)
+
+
+def _give(item: _Given, report: Report, given: dict[str, _Given]) -> None:
+    earlier = given.setdefault(item.row.key, item)
+    if earlier is not item and earlier.raw != item.raw:
+        report.error(item.path, f"means the same as `{earlier.path[-1]}` but differs from it; keep one of the two")
+
+
+def _judge_unknown(key: str, place: Path, report: Report) -> None:
+    if key in UNSUPPORTED_KEYS:
+        report.warn(place, "is not supported by muxway and has no effect; for a fixed token use `headers`")
+    elif key not in CLIENT_KEYS and not key.startswith(("x-", "_", "$", "//")):
+        near = nearest(key, SERVER.by_spelling)
+        hint = f"did you mean `{near}`?" if near else "`muxway config explain` lists the known keys"
+        report.warn(place, f"unknown key, has no effect; {hint}")
+
+
+def _is_foreign(given: Mapping[str, _Given], entries: Mapping[str, object]) -> bool:
+    """Whether it lives inside a client: Goose's built-ins, servers that come with a Zed extension."""
+    if "type" in given:
+        kind = given["type"].raw
+        return isinstance(kind, str) and kind in FOREIGN_TYPES
+    return "command" not in given and entries.get("source") == "extension"
+
+
+def _enabled(given: Mapping[str, _Given], reader: Reader, path: Path) -> bool:
+    flags: dict[str, bool] = {}
+    for key in ("enabled", "disabled"):
+        if key in given:
+            value = reader.read(given[key].row, given[key].path, given[key].raw)
+            if value is not None:
+                flags[key] = bool(value)
+    if len(flags) == 2 and flags["enabled"] == flags["disabled"]:
+        reader.report.error(path, "`enabled` and `disabled` contradict each other; keep one of them")
+    return flags.get("enabled", not flags.get("disabled", False))
+
+
+def _transport(
+    got: Mapping[str, Any], given: Mapping[str, _Given], entries: Mapping[str, object], path: Path, report: Report
+) -> Transport | None:
+    """What `type` says, else what follows from the presence of `command` or `url`."""
+    has_command = "command" in given
+    has_url = "url" in given or "httpUrl" in given
+    stated: Transport | None = got.get("type")
+    if not has_command and not has_url:
+        typo = next((key for key in entries if nearest(key, ("command", "url"))), None)
+        hint = f" `{typo}` is not a known key." if typo is not None else ""
+        report.error(
+            (*path, "url" if stated in {"http", "sse", "auto"} else "command"),
+            f"Missing `command` (a program to start) or `url` (a server to connect to).{hint}",
+        )
+        return None
+    if stated is None:
+        if has_command and has_url:
+            report.error(path, "has both `command` and `url`; keep one of them, or say which with `type`")
+            return None
+        if has_command:
+            return "stdio"
+        return "http" if "httpUrl" in given else "auto"
+    used, unused = ("command", "url") if stated == "stdio" else ("url", "command")
+    is_there = {"command": has_command, "url": has_url}
+    if not is_there[used]:
+        report.error((*path, used), f"Missing `{used}`: the type is `{stated}`, but only `{unused}` is given")
+        return None
+    if is_there[unused]:
+        report.warn(path, f"`{unused}` has no effect, because the type is `{stated}`")
+    return stated
+
+
+def _program(got: Mapping[str, Any], given: Mapping[str, _Given], report: Report) -> tuple[str | None, tuple[str, ...]]:
+    words: tuple[str, ...] = got["command"] or ()
+    args: tuple[str, ...] = got.get("args") or ()
+    if not words:
+        return None, args
+    first, _, rest = words[0].partition(" ")
+    if rest and len(words) == 1 and "/" not in first and "\\" not in first:
+        report.warn(
+            given["command"].path, "has a blank and is taken as one name of a program; put its arguments into `args`"
+        )
+    return words[0], (*words[1:], *args)
+
+
+def _environment(got: Mapping[str, Any], given: Mapping[str, _Given], reader: Reader) -> dict[str, str]:
+    variables: dict[str, str | None] = {}
+    if got.get("envFile") is not None and reader.needs_variables:
+        variables |= _env_file(FilePath(got["envFile"]), given["envFile"].path, reader)
+    variables |= got.get("envVars") or {}
+    variables |= got.get("env") or {}
+    return {name: value for name, value in variables.items() if value is not None}
+
+
+def _env_file(file: FilePath, path: Path, reader: Reader) -> dict[str, str]:
+    try:
+        text = file.read_text("utf-8")
+    except UnicodeDecodeError:
+        reader.report.error(path, f"{file} is not UTF-8; save it as UTF-8")
+        return {}
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        reader.report.error(path, f"{file} cannot be read: {reason}")
+        return {}
+    variables, bad_lines = parse_env_file(text)
+    for number in bad_lines:
+        reader.report.error(path, f"{file} line {number} is not `KEY=value`")
+    for name, value in variables.items():
+        if "\x00" in value:
+            reader.report.error(path, f"{file}: the value of {name} contains a NUL character")
+        reader.note_secret(name, value)
+    return variables
+
+
+def _headers(got: Mapping[str, Any], reader: Reader) -> dict[str, str]:
+    headers: dict[str, str] = {**(got.get("headers") or {}), **(got.get("envHttpHeaders") or {})}
+    token: str | None = got.get("bearerTokenEnvVar")
+    if token is not None and not any(name.lower() == "authorization" for name in headers):
+        headers["Authorization"] = f"Bearer {token}"
+        reader.note_secret("Authorization", headers["Authorization"])
+    return headers

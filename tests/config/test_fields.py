@@ -1,0 +1,145 @@
+"""The field table, and what is made from it: schema and explanations."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import jsonschema_rs
+import pytest
+
+import muxway.config
+from muxway.config import explain, json_schema, parse_config, parse_server
+from muxway.config.documents import MINIMAL
+from muxway.config.fields import CLIENT_KEYS, SECTIONS, SERVER, UNSUPPORTED_KEYS, Kind, Section
+from muxway.config.schema import KIND_SCHEMAS
+from muxway.config.values import READERS
+from muxway.errors import ConfigError
+
+EVERY_ROW = [
+    pytest.param(section, row, id=f"{section.name}.{row.key}") for section in SECTIONS for row in section.fields
+]
+
+
+def test_every_kind_can_be_read_and_has_a_schema() -> None:
+    """Design §1.6: one table per kind of knowledge, none with a hole."""
+    assert set(get_args(Kind)) == READERS.keys() == KIND_SCHEMAS.keys()
+    assert {row.kind for section in SECTIONS for row in section.fields} == READERS.keys()
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
+def test_every_spelling_means_one_thing(section: Section) -> None:
+    """Ours: a spelling in two rows would make the second unreachable."""
+    spellings = [spelling for row in section.fields for spelling in row.spellings]
+    assert sorted(spellings) == sorted(section.by_spelling)
+    if section is SERVER:
+        assert not section.by_spelling.keys() & (CLIENT_KEYS | UNSUPPORTED_KEYS)
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
+def test_every_setting_of_the_model_has_a_key(section: Section) -> None:
+    """Ours: an attribute nobody can set is a mistake. The others are put together from several keys, or are facts."""
+    composed = {"transport", "command", "args", "env", "url", "headers"} if section is SERVER else set()
+    facts = {"name", "secrets", "where", "line", "extra"} if section is SERVER else set()
+    named = {"name"} if section.name == "tools.*" else set()
+    attributes = {attribute.name for attribute in fields(section.model)}
+    assert attributes == {row.attribute for row in section.fields if row.attribute} | composed | facts | named
+
+
+@pytest.mark.parametrize(("section", "row"), EVERY_ROW)
+def test_every_key_is_explained_with_an_example_that_is_valid(section: Section, row: object) -> None:
+    """Design §6: the documentation of a field is the only source for schema, `explain` and docs."""
+    text = explain(f"{section.name}.{row.key}")
+    assert text.startswith(f"{section.name}.{row.key}\n  {row.doc}")
+    assert json.dumps({row.key: row.example}, ensure_ascii=False)[1:-1] in text
+    assert row.doc.endswith(".")
+    schema = json_schema()["$defs"][{"mcpServers.*": "server", "gateway": "gateway", "tools.*": "customTool"}.get(
+        section.name, "subtools"
+    )]  # fmt: skip
+    properties = (schema if "properties" in schema else schema["items"]["anyOf"][1])["properties"]
+    root = {**json_schema(), "properties": {"x": properties[row.key]}}
+    assert [error.message for error in jsonschema_rs.iter_errors(root, {"x": row.example})] == []
+
+
+@pytest.mark.parametrize("row", [row for row in SERVER.fields if row.key != "envFile"], ids=lambda row: row.key)
+def test_every_example_of_a_server_key_loads(row: object) -> None:
+    """Ours: an example that does not work is worse than none."""
+    base = (
+        {}
+        if row.key in {"command", "url", "httpUrl"}
+        else {"url": "http://x"}
+        if row.key == "type"
+        else {"command": "x"}
+    )
+    environ = dict.fromkeys(("GITHUB_TOKEN", "API_TOKEN", "API_KEY"), "value")
+    parse_server("s", {**base, row.key: row.example}, environ=environ)
+
+
+def test_the_schema_is_a_valid_schema_and_refuses_wrong_types() -> None:
+    """Design §6: good enough for completion and for checks in editors."""
+    validator = jsonschema_rs.Draft202012Validator(json_schema())
+    assert validator.is_valid(json.loads(MINIMAL))
+    for wrong in (
+        [],
+        {"mcpServers": 3},
+        {"mcpServers": {"a": {"command": 3}}},
+        {"mcpServers": {"a": {"args": "x"}}},
+        {"mcpServers": {"a": {"era": "old"}}},
+        {"servers": [{"command": "x"}]},
+        {"gateway": {"separator": "-"}},
+        {"tools": {"T": {"description": "d"}}},
+        {"tools": {"T": {"description": "d", "subtools": {}}}},
+    ):
+        assert not validator.is_valid(wrong), wrong
+
+
+def test_the_minimal_file_of_our_messages_loads() -> None:
+    """Ours: what we tell people to write must work."""
+    assert list(parse_config(json.loads(MINIMAL)).servers) == ["time"]
+
+
+def test_explaining_everything_names_every_key() -> None:
+    """Issue 2 point 9: `muxway config explain`."""
+    text = explain()
+    assert all(row.key in text for section in SECTIONS for row in section.fields)
+    assert MINIMAL in text
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("callTimeout", ["mcpServers.*.callTimeout", "gateway.callTimeout", "Default: 60.0"]),
+        ("gateway.call_timeout", ["gateway.callTimeout", "another spelling of `callTimeout`"]),
+        ("mcpServers.github.serverUrl", ["mcpServers.*.httpUrl", "another spelling"]),
+        ("servers.x.env", ["mcpServers.*.env"]),
+        ("gateway", ["gateway\n", "pageSize"]),
+        ("mcpServers", ["command", "hiddenTools"]),
+        ("context_servers", ["Zed", "command"]),
+        ("inputs", ["never prompts"]),
+        ("tools.T.description", ["tools.*.description"]),
+    ],
+)
+def test_a_key_is_explained_however_it_is_asked_for(key: str, expected: list[str]) -> None:
+    """Issue 2 point 9: paths as they stand in problems are understood too."""
+    text = explain(key)
+    assert [part for part in expected if part not in text] == []
+    assert ("gateway.callTimeout" in text) == (key in {"callTimeout", "gateway.call_timeout"})
+
+
+def test_an_unknown_key_is_answered_with_the_nearest() -> None:
+    """Issue 2 point 8: nearest key."""
+    with pytest.raises(ConfigError, match="did you mean `callTimeout`"):
+        explain("calTimeout")
+
+
+def test_importing_the_package_stays_light() -> None:
+    """Issue 2 point 9: `--help` under 100 ms. YAML and TOML are for files that need them, difflib for mistakes."""
+    source = str(Path(muxway.config.__file__).parents[2])
+    heavy = {"yaml", "tomllib", "difflib", "pydantic"}
+    code = f"import sys; sys.path.insert(0, {source!r}); import muxway.config; print(sys.modules.keys() & {heavy!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "set()"
