@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 SLEEPER = "import time; time.sleep(120)"
@@ -68,13 +67,15 @@ def tool_sleep(request: dict[str, Any]) -> None:
 
 
 def tool_environment(request: dict[str, Any]) -> None:
-    fds = sorted(int(name) for name in os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else [0, 1, 2]
-    answer(request, {"content": [], "env": dict(os.environ), "fds": [fd for fd in fds if fd < 3 or _real(fd)]})
+    answer(request, {"content": [], "env": dict(os.environ), "fds": [fd for fd in range(256) if _is_open(fd)]})
 
 
-def _real(fd: int) -> bool:
-    # Listing the folder opens a descriptor of its own.
-    return os.path.exists(f"/proc/self/fd/{fd}") and not os.readlink(f"/proc/self/fd/{fd}").endswith("/fd")  # noqa: PTH
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def tool_spawn(request: dict[str, Any]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.stdio.harness import Process, connected, muxway
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SERVERS = """
 import json, sys
