@@ -136,6 +136,7 @@ class Gateway:
         self._servers: dict[str, ServerConfig] = {}
         self._nursery = Nursery()
         self._turn = Turn()
+        self._listings: asyncio.TimerHandle | None = None
         self._custom = custom.source(config.tools.values())
         self._client_info = {"name": "muxway", "version": __version__}
         self.switchboard = Switchboard(
@@ -180,9 +181,13 @@ class Gateway:
 
     def start(self) -> None:
         """Begin to start every server, all at once, in the background."""
-        for server in self.config.servers.values():
-            if server.enabled:
-                self._add(server.name, server, self._channel_for(server))
+        servers = [server for server in self.config.servers.values() if server.enabled]
+        if servers and self._settings.list_wait > 0:
+            self.switchboard.hold_listings()
+            loop = asyncio.get_running_loop()
+            self._listings = loop.call_later(self._settings.list_wait, self.switchboard.release_listings)
+        for server in servers:
+            self._add(server.name, server, self._channel_for(server))
 
     async def settled(self) -> None:
         """Wait until every server is ready or has failed. Each has its own time limit."""
@@ -298,7 +303,9 @@ class Gateway:
         settings = self._settings
         self._servers[name] = config
         self._members[name] = Member(
-            idle=config.call_timeout or settings.call_timeout, limit=config.call_max or settings.call_max
+            idle=config.call_timeout or settings.call_timeout,
+            limit=config.call_max or settings.call_max,
+            prefix=self._prefixes()[name],
         )
         upstream = self._upstreams[name] = Upstream(
             name,
@@ -314,8 +321,14 @@ class Gateway:
         return upstream
 
     def _changed(self, upstream: Upstream) -> None:
+        member = self._members[upstream.name]
+        member.settle(upstream.link, upstream.error or f"it is {upstream.status}")
         self._publish()
-        self._members[upstream.name].settle(upstream.link, upstream.error or f"it is {upstream.status}")
+        member.release()
+        if self._listings is not None and not any(member.starting for member in self._members.values()):
+            self._listings.cancel()
+            self._listings = None
+            self.switchboard.release_listings()
 
     def _publish(self) -> None:
         known = {str(finding) for finding in self.switchboard.catalog.findings}
@@ -324,8 +337,11 @@ class Gateway:
             if str(finding) not in known:
                 log.warning("tool list", upstream=finding.upstream, problem=finding)
 
+    def _prefixes(self) -> dict[str, str]:
+        return build.assign_prefixes(self._naming, {name: config.prefix for name, config in self._servers.items()})
+
     def _sources(self) -> list[Source]:
-        prefixes = build.assign_prefixes(self._naming, {name: c.prefix for name, c in self._servers.items()})
+        prefixes = self._prefixes()
         sources: list[Source] = []
         for name, upstream in self._upstreams.items():
             config = self._servers[name]

@@ -15,7 +15,7 @@ law = settings(deadline=None)
 """A busy machine is no fault."""
 
 ENVIRON = {"A": "aa", "B_2": "bb", "lower": "ll", "EMPTY": "", "NESTED": "${A} $A {env:A}", "HOME": "/home/me"}
-SCOPE = Scope(environ=ENVIRON, folder=Path("/work/project"))
+SCOPE = Scope(environ=ENVIRON, folder=Path("/path/to/project"))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ SCOPE = Scope(environ=ENVIRON, folder=Path("/work/project"))
         ("${env:NONE:-https://x/y?z}", "https://x/y?z"),
         ("${NESTED}", "${A} $A {env:A}"),
         ("${userHome}/x", "/home/me/x"),
-        ("${workspaceFolder}${/}${workspaceFolderBasename}", "/work/project/project"),
+        ("${workspaceFolder}${/}${workspaceFolderBasename}", "/path/to/project/project"),
         ("${cwd}", str(Path.cwd())),
         ("$$A", "$A"),
         ("$${A}", "${A}"),
@@ -115,8 +115,8 @@ def test_any_text_expands_or_is_reported(text: str) -> None:
 
 def test_a_client_folder_is_not_the_workspace() -> None:
     """VS Code: `${workspaceFolder}` in `.vscode/mcp.json` is the folder around `.vscode`."""
-    scope = Scope(environ={}, folder=Path("/work/project/.vscode"))
-    assert expand("${workspaceFolder}", scope).text == "/work/project"
+    scope = Scope(environ={}, folder=Path("/path/to/project/.vscode"))
+    assert expand("${workspaceFolder}", scope).text == "/path/to/project"
 
 
 def test_values_of_variables_are_remembered_as_secrets_but_not_those_everybody_knows() -> None:

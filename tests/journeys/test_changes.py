@@ -133,7 +133,9 @@ async def test_our_own_pages_follow_page_size_and_survive_a_change() -> None:
         await world.gateway.add("two", server=ScriptedServer(tools={"b": None}))
         second = (await client.ask("tools/list", {"cursor": first["nextCursor"]})).result
         assert [tool["name"] for tool in second["tools"]] == ["up__t2", "up__t3"]
-        for bad in ("", "nonsense", "99.0", "1.99", 5):
+        for start in ("", None):
+            assert (await client.ask("tools/list", {"cursor": start})).result["tools"][0]["name"] == "up__t0"
+        for bad in ("nonsense", "99.0", "1.99", 5, first["nextCursor"].replace(".2", ".1")):
             assert (await client.ask("tools/list", {"cursor": bad})).error["code"] == -32602
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from muxway.catalog.model import Catalog, Finding, NativeTool, Route
+from muxway.catalog.model import EMPTY, Catalog, Finding, NativeTool, Route
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -79,13 +79,26 @@ def assign_prefixes(naming: Naming, wanted: Mapping[str, str | None]) -> dict[st
     return prefixes
 
 
-def build(version: int, naming: Naming, sources: Sequence[Source]) -> Catalog:
-    """The catalog of these sources, in this order."""
+def build(naming: Naming, sources: Sequence[Source], before: Catalog = EMPTY) -> Catalog:
+    """The catalog of these sources, in this order, following on the one before.
+
+    It has a version of its own only if a client that lists both sees a difference.
+    """
     draft = _Draft(naming)
     for source in sources:
         _add(draft, source)
-    bare = any(not source.prefix and not source.own for source in sources)
-    return Catalog(version, draft.routes, tuple(draft.findings), bare)
+    catalog = Catalog(
+        before.version + 1,
+        draft.routes,
+        tuple(draft.findings),
+        former=_former(before, draft.routes, {source.upstream for source in sources}),
+    )
+    return before.with_routes_of(catalog) if same_listing(before, catalog) else catalog
+
+
+def _former(before: Catalog, routes: Mapping[str, Route], present: set[str]) -> dict[str, str]:
+    listed = {**before.former, **{name: route.upstream for name, route in before.routes.items()}}
+    return {name: upstream for name, upstream in listed.items() if name not in routes and upstream not in present}
 
 
 def _add(draft: _Draft, source: Source) -> None:
@@ -115,7 +128,7 @@ def _add_tool(draft: _Draft, source: Source, tool: NativeTool, renamed: str | No
         draft.findings.append(Finding(source.upstream, tool.name, f"listed as {public!r}, because {asked!r} is {why}"))
     taken = draft.routes.get(public)
     if taken is not None:
-        public = naming.distinct(public, source.upstream, tool.name)
+        public = _free_name(draft, public, source.upstream, tool.name)
         draft.findings.append(
             Finding(
                 source.upstream,
@@ -127,7 +140,18 @@ def _add_tool(draft: _Draft, source: Source, tool: NativeTool, renamed: str | No
     native = messages.encode(tool.name)
     definition = messages.object_of((("name", messages.encode(public)), *tool.members.items()))
     head = b'"method":"tools/call","params":{"name":' + native
-    draft.routes[public] = Route(public, source.upstream, tool.name, renamed or tool.name, definition, head)
+    draft.routes[public] = Route(
+        public, source.upstream, tool.name, source.prefix, renamed or tool.name, definition, head
+    )
+
+
+def _free_name(draft: _Draft, taken: str, *identity: str) -> str:
+    """A name nobody has: with a hash of what it stands for, hashed once more should even that be somebody's name."""
+    name = draft.naming.distinct(taken, *identity)
+    while name in draft.routes:
+        identity = (*identity, name)
+        name = draft.naming.distinct(taken, *identity)
+    return name
 
 
 def same_listing(one: Catalog, other: Catalog) -> bool:

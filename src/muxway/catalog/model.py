@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from muxway.catalog.naming import has_prefix, spellings
+from muxway.catalog.naming import spellings
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -31,12 +31,18 @@ class Route:
     upstream: str
     """The upstream's configured name; empty for a compound tool of the gateway itself."""
     native: str
+    prefix: str
+    """What stands before the native name in the listing; empty if nothing does."""
     alias: str
-    """What follows the upstream's name in the spellings a call may use: the native name, or the new one if renamed."""
+    """What follows the server's name in the spellings a call may use: the native name, or the new one if renamed."""
     definition: bytes
     """The tool as it is listed."""
     head: bytes
     """The start of a `tools/call` to the upstream, ready to be followed by the call's own params."""
+
+    def spellings(self) -> set[str]:
+        """Every way a caller may write this tool, whatever the listing says."""
+        return {*spellings(self.upstream, self.alias), *(spellings(self.prefix, self.alias) if self.prefix else ())}
 
     def describe(self) -> dict[str, Any]:
         """The listed definition as Python objects."""
@@ -60,8 +66,7 @@ class Lookup:
     """What a name led to: a route, or the reason there is none."""
 
     route: Route | None
-    problem: str | None = None
-    missing_prefix: bool = False
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,8 @@ class Catalog:
     routes: Mapping[str, Route]
     """Public name → route, in the order of the listing."""
     findings: Sequence[Finding] = ()
-    bare: bool = False
-    """Whether some upstream's tools stand without a prefix, so that a bare name is no mistake in itself."""
+    former: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Public names that were listed by servers which are gone, and whose they were."""
     _aliases: dict[str, Route | None] = field(default_factory=dict[str, "Route | None"], repr=False)
     _pages: dict[tuple[int, int | None], bytes] = field(
         default_factory=dict[tuple[int, "int | None"], bytes], repr=False
@@ -92,11 +97,13 @@ class Catalog:
             route = self._aliases[name]
             if route is not None:
                 return Lookup(route)
-            candidates = [r.public for r in self.routes.values() if name in spellings(r.upstream, r.alias)]
+            candidates = [route.public for route in self.routes.values() if name in route.spellings()]
             return Lookup(None, f"Tool name is ambiguous: {name} may be {' or '.join(candidates)}")
-        if not has_prefix(name) and not self.bare:
-            return Lookup(None, f"Tool name must be prefixed with server key: {name}", missing_prefix=True)
         return Lookup(None, f"Tool not found: {name}")
+
+    def with_routes_of(self, other: Catalog) -> Catalog:
+        """The other catalog under this one's version, for one that lists the same: what is encoded stays so."""
+        return replace(other, version=self.version, _pages=self._pages)
 
     def nearest(self, name: str) -> list[str]:
         """The three listed names most like this one, for an error that helps."""
@@ -116,7 +123,7 @@ def _aliases(routes: Iterable[Route]) -> dict[str, Route | None]:
     for route in routes:
         if not route.upstream:
             continue
-        for spelling in spellings(route.upstream, route.alias):
+        for spelling in route.spellings():
             # None marks a spelling that could be two tools.
             aliases[spelling] = None if aliases.get(spelling, route) is not route else route
     return aliases

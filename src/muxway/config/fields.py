@@ -331,7 +331,8 @@ GATEWAY = Section(
             kind="integer",
             attribute="max_name_length",
             minimum=16,
-            doc="Public names longer than this are shortened with a stable hash. By default none is.",
+            doc="Public names longer than this are shortened with a stable hash. Default: 50, or 128 with another "
+            "separator than `__`.",
             example=64,
         ),
         Field(
@@ -341,6 +342,15 @@ GATEWAY = Section(
             minimum=1024,
             doc="Largest message accepted from any side, in bytes.",
             example=16777216,
+        ),
+        Field(
+            key="listWait",
+            kind="seconds",
+            attribute="list_wait",
+            minimum=0,
+            doc="How long after the start a listing waits for servers that are still starting; 0 answers at once with "
+            "what is ready. Tools that come later are announced. Raise it for clients that list once and leave.",
+            example="10s",
         ),
         Field(
             key="listTimeout",

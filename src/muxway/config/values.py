@@ -264,7 +264,9 @@ def _integer(reader: Reader, row: Field, path: Path, raw: object) -> int | None:
     return value
 
 
-def _seconds(reader: Reader, _row: Field, path: Path, raw: object) -> float | None:
+def _seconds(reader: Reader, row: Field, path: Path, raw: object) -> float | None:
+    if row.minimum == 0 and raw in (0, "0", "0s"):
+        return 0.0
     number = reader.number(path, raw, 'a positive number of seconds or text like "30s", "500ms", "2m"')
     return number[0] * _UNITS[number[1] or "s"] if number is not None else None
 

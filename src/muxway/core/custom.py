@@ -41,7 +41,8 @@ def source(tools: Iterable[CustomTool]) -> Source:
 def _definition(tool: CustomTool) -> messages.Params:
     lines = [tool.description, "", "Subtools:"]
     for server, subtools in tool.subtools.items():
-        lines += [f"- server {server}, tool {sub.name}: {sub.description}".rstrip(": ") for sub in subtools]
+        for sub in subtools:
+            lines.append(f"- server {server}, tool {sub.name}" + (f": {sub.description}" if sub.description else ""))
     names = dict.fromkeys(sub.name for subtools in tool.subtools.values() for sub in subtools)
     schema = {
         "type": "object",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import msgspec
 
-from muxway.catalog.naming import SEPARATORS
+from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.core import custom
 from muxway.errors import InvalidParams, RpcError, ToolNotFound, UpstreamError
 from muxway.protocol import bridge, messages
@@ -46,6 +46,8 @@ class Member(msgspec.Struct):
     """Seconds of silence after which a call is given up."""
     limit: float
     """Seconds after which a call is given up in any case."""
+    prefix: str = ""
+    """What stands before its tools' names in the listing."""
     starting: bool = True
     """Whether it is being started; every start ends, well or badly, within the server's own time limit."""
     link: Link | None = None
@@ -55,8 +57,11 @@ class Member(msgspec.Struct):
     """Calls that wait for the start to be over."""
 
     def settle(self, link: Link | None, absence: str) -> None:
-        """The start is over, or the link is gone. Calls that waited go on their way."""
+        """The start is over, or the link is gone."""
         self.starting, self.link, self.absence = False, link, absence
+
+    def release(self) -> None:
+        """The catalog shows how things are now: calls that waited for the start go on their way."""
         held, self.held = self.held, []
         for call in held:
             call.release()
@@ -82,7 +87,7 @@ class Relay:
         if name is None:
             raise InvalidParams("params.name must be a string: the name of the tool to call")
         arguments = call.params.get("arguments")
-        if arguments is not None and not messages.is_object(arguments):
+        if arguments is not None and not messages.is_object(arguments) and not messages.is_null(arguments):
             raise InvalidParams(f"params.arguments of {name} must be an object")
         route = catalog.routes.get(name) or self._find(catalog, call, name)
         if route.upstream:
@@ -96,18 +101,29 @@ class Relay:
         found = catalog.find(name)
         if found.route is not None:
             return found.route
-        self._explain_absence(name)
-        if found.missing_prefix:
-            raise InvalidParams(found.problem or "")
+        self._explain_absence(catalog, name)
+        if not has_prefix(name) and all(member.prefix for member in self._members.values()):
+            raise InvalidParams(f"Tool name must be prefixed with server key: {name}")
         near = catalog.nearest(name)
         data = {"muxway": {"nearest": near}} if near else None
-        raise ToolNotFound(found.problem or "", code=call.caller.revision.unknown_tool_code, data=data)
+        raise ToolNotFound(found.problem, code=call.caller.revision.unknown_tool_code, data=data)
 
-    def _explain_absence(self, name: str) -> None:
+    def _explain_absence(self, catalog: Catalog, name: str) -> None:
         """A tool of a server that is down, or not up yet, is not unknown: say so instead."""
-        for upstream, member in self._members.items():
-            if member.link is None and any(name.startswith(upstream + separator) for separator in SEPARATORS):
-                self._refuse(upstream, member)
+        upstream = catalog.former.get(name) or self._owner(name)
+        member = self._members.get(upstream)
+        if member is not None and member.link is None:
+            self._refuse(upstream, member)
+
+    def _owner(self, name: str) -> str:
+        """The server whose name, or prefix, a tool's name begins with; the longest one, if there are several."""
+        owners = [
+            (len(start), upstream)
+            for upstream, member in self._members.items()
+            for start in (upstream, member.prefix)
+            if start and any(name.startswith(start + separator) for separator in SEPARATORS)
+        ]
+        return max(owners, default=(0, ""))[1]
 
     def _refuse(self, upstream: str, member: Member) -> NoReturn:
         if member.starting:

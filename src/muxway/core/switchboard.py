@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.catalog import build
 from muxway.catalog.model import EMPTY, Catalog
-from muxway.core.relay import Relay, StillStarting
+from muxway.core.relay import Held, Relay, StillStarting
 from muxway.errors import InvalidParams, MethodNotFound, RpcError
 from muxway.protocol import messages
 from muxway.protocol.era import SERVER_INFO, SUPPORTED
@@ -31,7 +31,7 @@ _REMEMBERED: Final = 8
 
 
 class _HeldCall:
-    """A call for a server that is still being started: a client that knows its tools need not fail for being quick."""
+    """A request that came before the servers were ready: a client need not fail for being quick."""
 
     __slots__ = ("_call", "_cancelled", "_running", "_sink", "_switchboard")
 
@@ -75,6 +75,7 @@ class Switchboard:
         # A client half way through its pages goes on in the list it began with.
         self._recent: deque[Catalog] = deque(maxlen=_REMEMBERED)
         self._listeners: dict[object, Callable[[], None]] = {}
+        self._held_listings: list[_HeldCall] | None = None
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -87,6 +88,8 @@ class Switchboard:
             if call.method == "tools/call":
                 return self._relay.call_tool(self.catalog, call, sink)
             if call.method == "tools/list":
+                if self._held_listings is not None:
+                    return self._hold(self._held_listings, call, sink)
                 sink.done(*self._list_tools(call))
             elif call.method == "server/discover" and call.caller.revision.stateless:
                 sink.done(self._discover())
@@ -95,15 +98,28 @@ class Switchboard:
         except RpcError as error:
             sink.failed(error)
         except StillStarting as wait:
-            held = _HeldCall(self, call, sink)
-            wait.member.held.append(held)
-            return held
+            return self._hold(wait.member.held, call, sink)
         return None
+
+    def _hold(self, queue: list[_HeldCall] | list[Held], call: Call, sink: Sink) -> _HeldCall:
+        held = _HeldCall(self, call, sink)
+        queue.append(held)
+        return held
+
+    def hold_listings(self) -> None:
+        """Keep listings waiting until `release_listings`: most clients list once, and the servers are being started."""
+        self._held_listings = []
+
+    def release_listings(self) -> None:
+        """Answer the listings that wait, and all later ones at once."""
+        held, self._held_listings = self._held_listings or [], None
+        for call in held:
+            call.release()
 
     def _list_tools(self, call: Call) -> Sequence[Buffer]:
         catalog, offset = self.catalog, 0
         cursor = call.params.get("cursor")
-        if cursor is not None:
+        if cursor is not None and not messages.is_null(cursor) and messages.text(cursor) != "":
             catalog, offset = self._resume(messages.text(cursor))
         size = self._page_size
         parts: list[Buffer] = [b'{"tools":[', catalog.page(offset, size)]
@@ -123,7 +139,8 @@ class Switchboard:
         if match is not None and self._page_size is not None:
             version, offset = int(match[1]), int(match[2])
             for catalog in (self.catalog, *self._recent):
-                if catalog.version == version and offset < len(catalog.routes):
+                # Only where a page begins: anything else was not ours, and each page asked for is kept encoded.
+                if catalog.version == version and offset < len(catalog.routes) and offset % self._page_size == 0:
                     return catalog, offset
         raise InvalidParams("params.cursor is not one of ours or has expired: list again without a cursor")
 
@@ -142,14 +159,10 @@ class Switchboard:
 
     def publish(self, sources: Sequence[Source]) -> Catalog:
         """Make the catalog of these sources the one in force; listeners hear of it only if it differs."""
-        old, new = self.catalog, build.build(self.catalog.version + 1, self._naming, sources)
-        if build.same_listing(old, new):
-            # Same names, perhaps other links: the version stays, so that cursors and encoded pages do.
-            new = Catalog(old.version, new.routes, new.findings, new.bare)
-        else:
-            self._recent.append(old)
-        self.catalog = new
+        old = self.catalog
+        new = self.catalog = build.build(self._naming, sources, old)
         if new.version != old.version:
+            self._recent.append(old)
             for changed in list(self._listeners.values()):
                 changed()
         return new

@@ -206,11 +206,7 @@ class Endpoint:
             why = "batches (arrays of messages) exist only in sessions of revision 2025-03-26; send one message a line"
             self.say(messages.failure(None, InvalidRequest(why)))
             return
-        try:
-            parts = messages.decode_batch(frame)
-        except ParseError as error:
-            self.say(messages.failure(None, error))
-            return
+        parts = messages.decode_batch(frame)
         if not parts:
             self.say(messages.failure(None, InvalidRequest("a batch may not be empty")))
             return

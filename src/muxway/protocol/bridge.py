@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Converter: TypeAlias = "Callable[[Buffer], Buffer]"
 
+_MAYBE_EMPTY: Final = 64
 _STATELESS_ONLY: Final = frozenset(("resultType", "ttlMs", "cacheScope"))
 
 
@@ -36,7 +37,8 @@ def result_converter(caller: Revision, upstream: Revision, server_info: bytes) -
         raw = bytes(result)
         # Two scans are far cheaper than opening the object; most results have neither key at any depth.
         if b'"_meta"' not in raw and b'"resultType"' not in raw:
-            return b'{"resultType":"complete",' + stamp + (b"," if len(raw.strip()) > 2 else b"") + raw.lstrip()[1:]
+            empty = len(raw) < _MAYBE_EMPTY and not raw.strip()[1:-1].strip()
+            return b'{"resultType":"complete",' + stamp + (b"" if empty else b",") + raw.lstrip()[1:]
         fields = messages.members(raw) or {}
         _refuse_input_required(fields)
         meta = messages.members(fields.pop("_meta", b"{}")) or {}

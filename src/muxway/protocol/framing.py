@@ -23,12 +23,11 @@ class Oversized:
 class LineFramer:
     """Collects chunks and gives back whole lines, in order."""
 
-    __slots__ = ("_limit", "_pending", "_size", "_skipping")
+    __slots__ = ("_limit", "_pending", "_skipping")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
-        self._pending: list[bytes] = []
-        self._size = 0
+        self._pending = bytearray()
         self._skipping = False
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
@@ -56,22 +55,19 @@ class LineFramer:
 
     def end(self) -> bytes:
         """What was left without a newline when the stream ended."""
-        rest = b"".join(self._pending)
-        self._pending.clear()
-        self._size = 0
+        rest = bytes(self._pending)
+        self._pending = bytearray()
         return rest
 
     def _keep(self, data: bytes, lines: list[bytes | Oversized]) -> None:
         if self._skipping:
             return
-        self._pending.append(data)
-        self._size += len(data)
-        if self._size > self._limit:
+        self._pending.extend(data)
+        if len(self._pending) > self._limit:
             # Report at once: whoever waits for this line must not wait for its end, which may never come.
-            lines.append(Oversized(b"".join(self._pending)[:_HEAD]))
+            lines.append(Oversized(bytes(self._pending[:_HEAD])))
             self._skipping = True
-            self._pending.clear()
-            self._size = 0
+            self._pending = bytearray()
 
     def _finish(self, data: bytes, lines: list[bytes | Oversized]) -> None:
         if self._skipping:
@@ -81,8 +77,6 @@ class LineFramer:
         if self._skipping:
             self._skipping = False
             return
-        line = b"".join(self._pending)
-        self._pending.clear()
-        self._size = 0
+        line = self.end()
         if line:
             lines.append(line)

@@ -57,6 +57,9 @@ class ErrorObject(msgspec.Struct, gc=False, frozen=True):
     data: Raw = ABSENT
 
 
+_INVALID: Final = (msgspec.MsgspecError, RecursionError)
+"""What the decoder raises for text that is not what it should be; recursion, for text nested without end."""
+
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
 _decode_loose = msgspec.json.Decoder(LooseEnvelope).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
@@ -65,6 +68,7 @@ _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_str = msgspec.json.Decoder(str).decode
 _decode_float = msgspec.json.Decoder(float).decode
 _decode_any = msgspec.json.Decoder().decode
+_check = msgspec.json.Decoder(Raw).decode
 encode = msgspec.json.encode
 """Any Python value → compact JSON."""
 
@@ -91,14 +95,19 @@ def decode(frame: bytes) -> Envelope:
         return _decode_envelope(frame)
     except msgspec.ValidationError as error:
         raise _explain(frame, str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (*_INVALID, UnicodeDecodeError) as error:
         raise ParseError(f"not valid JSON: {error}") from None
 
 
-def _explain(frame: bytes, why: str) -> NotAnEnvelope:
+def _explain(frame: bytes, why: str) -> NotAnEnvelope | ParseError:
+    try:
+        # The decoder stops at the first wrong type; whether what follows is JSON at all is not known yet.
+        _check(frame)
+    except _INVALID as error:
+        return ParseError(f"not valid JSON: {error}")
     try:
         loose = _decode_loose(frame)
-    except msgspec.MsgspecError:
+    except _INVALID:
         return NotAnEnvelope("a JSON-RPC message is an object")
     id_ = bytes(loose.id) if is_id(loose.id) else _EMPTY
     if bytes(loose.jsonrpc) != b'"2.0"':
@@ -110,7 +119,7 @@ def decode_batch(frame: bytes) -> list[bytes]:
     """The messages of a JSON array, each as its own frame. Raises ParseError if it is not JSON."""
     try:
         return [bytes(item) for item in _decode_batch(frame)]
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except _INVALID as error:
         raise ParseError(f"not valid JSON: {error}") from None
 
 
@@ -133,11 +142,16 @@ def is_object(raw: Raw | bytes) -> bool:
     return bytes(memoryview(raw)[:1]) == b"{"
 
 
+def is_null(raw: Raw | bytes) -> bool:
+    """Whether a member is null, which many senders write for one that is absent."""
+    return bytes(memoryview(raw)[:5]) == b"null"
+
+
 def members(raw: Raw | bytes) -> Params | None:
     """The members of a JSON object, their values raw; None if it is no object."""
     try:
         return _decode_params(raw)
-    except msgspec.MsgspecError:
+    except _INVALID:
         return None
 
 
@@ -165,7 +179,7 @@ def value(raw: Raw | bytes) -> Any:
     """Any JSON value as Python objects. Raises ParseError."""
     try:
         return _decode_any(raw)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except _INVALID as error:
         raise ParseError(f"not valid JSON: {error}") from None
 
 
@@ -173,7 +187,7 @@ def items(raw: Raw | bytes) -> list[Raw] | None:
     """The items of a JSON array, raw; None if it is no array."""
     try:
         return _decode_batch(raw)
-    except msgspec.MsgspecError:
+    except _INVALID:
         return None
 
 
@@ -235,9 +249,13 @@ def said_error(raw: Raw) -> UpstreamSaid | None:
     """An upstream's error member; None when it is no JSON-RPC error (an object with an integer code)."""
     try:
         body = _decode_error(raw)
-    except msgspec.MsgspecError:
+    except _INVALID:
         return None
-    data = _decode_any(body.data) if bytes(body.data) else None
+    try:
+        data = _decode_any(body.data) if body.data is not ABSENT else None
+    except _INVALID:
+        # Valid JSON that Python cannot hold, such as 1e999. The bytes that are passed on have it all the same.
+        data = None
     return UpstreamSaid(bytes(raw), body.message, body.code, data)
 
 
@@ -248,7 +266,7 @@ _LONE_SURROGATE = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 _START = re.compile(rb'\{\s*"(?:jsonrpc|id|method|result|error)"')
-_ANY_ID = re.compile(rb'"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.)*")')
+_ANY_ID = re.compile(rb'"id"\s*:\s*(-?\d+(?![\d.eE])|"(?:[^"\\]|\\.)*")')
 
 
 def salvage(frame: bytes) -> Envelope | None:

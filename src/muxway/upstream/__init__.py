@@ -1,0 +1,1 @@
+"""Towards the servers: links, the channels they run over, and the child processes."""

@@ -206,12 +206,7 @@ class Link:
             self._hear_request(envelope)
 
     def _hear_batch(self, frame: bytes) -> None:
-        try:
-            parts = messages.decode_batch(frame)
-        except ParseError as error:
-            self._unreadable(frame, error.message)
-            return
-        for part in parts:
+        for part in messages.decode_batch(frame):
             if messages.is_batch(part):
                 self._unreadable(part, "a batch inside a batch")
             else:

@@ -58,7 +58,7 @@ async def list_tools(link: Link, *, timeout: float, max_tools: int) -> Listing:
         if size > _MAX_BYTES:
             return Listing(tools, f"its tool list is larger than {_MAX_BYTES >> 20} MiB")
         cursor = page.get("nextCursor")
-        if cursor is None or bytes(cursor) == b"null":
+        if cursor is None or messages.is_null(cursor):
             return Listing(tools)
         if bytes(cursor) in seen:
             return Listing(tools, "its tool list repeats a cursor")

@@ -1,0 +1,207 @@
+"""Laws of public names: legal, reversible, stable."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muxway.catalog.build import assign_prefixes
+from muxway.catalog.naming import SEPARATORS, Naming, Separator, has_prefix, spellings
+
+from .making import catalog_of, merged, publics, source
+
+PORTABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,49}")
+
+_any = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
+_tricky = st.sampled_from(
+    ("a", "b", "a__b", "b__c", "a_b", "a b", "a.b", "a:b", "c", "_", "__", "1st", "-x", "é", "中文", "x" * 49, "y" * 80)
+)
+names = st.one_of(_tricky, _any)
+offers = st.dictionaries(names, st.lists(names, unique=True, max_size=4), max_size=4)
+namings = st.sampled_from(SEPARATORS).map(lambda separator: Naming.of(separator, None))
+
+LAW = settings(max_examples=150, deadline=None)
+
+
+@LAW
+@given(offers)
+def test_public_names_suit_the_strictest_client(offers: dict[str, list[str]]) -> None:
+    """design.md §5: Anthropic's and OpenAI's APIs refuse the whole request for one bad name."""
+    for public in merged(offers).routes:
+        assert PORTABLE.fullmatch(public), public
+
+
+@LAW
+@given(offers=offers, naming=namings)
+def test_public_names_lead_back_to_the_same_tool(offers: dict[str, list[str]], naming: Naming) -> None:
+    """design.md §5, mcp-wire §8.1: bijective. Every tool has one name, every name one tool."""
+    catalog = merged(offers, naming)
+    every = {(upstream, native) for upstream, tools in offers.items() for native in tools}
+    assert publics(catalog).keys() == every
+    assert len(catalog.routes) == len(every)
+    for (upstream, native), public in publics(catalog).items():
+        route = catalog.find(public).route
+        assert route is not None
+        assert (route.upstream, route.native, route.public) == (upstream, native, public)
+        assert len(public) <= naming.limit
+
+
+@LAW
+@given(offers=offers, naming=namings)
+def test_all_three_spellings_lead_to_the_same_tool_unless_they_could_be_two(
+    offers: dict[str, list[str]], naming: Naming
+) -> None:
+    """design.md §5: whatever is listed, a call is accepted in any spelling when it is unambiguous."""
+    catalog = merged(offers, naming)
+    written = Counter(
+        spelling
+        for upstream, tools in offers.items()
+        for native in tools
+        for spelling in {*spellings(upstream, native)}
+    )
+    for (upstream, native), public in publics(catalog).items():
+        for spelling in spellings(upstream, native):
+            found = catalog.find(spelling)
+            listed = catalog.routes.get(spelling)
+            if listed is not None:
+                assert found.route is listed
+            elif written[spelling] == 1:
+                assert found.route is catalog.routes[public]
+            else:
+                assert found.route is None
+                assert f"ambiguous: {spelling} may be " in (found.problem or "")
+                assert public in (found.problem or "")
+
+
+@LAW
+@given(offers=offers, newcomer=names, tools=st.lists(names, unique=True, max_size=4), naming=namings)
+def test_one_more_upstream_changes_no_name_of_the_earlier_ones(
+    offers: dict[str, list[str]], newcomer: str, tools: list[str], naming: Naming
+) -> None:
+    """mcp-wire §8.7: never let adding an upstream rename existing tools."""
+    if newcomer in offers:
+        return
+    before = publics(merged(offers, naming))
+    after = publics(merged({**offers, newcomer: tools}, naming))
+    assert {tool: after[tool] for tool in before} == before
+
+
+@LAW
+@given(offers=offers, data=st.data())
+def test_who_is_there_changes_no_prefix(offers: dict[str, list[str]], data: st.DataObject) -> None:
+    """Ours: prefixes come of the configuration alone, so an upstream that is late or gone renames nobody."""
+    prefixes = assign_prefixes(Naming(), dict.fromkeys(offers))
+    assert len({*prefixes.values()}) == len(prefixes)
+    there = data.draw(st.sets(st.sampled_from(sorted(offers)))) if offers else set[str]()
+    catalog = merged({name: offers[name] for name in there}, configured=list(offers))
+    for (upstream, native), public in publics(catalog).items():
+        asked = Naming().public(prefixes[upstream], native)
+        assert public == asked or public.startswith(asked[: Naming().limit - 9] + "_")
+
+
+@LAW
+@given(offers)
+def test_the_order_is_that_of_the_configuration_then_of_each_upstream(offers: dict[str, list[str]]) -> None:
+    """Issue 2, point 5: deterministic order."""
+    catalog = merged(offers)
+    assert list(publics(catalog)) == [(upstream, native) for upstream, tools in offers.items() for native in tools]
+
+
+@LAW
+@given(name=names, identity=names, other=names, limit=st.integers(16, 64))
+def test_a_shortened_name_fits_and_tells_its_tools_apart(name: str, identity: str, other: str, limit: int) -> None:
+    """design.md §5: names over the limit are shortened with a stable hash."""
+    naming = Naming("__", limit)
+    fitted = naming.fit(naming.legal(name * 10), identity)
+    assert len(fitted) <= limit
+    assert fitted == naming.fit(naming.legal(name * 10), identity)
+    if identity != other:
+        assert naming.distinct(name, identity) != naming.distinct(name, other)
+
+
+@pytest.mark.parametrize(
+    ("separator", "prefix", "native", "public"),
+    [
+        ("__", "github", "create_issue", "github__create_issue"),
+        (":", "github", "create_issue", "github:create_issue"),
+        (".", "github", "create_issue", "github.create_issue"),
+        ("__", "", "create_issue", "create_issue"),
+        ("__", "my server", "a.b/c", "my_server__a_b_c"),
+        (":", "my server", "a.b/c é", "my server:a.b/c é"),
+        (":", "a", "tab\there", "a:tab_here"),
+        ("__", "1st", "x", "_1st__x"),
+        ("__", "", "9", "_9"),
+        ("__", "", "-", "_-"),
+        ("__", "中", "文", "____"),
+        ("__", "u", "x" * 47, "u__" + "x" * 47),
+        ("__", "u", "x" * 48, "u__" + "x" * 38 + "_15376770"),
+    ],
+)
+def test_names_as_people_will_see_them(separator: Separator, prefix: str, native: str, public: str) -> None:
+    """design.md §5, by example. The hash is part of the promise: clients keep names in their settings."""
+    assert Naming.of(separator, None).public(prefix, native) == public
+
+
+@pytest.mark.parametrize(("separator", "limit"), [("__", 50), (":", 128), (".", 128)])
+def test_each_separator_has_its_own_length_limit(separator: Separator, limit: int) -> None:
+    """Ours: `mcp__muxway__` before a name must fit in 64; the other spellings suit no such API anyway."""
+    assert Naming.of(separator, None).limit == limit
+    assert Naming.of(separator, 20).limit == 20
+
+
+@pytest.mark.parametrize(
+    ("name", "looks"),
+    [
+        ("a__b", True),
+        ("a:b", True),
+        ("a.b", True),
+        ("read_file", False),
+        ("__init__", False),
+        (":a", False),
+        ("a.", False),
+        ("", False),
+    ],
+)
+def test_a_prefix_is_something_before_a_separator_before_something(name: str, looks: bool) -> None:
+    """design.md §7: tells a bare name from a wrong one."""
+    assert has_prefix(name) is looks
+
+
+def test_upstreams_that_become_the_same_once_made_legal_are_told_apart() -> None:
+    """Ours: `a b` and `a_b` are two servers."""
+    prefixes = assign_prefixes(Naming(), {"a b": None, "a_b": None, "c": "a.b", "bare": "", "bare too": ""})
+    assert prefixes["a b"] == "a_b"
+    assert re.fullmatch(r"a_b_[0-9a-f]{8}", prefixes["a_b"])
+    assert re.fullmatch(r"a_b_[0-9a-f]{8}", prefixes["c"])
+    assert prefixes["a_b"] != prefixes["c"]
+    assert prefixes["bare"] == prefixes["bare too"] == ""
+
+
+@pytest.mark.parametrize("spelling", ["gh__x", "gh:x", "gh.x"])
+def test_a_chosen_prefix_is_spelled_in_three_ways_too(spelling: str) -> None:
+    """design.md §5: whatever is listed, a call is accepted in any of the three spellings."""
+    catalog = merged({"github": ["x"]}, prefixes={"github": "gh"})
+    assert list(catalog.routes) == ["gh__x"]
+    assert catalog.find(spelling).route is catalog.routes["gh__x"]
+
+
+@pytest.mark.parametrize("spelling", ["github__x", "github:x", "github.x"])
+def test_the_configured_name_leads_to_a_tool_listed_under_another_prefix(spelling: str) -> None:
+    """design.md §5: so that each seed's callers work."""
+    for prefix in ("gh", ""):
+        catalog = merged({"github": ["x"]}, prefixes={"github": prefix})
+        assert catalog.find(spelling).route is next(iter(catalog.routes.values()))
+
+
+def test_no_tool_disappears_even_if_another_is_called_like_its_hash() -> None:
+    """mcp-wire §8.7: an upstream must not be able to claim another's exposed name."""
+    hashed = Naming().distinct("x", "second", "x")
+    catalog = catalog_of(source("first", "x", hashed, prefix=""), source("second", "x", prefix=""))
+    assert len(catalog.routes) == 3
+    route = catalog.find(hashed).route
+    assert route is not None
+    assert route.upstream == "first"

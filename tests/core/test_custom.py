@@ -1,0 +1,135 @@
+"""Compound tools: what they look like, what they run, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec import Raw
+
+from muxway.catalog.build import build
+from muxway.catalog.naming import Naming
+from muxway.config.model import CustomTool, SubTool
+from muxway.core.call import Call
+from muxway.core.custom import Choice, choose, source
+from muxway.errors import InvalidParams
+
+from .faking import HANDSHAKE, FakeLink, World, answers, member, offer
+
+RESEARCH = CustomTool(
+    name="Research",
+    description="Looks things up.",
+    subtools={
+        "web": (SubTool(name="search", description="Search the web."), SubTool(name="fetch")),
+        "wiki": (SubTool(name="search", description="Search the wiki."),),
+    },
+)
+TOOLS = {"Research": RESEARCH}
+LISTED = "web/search, web/fetch, wiki/search"
+
+
+def chosen(arguments: bytes | None) -> Choice:
+    """What a call with these arguments asks for."""
+    params = {"name": Raw(b'"Research"')} | ({} if arguments is None else {"arguments": Raw(arguments)})
+    return choose(TOOLS, "Research", Call(HANDSHAKE, "tools/call", params))
+
+
+def test_a_compound_tool_lists_its_subtools_and_allows_nothing_else() -> None:
+    """Issue 2, point 7: description lists its subtools, schema is {server, tool, args} with enums."""
+    (route,) = build(Naming(), [source([RESEARCH])]).routes.values()
+    assert route.public == "Research"
+    assert route.upstream == ""
+    assert route.describe() == {
+        "name": "Research",
+        "description": "Looks things up.\n\nSubtools:\n"
+        "- server web, tool search: Search the web.\n- server web, tool fetch\n"
+        "- server wiki, tool search: Search the wiki.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "server": {"type": "string", "enum": ["web", "wiki"], "description": "Server that has the tool."},
+                "tool": {"type": "string", "enum": ["search", "fetch"], "description": "Tool to run on that server."},
+                "args": {"type": "object", "description": "Arguments of that tool."},
+            },
+            "required": ["server", "tool"],
+        },
+    }
+
+
+def test_compound_tools_come_first_in_the_order_of_the_configuration() -> None:
+    """Ours: the owner's own tools are what the model should see first."""
+    other = CustomTool(name="Other", description="", subtools={"web": (SubTool(name="fetch"),)})
+    catalog = build(Naming(), [source([RESEARCH, other]), offer("web", "search")])
+    assert list(catalog.routes) == ["Research", "Other", "web__search"]
+    assert catalog.routes["Other"].describe()["description"] == "Subtools:\n- server web, tool fetch"
+
+
+def test_the_named_subtool_is_chosen_with_its_arguments_untouched() -> None:
+    """Issue 2, point 7: runs the named subtool with its arguments, byte for byte."""
+    choice = chosen(b'{"server":"wiki","tool":"search","args":{ "q" : 1E5,"n":null}}')
+    assert (choice.upstream, choice.tool, bytes(choice.args)) == ("wiki", "search", b'{ "q" : 1E5,"n":null}')
+
+
+def test_no_args_are_empty_args() -> None:
+    """Ours: `args` is not required."""
+    assert bytes(chosen(b'{"server":"web","tool":"fetch"}').args) == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (None, "nothing"),
+        (b"{}", "nothing"),
+        (b'{"server":"web"}', "nothing"),
+        (b'{"tool":"search"}', "nothing"),
+        (b'{"server":null,"tool":"search"}', "nothing"),
+        (b'{"server":["web"],"tool":"search"}', "nothing"),
+        (b'{"server":"web","tool":7}', "nothing"),
+        (b'{"server":"","tool":"search"}', "nothing"),
+        (b'{"server":"web","tool":"delete"}', "web/delete"),
+        (b'{"server":"wiki","tool":"fetch"}', "wiki/fetch"),
+        (b'{"server":"mail","tool":"search"}', "mail/search"),
+        (b'{"server":"Web","tool":"search"}', "Web/search"),
+    ],
+)
+def test_what_is_not_listed_is_refused_with_what_is(arguments: bytes | None, asked: str) -> None:
+    """Issue 2, point 7: anything not listed is refused with the list of what is."""
+    with pytest.raises(InvalidParams) as caught:
+        chosen(arguments)
+    assert str(caught.value) == (
+        f"Research cannot run {asked}: give arguments.server and arguments.tool as one of: {LISTED}"
+    )
+
+
+@pytest.mark.parametrize("args", [b"null", b"[]", b'"{}"', b"1"])
+def test_args_that_are_no_object_are_refused(args: bytes) -> None:
+    """MCP: arguments are an object."""
+    with pytest.raises(InvalidParams, match=r"arguments\.args must be an object"):
+        chosen(b'{"server":"web","tool":"fetch","args":%s}' % args)
+
+
+def test_a_call_to_a_compound_tool_reaches_the_subtool() -> None:
+    """Issue 2, point 7, through the switchboard: native name, only `args` as arguments, other params along."""
+    link = FakeLink(answers(b'{"content":[]}'))
+    world = World({"web": member(link)}, source([RESEARCH]), tools=TOOLS)
+    heard = world.call("Research", arguments=b'{"server":"web","tool":"fetch","args":{"u":1.0}}', vendor=b"[ ]")
+    assert heard.value == {"content": []}
+    assert link.sent[0].params == {"name": b'"fetch"', "arguments": b'{"u":1.0}', "vendor": b"[ ]"}
+
+
+def test_a_subtool_need_not_be_listed_by_itself() -> None:
+    """seeds/mcp-coordinator: a compound tool stands in front of tools that are not exposed."""
+    link = FakeLink(answers(b"{}"))
+    world = World({"web": member(link)}, source([RESEARCH]), offer("web"), tools=TOOLS)
+    assert world.names() == ["Research"]
+    assert world.call("Research", arguments=b'{"server":"web","tool":"fetch"}').value == {}
+
+
+def test_a_compound_tool_whose_server_is_away_says_which_and_why() -> None:
+    """design.md §7: what happened, to whom."""
+    world = World({"web": member(absence="it exited with status 1")}, source([RESEARCH]), tools=TOOLS)
+    heard = world.call("Research", arguments=b'{"server":"web","tool":"fetch"}')
+    assert heard.refusal.message == 'server "web" is not running: it exited with status 1'
+    heard = world.call("Research", arguments=b'{"server":"wiki","tool":"search"}')
+    assert heard.refusal.message == 'server "wiki" is not running: it is not configured or disabled'
+    assert json.loads(json.dumps(heard.refusal.data)) == {"muxway": {"reason": "not_running", "upstream": "wiki"}}

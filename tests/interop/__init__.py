@@ -1,0 +1,10 @@
+"""Real clients and real servers with muxway between them.
+
+peers.py       the foreign programs: versions, lock files, environments in `.envs/`
+clients/       small scripts on each SDK: one plan in, one report out
+servers/       small servers on either major version of the Python SDK
+drive.py       runs a client against a server command
+world.py       the servers with their data, and the gateway's configuration
+tap.py         keeps a copy of what crosses a pipe
+hold.py        lets a client that asks only once ask when there is something to see
+"""

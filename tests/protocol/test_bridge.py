@@ -1,0 +1,165 @@
+"""Results that cross from one era to the other: what is added, what is taken away, and that nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+
+from muxway.protocol import messages
+from muxway.protocol.bridge import Converter, InputRequired, result_converter, to_handshake
+from muxway.protocol.era import NEWEST, NEWEST_HANDSHAKE, REVISIONS, SERVER_INFO, Revision
+
+from . import json_text
+
+if TYPE_CHECKING:
+    from muxway.protocol.messages import Buffer
+
+OURS = b'{"name":"muxway","version":"1"}'
+HANDSHAKE = [revision for revision in REVISIONS.values() if not revision.stateless]
+
+
+def converter(*, from_stateless: bool = False) -> Converter:
+    """What a result goes through on its way to a stateless caller."""
+    convert = result_converter(NEWEST, NEWEST if from_stateless else NEWEST_HANDSHAKE, OURS)
+    assert convert is not None
+    return convert
+
+
+def members(raw: Buffer) -> dict[str, bytes]:
+    """The members of an object, as bytes."""
+    found = messages.members(bytes(raw))
+    assert found is not None, raw
+    return {name: bytes(value) for name, value in found.items()}
+
+
+@pytest.mark.parametrize(("caller", "upstream"), list(product(HANDSHAKE, HANDSHAKE)))
+def test_between_handshake_revisions_nothing_is_done_at_all(caller: Revision, upstream: Revision) -> None:
+    """design.md, idea 1: the fastest path is the lossless one."""
+    assert result_converter(caller, upstream, OURS) is None
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_each_crossing_has_a_converter(revision: Revision) -> None:
+    """mcp-wire §2.3: every stateless result has a resultType, and no other has."""
+    assert result_converter(revision, NEWEST, OURS) is to_handshake
+    assert result_converter(NEWEST, revision, OURS) is not None
+
+
+# --- towards a stateless caller -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "result",
+    [b"{}", b" {}", b'{"content":[]}', b'{"content":[],"_meta":{}}', b'{"_meta":{"k":1E5}}', b'{"x":"_meta"}'],
+)
+def test_a_stateless_caller_gets_a_result_type_and_the_gateways_name(result: bytes) -> None:
+    """mcp-wire §2.3 and §8.6: resultType is a must, serverInfo is ours."""
+    got = json.loads(bytes(converter()(result)))
+    wanted = json.loads(result)
+    meta = wanted.pop("_meta", {})
+    assert got == {"resultType": "complete", **wanted, "_meta": {**meta, SERVER_INFO: json.loads(OURS)}}
+
+
+@pytest.mark.parametrize("result", [b"{ }", b"{\t}", b" {  } "])
+def test_an_empty_result_with_a_space_in_it_is_still_empty(result: bytes) -> None:
+    """Ours: what goes out is JSON."""
+    assert json.loads(bytes(converter()(result))) == {
+        "resultType": "complete",
+        "_meta": {SERVER_INFO: json.loads(OURS)},
+    }
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    result=json_text.distinct_members(taken=frozenset(("resultType", "_meta")), min_size=1),
+    meta=json_text.distinct_members(taken=frozenset((SERVER_INFO,))),
+    space=json_text.SPACE,
+)
+def test_nothing_else_changes_on_the_way_to_a_stateless_caller(
+    result: dict[str, bytes], meta: dict[str, bytes], space: bytes
+) -> None:
+    """Issue 2, point 11: byte for byte, with or without a `_meta` of the upstream's own."""
+    bare = members(converter()(json_text.write(result, space)))
+    assert bare == {**result, "resultType": b'"complete"', "_meta": bare["_meta"]}
+    assert members(bare["_meta"]) == {SERVER_INFO: OURS}
+    full = members(converter()(json_text.write({**result, "_meta": json_text.write(meta)}, space)))
+    assert full == {**result, "resultType": b'"complete"', "_meta": full["_meta"]}
+    assert members(full["_meta"]) == {**meta, SERVER_INFO: OURS}
+
+
+def test_words_that_look_like_our_keys_inside_a_result_are_left_alone() -> None:
+    """Ours: only the top level is ours to change."""
+    inner = b'{"_meta":{"io.modelcontextprotocol/serverInfo":1},"resultType":"input_required","ttlMs":5}'
+    result = b'{"content":[%s],"structuredContent":%s}' % (inner, inner)
+    got = members(converter()(result))
+    assert got["content"] == b"[%s]" % inner
+    assert got["structuredContent"] == inner
+    assert got["resultType"] == b'"complete"'
+    assert members(to_handshake(result)) == members(result)
+
+
+def test_between_stateless_sides_the_name_becomes_ours_and_the_rest_stays() -> None:
+    """mcp-wire §8.6: drop the upstream's serverInfo, forward the rest; §2.3: extension result types are theirs."""
+    result = b'{"resultType":"task","ttlMs":5,"cacheScope":"public","_meta":{"%s":{"name":"theirs"},"k":null}}'
+    got = members(converter(from_stateless=True)(result % SERVER_INFO.encode()))
+    meta = members(got.pop("_meta"))
+    assert got == {"resultType": b'"task"', "ttlMs": b"5", "cacheScope": b'"public"'}
+    assert meta == {"k": b"null", SERVER_INFO: OURS}
+
+
+# --- towards a handshake caller -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("result", "kept"),
+    [
+        (b'{"resultType":"complete"}', b"{}"),
+        (b'{"resultType":"complete","content":[ 1E5 ],"x":null}', b'{"content":[ 1E5 ],"x":null}'),
+        (b'{"content":[],"ttlMs":0,"cacheScope":"private"}', b'{"content":[]}'),
+        (b'{"_meta":{"%s":{}},"a":1}' % SERVER_INFO.encode(), b'{"a":1}'),
+        (b'{"_meta":{"%s":{},"k":-0}}' % SERVER_INFO.encode(), b'{"_meta":{"k":-0}}'),
+        (b'{"_meta":{},"a":1}', b'{"_meta":{},"a":1}'),
+        (b'{"_meta":null}', b'{"_meta":null}'),
+        (b'{"_meta":{"k": 1}}', b'{"_meta":{"k": 1}}'),
+        (b"null", b"null"),
+        (b"[1]", b"[1]"),
+    ],
+)
+def test_a_handshake_caller_does_not_see_what_only_the_other_era_knows(result: bytes, kept: bytes) -> None:
+    """mcp-wire §9.4: strip resultType, cache hints and serverInfo; vendor keys stay."""
+    assert bytes(to_handshake(result)) == kept
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    result=json_text.distinct_members(taken=frozenset(("resultType", "ttlMs", "cacheScope", "_meta"))),
+    meta=json_text.distinct_members(taken=frozenset((SERVER_INFO,)), min_size=1),
+    space=json_text.SPACE,
+)
+def test_there_and_back_again_every_member_is_still_there(
+    result: dict[str, bytes], meta: dict[str, bytes], space: bytes
+) -> None:
+    """Issue 2, point 11: crossing both ways loses nothing and changes no byte of any value."""
+    whole = {**result, "_meta": json_text.write(meta)}
+    back = members(to_handshake(converter()(json_text.write(whole, space))))
+    assert members(back.pop("_meta")) == meta
+    assert back == result
+    if result:
+        assert members(to_handshake(converter()(json_text.write(result, space)))) == result
+
+
+# --- questions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "result", [b'{"resultType":"input_required","inputRequests":{}}', b'{ "a":1, "resultType" : "input_required" }']
+)
+def test_a_question_is_never_passed_off_as_a_result(result: bytes) -> None:
+    """design.md §4: until asking is bridged, input_required is refused, whoever calls."""
+    for convert in (to_handshake, converter(), converter(from_stateless=True)):
+        with pytest.raises(InputRequired):
+            convert(result)

@@ -1,0 +1,150 @@
+"""Five revisions on one pipe: which one a request is written in, and which one we answer in."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Raw
+
+from muxway.errors import InvalidParams, UnsupportedVersion
+from muxway.protocol import era, messages
+from muxway.protocol.era import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, REVISIONS
+
+HANDSHAKE = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+ALL = [*HANDSHAKE, "2026-07-28"]
+
+
+def envelope(**keys: bytes) -> dict[str, Raw]:
+    """A good 2026-07-28 `_meta`, with these of its keys changed."""
+    names = {"version": PROTOCOL_VERSION, "capabilities": CLIENT_CAPABILITIES, "info": CLIENT_INFO, "level": LOG_LEVEL}
+    good = {PROTOCOL_VERSION: b'"2026-07-28"', CLIENT_CAPABILITIES: b"{}"}
+    return {name: Raw(raw) for name, raw in (good | {names[key]: raw for key, raw in keys.items()}).items()}
+
+
+@pytest.mark.parametrize(
+    ("date", "stateless", "batches", "progress_message", "unknown_tool_code"),
+    [
+        ("2024-11-05", False, False, False, -32601),
+        ("2025-03-26", False, True, True, -32601),
+        ("2025-06-18", False, False, True, -32601),
+        ("2025-11-25", False, False, True, -32601),
+        ("2026-07-28", True, False, True, -32602),
+    ],
+)
+def test_each_revision_is_told_from_the_others(
+    date: str, stateless: bool, batches: bool, progress_message: bool, unknown_tool_code: int
+) -> None:
+    """mcp-wire §1.6, §2, and design.md §7 for the code: the one table of revisions."""
+    revision = REVISIONS[date]
+    assert revision.date == date
+    assert (revision.stateless, revision.batches) == (stateless, batches)
+    assert revision.progress_message is progress_message
+    assert revision.unknown_tool_code == unknown_tool_code
+
+
+def test_all_five_revisions_are_offered_newest_first() -> None:
+    """mcp-wire §8.3: list all five, newest first."""
+    assert list(era.SUPPORTED) == sorted(ALL, reverse=True)
+    assert era.NEWEST.date == "2026-07-28"
+    assert era.NEWEST_HANDSHAKE.date == "2025-11-25"
+
+
+@pytest.mark.parametrize(
+    ("requested", "answered"),
+    [
+        *((date, date) for date in HANDSHAKE),
+        ("2026-07-28", "2025-11-25"),
+        ("2024-10-07", "2025-11-25"),
+        ("2099-01-01", "2025-11-25"),
+        ("latest", "2025-11-25"),
+        ("", "2025-11-25"),
+        (None, "2025-11-25"),
+    ],
+)
+def test_initialize_is_answered_with_the_same_revision_or_our_newest(requested: str | None, answered: str) -> None:
+    """mcp-wire §2.1: echo what we speak, else our newest handshake revision; never an error, never 2026-07-28."""
+    assert era.negotiate(requested).date == answered
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        None,
+        {},
+        {"progressToken": Raw(b"1")},
+        {"com.example/x": Raw(b"{}"), "traceparent": Raw(b'"00-1"')},
+        {CLIENT_CAPABILITIES: Raw(b"{}"), CLIENT_INFO: Raw(b"{}")},
+    ],
+)
+def test_a_request_that_names_no_revision_is_of_the_handshake_era(meta: dict[str, Raw] | None) -> None:
+    """mcp-wire §2.6: only the reserved protocolVersion key makes a request stateless."""
+    assert era.read_envelope(meta) is None
+
+
+@pytest.mark.parametrize("date", ALL)
+def test_only_the_stateless_revision_can_be_named_in_an_envelope(date: str) -> None:
+    """mcp-wire §8.3: reject enveloped requests that name a handshake revision with -32022."""
+    meta = envelope(version=messages.encode(date))
+    if date == "2026-07-28":
+        assert era.read_envelope(meta) is not None
+        return
+    with pytest.raises(UnsupportedVersion) as caught:
+        era.read_envelope(meta)
+    assert caught.value.code == -32022
+    assert caught.value.data == {"supported": list(reversed(ALL)), "requested": date}
+    assert date in caught.value.message
+
+
+def test_an_unknown_revision_is_refused_with_what_is_supported() -> None:
+    """mcp-wire §1.7: -32022 with data {supported, requested}."""
+    with pytest.raises(UnsupportedVersion) as caught:
+        era.read_envelope(envelope(version=b'"2027-01-01"'))
+    assert caught.value.data == {"supported": list(reversed(ALL)), "requested": "2027-01-01"}
+
+
+@pytest.mark.parametrize("capabilities", [None, b"null", b"[]", b'"{}"', b"1", b"true"])
+@pytest.mark.parametrize("date", ["2026-07-28", "2025-11-25", "2099-01-01"])
+def test_an_envelope_without_capabilities_is_wrong_before_its_version_is_looked_at(
+    capabilities: bytes | None, date: str
+) -> None:
+    """mcp-wire §2.4: step 2 (both required keys, -32602) comes before step 4 (version, -32022)."""
+    meta = envelope(version=messages.encode(date))
+    del meta[CLIENT_CAPABILITIES]
+    if capabilities is not None:
+        meta[CLIENT_CAPABILITIES] = Raw(capabilities)
+    with pytest.raises(InvalidParams) as caught:
+        era.read_envelope(meta)
+    assert caught.value.code == -32602
+    assert CLIENT_CAPABILITIES in caught.value.message
+
+
+@pytest.mark.parametrize("version", [b"null", b"20260728", b"{}", b"[]", b"true"])
+def test_a_version_that_is_no_text_is_wrong(version: bytes) -> None:
+    """mcp-wire §2.2: a string, required."""
+    with pytest.raises(InvalidParams) as caught:
+        era.read_envelope(envelope(version=version))
+    assert PROTOCOL_VERSION in caught.value.message
+
+
+def test_what_the_caller_says_of_itself_stays_as_it_came() -> None:
+    """mcp-wire §2.2: clientInfo and logLevel are optional, and nothing may be refused for lack of them."""
+    plain = era.read_envelope(envelope())
+    assert plain is not None
+    assert (bytes(plain.capabilities), plain.client_info, plain.log_level) == (b"{}", None, None)
+    full = era.read_envelope(
+        envelope(capabilities=b'{"elicitation":{"form":{}}, "x":1E5}', info=b'{"name":"desk"}', level=b'"debug"')
+    )
+    assert full is not None
+    assert bytes(full.capabilities) == b'{"elicitation":{"form":{}}, "x":1E5}'
+    assert bytes(full.client_info or b"") == b'{"name":"desk"}'
+    assert bytes(full.log_level or b"") == b'"debug"'
+
+
+def test_keys_of_one_hop_are_those_and_no_others() -> None:
+    """mcp-wire §8.6: drop the envelope and the token; trace and vendor keys go along."""
+    assert {
+        "io.modelcontextprotocol/protocolVersion",
+        "io.modelcontextprotocol/clientInfo",
+        "io.modelcontextprotocol/clientCapabilities",
+        "io.modelcontextprotocol/logLevel",
+        "progressToken",
+    } == era.HOP_KEYS
