@@ -6,5 +6,4 @@ servers/       small servers on either major version of the Python SDK
 drive.py       runs a client against a server command
 world.py       the servers with their data, and the gateway's configuration
 tap.py         keeps a copy of what crosses a pipe
-hold.py        lets a client that asks only once ask when there is something to see
 """

@@ -86,10 +86,6 @@ class Server:
         """The same server, with every line of the conversation kept in `directory` (see `tap.py`)."""
         return Server([*peers.PYTHON, str(peers.HERE / "tap.py"), str(directory), *self.command], self.env)
 
-    def held_until(self, *tools: str) -> Server:
-        """The same server, with requests held back until it lists these tools (see `hold.py`)."""
-        return Server([*peers.PYTHON, str(peers.HERE / "hold.py"), ",".join(tools), *self.command], self.env)
-
 
 @dataclass(frozen=True)
 class Line:
