@@ -1,0 +1,245 @@
+"""`muxway call`: one tool call from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from muxway.catalog.naming import SEPARATORS, Naming
+from muxway.cli.exits import FAILED, INTERRUPTED, TIMED_OUT, TOOL_FAILED, UNREACHABLE
+from muxway.cli.help import Verb
+from muxway.cli.options import above_zero, config_option, debug_option, read_config
+from muxway.cli.output import badge, one_line, show_json, show_text, size
+from muxway.cli.session import StatusLine, only, opened, quiet_log, run
+from muxway.errors import InvalidParams, RpcError, ToolNotFound, UpstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muxway.app import Gateway, ToolResult
+    from muxway.config import Config
+
+_BAR = 24
+_NUMBERS = ("integer", "number")
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway call notes__add text='Buy milk' tags:='[\"home\"]'",
+        "muxway call time.get_current_time timezone=Europe/Paris -c servers.json",
+        'muxway call github__search --json \'{"query": "muxway"}\' -o json | jq',
+    ],
+)
+@click.argument("tool")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
+@config_option
+@click.option("--json", "base", metavar="TEXT", help="Arguments as one JSON object; single ones win over it.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Print the content for people, or the whole result as JSON.",
+)
+@click.option(
+    "--timeout",
+    type=float,
+    callback=above_zero,
+    metavar="SECONDS",
+    help="Longest silence of the call; progress restarts it.  [default: the config's, or 60]",
+)
+@debug_option
+def command(
+    tool: str, arguments: Sequence[str], config: str | None, base: str | None, output: str, timeout: float | None,
+    *, debug: bool,
+) -> None:  # fmt: skip
+    """Call one tool and print what it returns.
+
+    KEY=VALUE passes text, or a number or true/false where the tool's schema wants
+    one; KEY:=JSON passes any JSON. The tool may be written server__tool,
+    server:tool or server.tool; only the servers it may belong to are started.
+
+    Ctrl-C cancels the call at its server; a second one quits.
+
+    Exit 0 done, 1 refused, 2 usage, 3 config, 4 server not reachable, 6 the tool
+    reports an error, 7 timeout, 130 interrupted.
+    """
+    quiet_log(debug=debug)
+    given = _Arguments(base, arguments)
+    loaded = read_config(config)
+    if timeout is not None:
+        loaded = _patient(loaded, timeout)
+    code = run(_call(only(loaded, owners(loaded, tool)), tool, given, as_json=output == "json"))
+    raise click.exceptions.Exit(code)
+
+
+async def _call(config: Config, tool: str, given: _Arguments, *, as_json: bool) -> int:
+    """Make the call and print its outcome. Returns the exit code."""
+    line = StatusLine()
+
+    def show_progress(done: float, total: float | None, message: str | None) -> None:
+        line.show(_bar(done, total, message))
+
+    async with opened(config) as gateway:
+        arguments = given.fitted(_schema(gateway, tool))
+        try:
+            result = await gateway.call(tool, arguments, on_progress=show_progress)
+        except RpcError as error:
+            line.wipe()
+            _show_error(gateway, tool, error, as_json=as_json)
+            return _code(error)
+        except asyncio.CancelledError:
+            line.wipe()
+            click.echo(f"{badge('stopped')}  {tool} was cancelled", err=True)
+            return INTERRUPTED
+        line.wipe()
+    if as_json:
+        show_json(result.raw)
+    else:
+        _show(result)
+    return TOOL_FAILED if result.is_error else 0
+
+
+def owners(config: Config, tool: str) -> list[str]:
+    """The servers that may have the tool: those its name begins with, or all if it begins with none.
+
+    A compound tool belongs to the servers of its subtools.
+    """
+    if tool in config.tools:
+        return [*config.tools[tool].subtools]
+    enabled = {name: server for name, server in config.servers.items() if server.enabled}
+    legal = Naming.of(config.gateway.separator, None).legal
+    found = [
+        name
+        for name, server in enabled.items()
+        for prefix in {name, server.prefix or name}
+        if any(tool.startswith(start + separator) for start in {prefix, legal(prefix)} for separator in SEPARATORS)
+    ]
+    if not found or any(server.prefix == "" for server in enabled.values()):
+        return [*enabled]
+    return found
+
+
+def _patient(config: Config, timeout: float) -> Config:
+    """The configuration with this much patience for every server, whatever it says itself."""
+    settings = replace(config.gateway, call_timeout=timeout, call_max=max(config.gateway.call_max, timeout))
+    servers = {name: replace(server, call_timeout=None) for name, server in config.servers.items()}
+    return replace(config, gateway=settings, servers=servers)
+
+
+# --- arguments --------------------------------------------------------------------------------
+
+
+class _Arguments:
+    """The arguments as given on the command line. Whatever can be wrong with them is told before anything starts."""
+
+    def __init__(self, base: str | None, words: Sequence[str]) -> None:
+        self._values = {} if base is None else _object(base)
+        self._texts: dict[str, str] = {}
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not equals or not key.rstrip(":"):
+                raise click.UsageError(f"{word!r} is no argument: write KEY=VALUE, or KEY:=JSON for other than text.")
+            if key.endswith(":"):
+                self._values[key[:-1]] = _json(value, f"the value of {key[:-1]}")
+                self._texts.pop(key[:-1], None)
+            else:
+                self._texts[key] = value
+
+    def fitted(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, with each text turned into the number or flag that the schema wants, if it does."""
+        known = _mapping(schema.get("properties"))
+        return {**self._values, **{key: _fitted(text, known.get(key)) for key, text in self._texts.items()}}
+
+
+def _fitted(text: str, schema: object) -> object:
+    kind = _mapping(schema).get("type")
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(text, text)
+    if kind in _NUMBERS:
+        # What is no number goes as it is: the server's complaint about it is better than ours.
+        with suppress(ValueError):
+            return json.loads(text) if kind == "number" else int(text)
+    return text
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = _json(text, "--json")
+    if not isinstance(value, dict):
+        raise click.UsageError('--json must be an object, such as {"city": "Paris"}. For JSON output use -o json.')
+    return cast("dict[str, Any]", value)
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"{what} is not JSON ({error}): {text}") from None
+
+
+def _schema(gateway: Gateway, tool: str) -> Mapping[str, Any]:
+    route = gateway.switchboard.catalog.find(tool).route
+    return {} if route is None else _mapping(route.describe().get("inputSchema"))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+# --- outcome ----------------------------------------------------------------------------------
+
+
+def _bar(done: float, total: float | None, message: str | None) -> str:
+    words = one_line(message or "")
+    if not total:
+        return f"… {done:g}  {words}"
+    share = min(max(done / total, 0.0), 1.0)
+    filled = round(share * _BAR)
+    return f"[{'#' * filled}{'-' * (_BAR - filled)}] {share:4.0%}  {words}"
+
+
+def _show(result: ToolResult) -> None:
+    for block in result.content:
+        show_text(str(block.get("text", "")) if block.get("type") == "text" else _summary(block))
+    if not result.text and result.structured_content is not None:
+        show_json(result.structured_content)
+    if result.is_error:
+        click.echo(f"{badge('error')}  reported by the tool", err=True)
+
+
+def _summary(block: Mapping[str, Any]) -> str:
+    """A content block that is no text, in a few words."""
+    match block:
+        case {"type": "image" | "audio" as kind, "data": str(data)}:
+            return f"[{kind} {one_line(str(block.get('mimeType', '')))}, {size(len(data) * 3 // 4)}]"
+        case {"type": "resource", "resource": {"text": str(text)}}:
+            return text
+        case {"type": "resource", "resource": {"uri": str(uri), "blob": str(blob)}}:
+            return f"[resource {one_line(uri)}, {size(len(blob) * 3 // 4)}]"
+        case {"type": "resource_link", "uri": str(uri)}:
+            return f"[link {one_line(uri)}]"
+        case _:
+            return f"[{one_line(str(block.get('type')))}]"
+
+
+def _show_error(gateway: Gateway, tool: str, error: RpcError, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"error": {"code": error.code, "message": error.message, "data": error.data}})
+        return
+    click.echo(f"{badge('error')}  {one_line(error.message)}", err=True)
+    if isinstance(error, ToolNotFound | InvalidParams) and gateway.switchboard.catalog.find(tool).route is None:
+        near = gateway.switchboard.catalog.nearest(tool)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "`muxway tools` lists what there is."
+        click.echo(hint, err=True)
+
+
+def _code(error: RpcError) -> int:
+    if isinstance(error, UpstreamError):
+        return {"timeout": TIMED_OUT, "lost": UNREACHABLE, "not_running": UNREACHABLE}.get(error.reason, FAILED)
+    return FAILED

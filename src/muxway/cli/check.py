@@ -1,0 +1,206 @@
+"""`muxway check`: is this config good, and with `--connect`, are its servers?"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+
+from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
+from muxway.cli.help import Verb
+from muxway.cli.options import config_option, debug_option, json_option, read_config
+from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table
+from muxway.cli.session import opened, quiet_log, run
+from muxway.errors import ConfigError
+from muxway.upstream.state import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from muxway.app import Server
+    from muxway.config import Config, ServerConfig
+    from muxway.errors import Problem
+
+_STDERR_SHOWN = 8
+"""Last stderr lines shown of a server that failed."""
+_SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credential)[\w-]*", re.IGNORECASE)
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway check servers.json",
+        "muxway check servers.json --connect",
+        "muxway check --json | jq .problems",
+    ],
+)
+@click.argument("file", required=False)
+@config_option
+@click.option("--connect", is_flag=True, help="Also start each server once and show what it has.")
+@json_option
+@debug_option
+def command(file: str | None, config: str | None, *, connect: bool, as_json: bool, debug: bool) -> None:
+    """Read the config, start nothing, print every problem with its line.
+
+    Values of variables and of secret-looking keys are never shown.
+
+    Exit 3 if the config cannot be used, 4 if a server failed with --connect.
+    """
+    quiet_log(debug=debug)
+    try:
+        loaded = read_config(file or config)
+    except ConfigError as error:
+        if as_json:
+            show_json(_document(file or config, problems=error.details))
+        else:
+            _show_problems(error)
+        raise click.exceptions.Exit(CONFIG_INVALID) from None
+    found = run(_connect(loaded)) if connect else {}
+    ok = all(server.status is not Status.FAILED for server, _ in found.values())
+    if as_json:
+        show_json(_document(loaded.source, loaded, found, ok=ok))
+    else:
+        _show(loaded, found)
+    if not ok:
+        raise click.exceptions.Exit(UNREACHABLE)
+
+
+Found = dict[str, "tuple[Server, float]"]
+"""Server name → how it is, and the seconds it took."""
+
+
+async def _connect(config: Config) -> Found:
+    async with opened(config) as gateway:
+        return {server.name: (server, gateway.took[server.name]) for server in gateway.servers()}
+
+
+# --- for people -------------------------------------------------------------------------------
+
+
+def _show_problems(error: ConfigError) -> None:
+    first, *rest = str(error).splitlines()
+    click.echo(f"{badge('error')}  {first}")
+    for line in rest:
+        click.echo(line)
+
+
+def _show(config: Config, found: Found) -> None:
+    click.echo(f"{badge('valid')}  {config.source}: {plural(len(config.servers), 'server')}")
+    if found:
+        show_connected(config, found.values())
+    else:
+        rows = [[name, "disabled" if not s.enabled else s.transport, shown(s)] for name, s in config.servers.items()]
+        show_table(rows, indent=2)
+    for tool in config.tools.values():
+        runs = sum(map(len, tool.subtools.values()))
+        click.echo(f"  {tool.name}  {dim('compound tool of ' + plural(runs, 'tool'))}")
+    for warning in config.warnings:
+        click.echo(f"{badge('warning')}  {warning}")
+
+
+def show_connected(config: Config, found: Iterable[tuple[Server, float]]) -> None:
+    """Print one line per server, and below it what went wrong."""
+    known = {server.name: (server, seconds) for server, seconds in found}
+    rows: list[list[str]] = []
+    for name in config.servers:
+        if name not in known:
+            rows.append([badge("disabled"), name, "", "", ""])
+            continue
+        server, seconds = known[name]
+        running = server.status is Status.RUNNING
+        tools = plural(len(server.tools), "tool") if running else ""
+        rows.append([badge(server.status), name, tools, f"{seconds * 1000:.0f} ms", server.revision or ""])
+    show_table(rows, indent=2)
+    for server, _ in known.values():
+        if server.error is not None:
+            click.echo(f"\n{badge('failed')}  {one_line(server.error)}")
+            for line in server.stderr[-_STDERR_SHOWN:]:
+                click.echo(f"    {dim('stderr')}  {one_line(line)}")
+        for note in server.notes:
+            click.echo(f"{badge('warning')}  {one_line(note)}")
+
+
+def shown(server: ServerConfig) -> str:
+    """How the server is reached, without its secrets."""
+    if server.command is None:
+        return _masked(_bare_url(server.url or ""), server.secrets)
+    words = [server.command, *server.args]
+    for index, word in enumerate(words):
+        flag, equals, _ = word.partition("=")
+        if equals and _SECRET_FLAG.fullmatch(flag):
+            words[index] = f"{flag}=***"
+        elif index and _SECRET_FLAG.fullmatch(words[index - 1]) and not word.startswith("-"):
+            words[index] = "***"
+    words = [_masked(word, server.secrets) for word in words]
+    return one_line(" ".join(word if "***" in word else shlex.quote(word) for word in words))
+
+
+def _masked(text: str, secrets: Iterable[str]) -> str:
+    # Longest first, so that a secret that contains another is masked whole.
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _bare_url(url: str) -> str:
+    """The URL without what may be a secret in it: user, password and query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "***" if parts.query else "", ""))
+
+
+# --- for programs -----------------------------------------------------------------------------
+
+
+def _document(
+    file: str | None,
+    config: Config | None = None,
+    found: Found | None = None,
+    *,
+    ok: bool = False,
+    problems: Sequence[Problem] = (),
+) -> dict[str, Any]:
+    """The one document of `--json`; the same keys whether or not the config could be read."""
+    servers = () if config is None else config.servers.values()
+    return {
+        "ok": ok,
+        "file": file,
+        "servers": [_described(server, (found or {}).get(server.name)) for server in servers],
+        "compoundTools": [] if config is None else list(config.tools),
+        "problems": _problems(problems),
+        "warnings": [] if config is None else _problems(config.warnings),
+    }
+
+
+def _described(server: ServerConfig, found: tuple[Server, float] | None) -> dict[str, Any]:
+    facts = {
+        "name": server.name,
+        "transport": server.transport,
+        "enabled": server.enabled,
+        "reachedBy": shown(server),
+    }
+    if found is None:
+        return facts
+    state, seconds = found
+    tail = list(state.stderr[-_STDERR_SHOWN:])
+    return {**facts, **describe(state), "ms": round(seconds * 1000), "stderr": tail}
+
+
+def describe(server: Server) -> dict[str, Any]:
+    """A server and how it is, for programs."""
+    return {
+        "status": str(server.status),
+        "error": server.error,
+        "revision": server.revision,
+        "tools": [tool.name for tool in server.tools],
+        "notes": list(server.notes),
+    }
+
+
+def _problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:
+    return [
+        {"path": p.path, "line": p.line, "code": p.code, "message": p.message, "variable": p.variable} for p in problems
+    ]

@@ -1,0 +1,155 @@
+"""`muxway demo`: everything at once, for someone who has just installed it.
+
+Nothing is staged: the servers are child processes, and the two clients launch `muxway stdio` and talk to it over its
+pipes as any MCP client would.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from muxway import demo
+from muxway.cli.check import show_connected
+from muxway.cli.exits import Failed
+from muxway.cli.help import Verb
+from muxway.cli.output import badge, dim, heading, one_line, plural, show_table
+from muxway.cli.session import opened, quiet_log, run
+from muxway.config import load_config
+from muxway.demo.client import Client
+from muxway.demo.serving import STATELESS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.demo.client import Answer
+
+_HANDSHAKE = "2025-11-25"
+_ROUNDS = 100
+
+
+@click.command(cls=Verb, examples=["muxway demo", "muxway demo | less"])
+def command() -> None:
+    """Show what muxway does, with servers of its own. Needs no config.
+
+    Starts three small servers of three protocol revisions behind one gateway,
+    connects an older and a newer client to it, and makes real calls, with times.
+    """
+    quiet_log(debug=False)
+    with tempfile.TemporaryDirectory(prefix="muxway-demo-") as folder:
+        file = Path(folder) / "servers.json"
+        file.write_text(json.dumps(demo.config(), indent=2))
+        try:
+            run(_show(file))
+        except (TimeoutError, ConnectionError) as error:
+            why = str(error) or "the gateway did not answer in time"
+            raise Failed(f"the demo could not go on: {why}. Please report this with your platform.") from None
+
+
+async def _show(file: Path) -> None:
+    click.echo(heading("muxway: one MCP endpoint in front of many servers, for clients of every revision"))
+    await _show_servers(file)
+    await _show_handshake_client(file)
+    await _show_stateless_client(file)
+    _show_next_steps()
+
+
+async def _show_servers(file: Path) -> None:
+    _part("Three servers, each of another protocol revision, started in parallel")
+    config = load_config(file)
+    async with opened(config) as gateway:
+        show_connected(config, [(server, gateway.took[server.name]) for server in gateway.servers()])
+
+
+async def _show_handshake_client(file: Path) -> None:
+    _part(f"A client of revision {_HANDSHAKE} launches `muxway --config servers.json`")
+    async with Client.launch(_gateway(file), _HANDSHAKE) as client:
+        listing = await _show_connecting(client, "start and initialize")
+        click.echo()
+        show_table([[tool["name"], one_line(tool["description"])] for tool in listing], indent=2)
+        click.echo()
+        await _show_call(client, "notes__add", {"text": "Buy milk", "tags": ["home"]})
+        await _show_call(client, "notes__search", {"query": "home"})
+        await _show_call(client, "clock__convert", {"time": "09:30", "from": "UTC", "to": _far_away()})
+        await _show_call(client, "text__read_aloud", {"text": "one two three", "pause_ms": 30}, progress=True)
+        await _show_call(client, "notes__delete", {"id": 99})
+        await _show_call(client, "notes__ad", {"text": "Buy bread"})
+
+
+async def _show_stateless_client(file: Path) -> None:
+    _part(f"A client of revision {STATELESS}, stateless, sees the same servers")
+    async with Client.launch(_gateway(file), STATELESS) as client:
+        await _show_connecting(client, "start and discover")
+        click.echo()
+        await _show_call(client, "clock__now", {})
+        await _show_call(client, "text.count", {"text": "text:count and text__count would do as well"})
+        times = [(await client.call("clock__now", {})).ms for _ in range(_ROUNDS)]
+        median = statistics.median(times)
+        click.echo(f"  {badge('ok')}     {_ROUNDS} calls of clock__now, one after another: median {median:.2f} ms each")
+
+
+def _show_next_steps() -> None:
+    _part("Next")
+    client = {"mcpServers": {"muxway": {"command": "muxway", "args": ["--config", "/path/to/servers.json"]}}}
+    click.echo("  Your servers  muxway check servers.json --connect   (any client's mcpServers file)")
+    click.echo(f"  Your client   {json.dumps(client)}")
+    click.echo("  Read on       muxway --help, muxway config explain, docs/ in the repository")
+
+
+# --- pieces -----------------------------------------------------------------------------------
+
+
+def _part(title: str) -> None:
+    click.echo(f"\n{heading(title)}")
+
+
+def _gateway(file: Path) -> list[str]:
+    return [sys.executable, "-m", "muxway", "stdio", "--config", str(file)]
+
+
+async def _show_connecting(client: Client, what: str) -> list[dict[str, Any]]:
+    """Connect, wait for every server's tools, tell how it went; returns the tools."""
+    opening = await client.open()
+    first, last = await client.tools_of(demo.SERVERS)
+    early, tools = len(first.body["result"]["tools"]), last.body["result"]["tools"]
+    click.echo(f"  {badge('ok')}  {what}: {opening.ms:.0f} ms")
+    rest = "" if early == len(tools) else f" ({early} at once, the rest announced as servers got ready)"
+    click.echo(f"  {badge('ok')}  tools/list: {last.ms:.1f} ms, {plural(len(tools), 'tool')}{rest}")
+    return tools
+
+
+async def _show_call(client: Client, tool: str, arguments: Mapping[str, Any], *, progress: bool = False) -> None:
+    """Make a call and tell about it: verdict, time and call on one line, what came of it on the next."""
+    answer = await client.call(tool, arguments, progress=progress)
+    words = "".join(f" {key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    good, text = _outcome(answer)
+    verdict = f"{badge('ok')}   " if good else badge("error")
+    click.echo(f"  {verdict}  {answer.ms:5.1f} ms  {tool}{dim(words) if words else ''}")
+    click.echo(f"{'':21}{text}")
+
+
+def _outcome(answer: Answer) -> tuple[bool, str]:
+    """Whether the call succeeded, and what came of it."""
+    error = answer.body.get("error")
+    if error is not None:
+        near = ", ".join(error.get("data", {}).get("muxway", {}).get("nearest", []))
+        return False, f"{error['code']} {error['message']}" + (f" (nearest: {near})" if near else "")
+    result = answer.body["result"]
+    text = one_line(result["content"][0]["text"])
+    reports = sum(notice.get("method") == "notifications/progress" for notice in answer.notices)
+    return not result.get("isError"), text + (f" (after {plural(reports, 'progress notice')})" if reports else "")
+
+
+def _far_away() -> str:
+    """A place in another time zone, or its offset on a machine without a time zone database."""
+    try:
+        return ZoneInfo("Asia/Tokyo").key
+    except ZoneInfoNotFoundError:
+        return "+09:00"

@@ -1,0 +1,172 @@
+"""Which verbs there are, known without loading any of them, so that `muxway --help` costs no more than click.
+
+Also decides what a command line without a verb means: clients launch `muxway --config FILE`, which is `stdio`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muxway import __version__
+from muxway.cli.exits import INTERRUPTED, BadConfig, Failed, Unreachable
+from muxway.cli.help import SETTINGS, write_examples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from click.shell_completion import CompletionItem
+
+VERBS = {
+    "stdio": "Serve MCP on stdin and stdout. This is what clients launch.",
+    "demo": "Show what muxway does, with servers of its own. Needs no config.",
+    "check": "Read the config, start nothing, print every problem.",
+    "list": "Start the servers and show how each one is.",
+    "tools": "Start the servers and list their tools.",
+    "call": "Call one tool and print what it returns.",
+    "config": "Explain the config file, or print its JSON Schema.",
+    "completion": "Print the completion script of a shell.",
+}
+"""Verb → its line in `muxway --help`. The verb's own file is `muxway/cli/<verb>.py`."""
+
+_EXAMPLES = [
+    "muxway demo",
+    "muxway check servers.json --connect",
+    "muxway --config servers.json       (what an MCP client launches)",
+]
+_CONFIG_VARIABLES = ("MUXWAY_CONFIG", "MCP_PROXY_CONFIG_PATH")
+
+
+class Muxway(click.Group):
+    """The group of all verbs, each imported at its first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return [*VERBS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        return importlib.import_module(f"muxway.cli.{cmd_name}").command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, n=1)
+            hint = f'Did you mean "{near[0]}"?' if near else f"There are: {', '.join(VERBS)}."
+            ctx.fail(f'There is no command "{args[0]}". {hint}')
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            args = with_verb(args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except Exception as error:
+            failure = _expected(error)
+            if failure is None:
+                raise
+            raise failure from None
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        write_examples(formatter, _EXAMPLES)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([*VERBS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(verb, help=line) for verb, line in VERBS.items() if verb.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def with_verb(args: Sequence[str]) -> list[str]:
+    """The arguments with `stdio` put in front if they name no verb but say, or imply, which config to serve.
+
+    Nothing at all means help, except to a program that set the variable naming the config: that one wants MCP.
+    """
+    if not args:
+        serve = any(map(os.environ.get, _CONFIG_VARIABLES)) and not os.isatty(0)
+        return ["stdio"] if serve else []
+    rest = iter(args)
+    for arg in rest:
+        if arg in ("-c", "--config"):
+            next(rest, None)
+        elif arg in ("-h", "--help", "--version"):
+            return [*args]
+        elif not arg.startswith(("-c", "--config=")):
+            return ["stdio", *args] if arg.startswith("-") else [*args]
+    return ["stdio", *args]
+
+
+def _expected(error: Exception) -> Failed | None:
+    """What to tell the user about an error that is no bug of ours; None if it is one."""
+    from muxway.errors import ConfigError, MuxwayError, SpawnError
+
+    match error:
+        case ConfigError():
+            return BadConfig(str(error))
+        case SpawnError():
+            return Unreachable(str(error))
+        case MuxwayError():
+            return Failed(str(error))
+        case _:
+            return None
+
+
+def _colour() -> bool | None:
+    """Whether to colour; None leaves it to whether the output is a terminal."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or os.environ.get("FORCE_COLOR") == "0":
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
+
+
+@click.group(
+    cls=Muxway,
+    context_settings=SETTINGS,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+    epilog="Without a command, `muxway --config FILE` is `muxway stdio --config FILE`.",
+)
+@click.option("-c", "--config", metavar="FILE", help="Config for the command. May also stand after it.")
+@click.version_option(__version__, prog_name="muxway", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, config: str | None) -> None:
+    """Put one MCP endpoint in front of many MCP servers."""
+    ctx.obj = config
+    ctx.color = _colour()
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _open_standard_descriptors() -> None:
+    """Open what our parent left closed of 0-2, so that no file of ours gets such a number and is taken for stdin."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    _open_standard_descriptors()
+    # Text of servers may hold anything, and a terminal may know little: show it somehow rather than fail.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    cli(prog_name="muxway")

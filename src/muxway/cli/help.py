@@ -1,0 +1,33 @@
+"""How help looks: summary, examples, then options with their defaults, in 80 columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80, "show_default": True}
+"""click's settings for every command."""
+
+
+def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
+    """Write the examples as they are, never wrapped: they are there to be copied."""
+    with formatter.section("Examples"):
+        for line in examples:
+            formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class Verb(click.Command):
+    """A command whose help shows examples first."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **keys: Any) -> None:
+        super().__init__(*args, context_settings=SETTINGS, **keys)
+        self._examples = examples
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        if self._examples:
+            write_examples(formatter, self._examples)

@@ -1,0 +1,61 @@
+"""`muxway list`: the servers and how they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muxway.cli.check import describe
+from muxway.cli.help import Verb
+from muxway.cli.options import config_option, debug_option, json_option, read_config
+from muxway.cli.output import badge, one_line, plural, show_json, show_table
+from muxway.cli.session import opened, quiet_log, run
+from muxway.upstream.state import Status
+
+if TYPE_CHECKING:
+    from muxway.app import Server
+    from muxway.config import Config
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway list --config servers.json",
+        "muxway list --json | jq -r '.servers[] | select(.status == \"failed\").name'",
+    ],
+)
+@config_option
+@json_option
+@debug_option
+def command(config: str | None, *, as_json: bool, debug: bool) -> None:
+    """Start the servers and show how each one is.
+
+    A server that failed is shown with its reason and is no failure of this
+    command; `muxway check --connect` also shows times and stderr, and exits 4.
+    """
+    quiet_log(debug=debug)
+    loaded = read_config(config)
+    servers = run(_servers(loaded))
+    if as_json:
+        show_json({"servers": [_described(loaded, name, servers.get(name)) for name in loaded.servers]})
+    else:
+        show_table([_row(name, servers.get(name)) for name in loaded.servers])
+
+
+async def _servers(config: Config) -> dict[str, Server]:
+    async with opened(config) as gateway:
+        return {server.name: server for server in gateway.servers()}
+
+
+def _row(name: str, server: Server | None) -> list[str]:
+    if server is None:
+        return [badge("disabled"), name, "", ""]
+    if server.status is not Status.RUNNING:
+        return [badge(server.status), name, "", one_line(server.error or "")]
+    return [badge(server.status), name, server.revision or "", plural(len(server.tools), "tool")]
+
+
+def _described(config: Config, name: str, server: Server | None) -> dict[str, Any]:
+    facts = {"name": name, "transport": config.servers[name].transport}
+    return {**facts, "status": "disabled"} if server is None else {**facts, **describe(server)}

@@ -1,0 +1,59 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from muxway.config import find_config, load_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muxway.config import Config
+
+_F = TypeVar("_F", bound="Callable[..., object]")
+
+
+def _from_either_side(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """The value after the verb, else the one before it."""
+    return value or ctx.find_root().obj
+
+
+def above_zero(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Refuse what is no sensible duration or count. Callback of an option."""
+    if value is not None and not 0 < value < float("inf"):
+        raise click.BadParameter(f"{value:g} is not above zero.")
+    return value
+
+
+def config_option(command: _F) -> _F:
+    """`--config FILE`, before or after the verb."""
+    return click.option(
+        "-c",
+        "--config",
+        metavar="FILE",
+        callback=_from_either_side,
+        help="Config file: JSON, JSON with comments, TOML or YAML.  [default: $MUXWAY_CONFIG or "
+        "$MCP_PROXY_CONFIG_PATH, muxway.* or .mcp.json here, muxway.* in the user's config folder]",
+    )(command)
+
+
+def json_option(command: _F) -> _F:
+    """`--json`, for programs."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(command)
+
+
+def debug_option(command: _F) -> _F:
+    """`--debug`, for verbs that are quiet otherwise."""
+    return click.option("--debug", is_flag=True, help="Show muxway's log, and the servers', on stderr.")(command)
+
+
+def read_config(path: str | None) -> Config:
+    """The configuration to use.
+
+    Raises:
+        ConfigError: there is none, or it cannot be used.
+    """
+    return load_config(find_config(path))

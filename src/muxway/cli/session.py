@@ -1,0 +1,159 @@
+"""Running a gateway for the time of one command: start, wait with the user watching, use, end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muxway import log
+from muxway.app import Gateway
+from muxway.cli.exits import INTERRUPTED
+from muxway.upstream.state import Status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection, Coroutine, Generator
+
+    from muxway.config import Config
+    from muxway.upstream.upstream import Upstream
+
+T = TypeVar("T")
+
+_QUIET_FOR = 0.4
+"""Seconds before the user is told what is being waited for: most servers are ready by then."""
+_REDRAW = 0.2
+
+
+class WatchedGateway(Gateway):
+    """A gateway that notes how long each server took until it was ready or had failed."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.took: dict[str, float] = {}
+        """Server → seconds from start to ready or failed."""
+        self._began = time.perf_counter()
+
+    def start(self) -> None:
+        self._began = time.perf_counter()
+        super().start()
+
+    def waiting_for(self) -> list[str]:
+        """The servers that are neither ready nor failed yet."""
+        return [name for name, server in self.config.servers.items() if server.enabled and name not in self.took]
+
+    def _changed(self, upstream: Upstream) -> None:
+        if upstream.status is not Status.INITIALIZING:
+            self.took.setdefault(upstream.name, time.perf_counter() - self._began)
+        super()._changed(upstream)
+
+
+@contextlib.asynccontextmanager
+async def opened(config: Config) -> AsyncGenerator[WatchedGateway]:
+    """A gateway whose servers are all ready or failed; everything is ended on leaving."""
+    gateway = WatchedGateway(config)
+    try:
+        gateway.start()
+        with _shown_waiting(gateway):
+            await gateway.settled()
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+def only(config: Config, names: Collection[str]) -> Config:
+    """The configuration with these servers alone."""
+    return replace(config, servers={name: server for name, server in config.servers.items() if name in names})
+
+
+def quiet_log(*, debug: bool) -> None:
+    """Set up the log of a verb that tells about failures itself: silent, unless asked for."""
+    log.setup("debug" if debug else "critical")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run it on the fastest loop there is. The first Ctrl-C cancels it, so that it can tidy up; the second quits."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_interruptible(main))
+
+
+def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """What makes the fastest event loop there is; None for asyncio's own."""
+    try:
+        from uvloop import Loop
+    except ImportError:
+        return None
+    return Loop
+
+
+async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(main)
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if interrupted:
+            # The reaper sees our end of its socket close, and ends the children.
+            os._exit(INTERRUPTED)
+        interrupted = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if interrupted:
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        raise
+
+
+@contextlib.contextmanager
+def _shown_waiting(gateway: WatchedGateway) -> Generator[None]:
+    """On a terminal, say which servers are still being waited for; wipe it away afterwards."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    line = StatusLine()
+
+    def redraw() -> None:
+        nonlocal timer
+        line.show(f"waiting for {', '.join(gateway.waiting_for())} ({loop.time() - began:.0f} s)")
+        timer = loop.call_later(_REDRAW, redraw)
+
+    timer = loop.call_later(_QUIET_FOR, redraw)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        line.wipe()
+
+
+class StatusLine:
+    """One line on stderr that is written over again and again; nothing at all unless that is a terminal."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Replace what the line says."""
+        if self._on:
+            # A terminal that nobody has given a size has none.
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            click.echo(f"\r\x1b[K{text[: columns - 1]}", err=True, nl=False, color=True)
+            self._shown = True
+
+    def wipe(self) -> None:
+        """Leave no trace."""
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False, color=True)
+            self._shown = False

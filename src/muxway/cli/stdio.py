@@ -1,0 +1,145 @@
+"""`muxway stdio`: the gateway on this process's stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muxway import log
+from muxway.app import Gateway
+from muxway.cli.exits import INTERRUPTED, BadConfig, Failed
+from muxway.cli.help import Verb
+from muxway.cli.options import above_zero, config_option, read_config
+from muxway.cli.session import loop_factory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.config import Config
+
+_DRAIN = 4.0
+"""Seconds that calls under way, and a client that is slow to read, get after a signal."""
+_HARD_END = 8.5
+"""Seconds after a signal at which we leave whatever is left to the reaper: whoever sent it waits no longer than 10."""
+_LEVELS = ("debug", "info")
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway stdio --config servers.json",
+        "muxway --config servers.json              (the same)",
+        "muxway stdio -c servers.json --separator : --debug 2>muxway.log",
+    ],
+)
+@config_option
+@click.option("--debug", is_flag=True, help="Log everything to stderr.  [env: MCP_PROXY_LOG_LEVEL]")
+@click.option("--name", help="Server name told to clients.  [default: muxway]", metavar="TEXT")
+@click.option("--server-version", help="Server version told to clients.  [default: muxway's own]", metavar="TEXT")
+@click.option(
+    "--separator",
+    type=click.Choice(["__", ":", "."]),
+    help="What stands between server and tool in a name.  [default: __]",
+)
+@click.option(
+    "--call-timeout",
+    type=float,
+    callback=above_zero,
+    metavar="SECONDS",
+    help="Longest silence of one call; progress restarts it.  [default: 60]",
+)
+@click.option(
+    "--list-wait",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How long a first listing waits for servers still starting.  [default: 1.5]",
+)
+@click.option(
+    "--page-size",
+    type=int,
+    callback=above_zero,
+    metavar="N",
+    help="Tools per page of a listing.  [default: all at once]",
+)
+def command(config: str | None, *, debug: bool, **overrides: Any) -> None:
+    """Serve MCP on stdin and stdout. This is what clients launch.
+
+    Every server of the config is started at once and in parallel; its tools are
+    listed as soon as it is ready. Logs go to stderr, and also to muxway.log in
+    $MCP_PROXY_LOG_DIRECTORY_PATH if that is set. Options win over the config.
+
+    Ends when stdin is closed or on SIGTERM (exit 0), on Ctrl-C (exit 130).
+    """
+    _start_log(os.environ, debug=debug)
+    loaded = _overridden(read_config(config), **overrides)
+    for warning in loaded.warnings:
+        log.EventLog("config").warning("config", problem=warning)
+    if os.isatty(0):
+        click.echo(
+            "muxway speaks MCP on stdin and stdout here: it is for MCP clients to launch. "
+            "To look at the tools yourself, run `muxway tools`. Ctrl-C ends this.",
+            err=True,
+        )
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        code = runner.run(_serve(loaded))
+    raise click.exceptions.Exit(code)
+
+
+def _start_log(environ: Mapping[str, str], *, debug: bool) -> None:
+    level = environ.get("MCP_PROXY_LOG_LEVEL", "").lower() or "info"
+    if level not in _LEVELS:
+        raise BadConfig(f"MCP_PROXY_LOG_LEVEL is {level!r}: set it to debug or info, or unset it.")
+    folder = environ.get("MCP_PROXY_LOG_DIRECTORY_PATH")
+    try:
+        log.setup("debug" if debug else level, Path(folder) if folder else None)
+    except OSError as error:
+        why = f"{error.strerror or error}: {error.filename or folder}"
+        raise BadConfig(f"MCP_PROXY_LOG_DIRECTORY_PATH cannot be written to: {why}.") from None
+
+
+def _overridden(config: Config, *, server_version: str | None, **settings: Any) -> Config:
+    """The configuration with the options given on the command line instead of its own."""
+    given = {key: value for key, value in {"version": server_version, **settings}.items() if value is not None}
+    if "call_timeout" in given:
+        # Asking for more patience than the hard limit allows means asking for a higher limit.
+        given["call_max"] = max(config.gateway.call_max, given["call_timeout"])
+    return replace(config, gateway=replace(config.gateway, **given))
+
+
+async def _serve(config: Config) -> int:
+    """Serve until the client or a signal ends it. Returns the exit code."""
+    gateway = Gateway(config)
+    door = gateway.stdio_door()
+    loop = asyncio.get_running_loop()
+    serving = loop.create_task(door.serve())
+    signals: list[signal.Signals] = []
+
+    def end(number: signal.Signals) -> None:
+        if signals:
+            # The reaper sees our end of its socket close, and ends the children.
+            os._exit(128 + number)
+        signals.append(number)
+        door.stop()
+        loop.call_later(_DRAIN, serving.cancel)
+        loop.call_later(_HARD_END, os._exit, _code(signals))
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    gateway.start()
+    try:
+        await asyncio.wait([serving])
+    finally:
+        await gateway.stop()
+    if not serving.cancelled() and (error := serving.exception()) is not None:
+        raise Failed(f"cannot serve on stdin and stdout: {error}")
+    return _code(signals)
+
+
+def _code(signals: list[signal.Signals]) -> int:
+    return INTERRUPTED if signal.SIGINT in signals else 0

@@ -1,0 +1,132 @@
+"""`muxway tools`: what there is to call."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from muxway.cli.exits import UNREACHABLE
+from muxway.cli.help import Verb
+from muxway.cli.options import config_option, debug_option, json_option, read_config
+from muxway.cli.output import badge, dim, heading, one_line, show_json, show_table
+from muxway.cli.session import only, opened, quiet_log, run
+from muxway.upstream.state import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muxway.app import Server, Tool
+    from muxway.config import Config
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway tools --config servers.json",
+        "muxway tools 'github__*issue*' --schema",
+        "muxway tools --server github --json | jq -r '.tools[].name'",
+    ],
+)
+@click.argument("pattern", required=False)
+@config_option
+@click.option("--server", metavar="NAME", help="Only the tools of this server; only it is started.")
+@click.option("--schema", is_flag=True, help="Also show the arguments of each tool.")
+@json_option
+@debug_option
+def command(
+    pattern: str | None, config: str | None, server: str | None, *, schema: bool, as_json: bool, debug: bool
+) -> None:
+    """Start the servers and list their tools.
+
+    PATTERN is a part of the name, or a glob (quote it). --json has the whole
+    definition of every tool.
+
+    Exit 4 if no server could be started.
+    """
+    quiet_log(debug=debug)
+    loaded = read_config(config)
+    if server is not None:
+        loaded = only(loaded, [_known(loaded, server)])
+    every, servers = run(_tools(loaded))
+    tools = [tool for tool in every if server is None or tool.server == server]
+    tools = [tool for tool in tools if pattern is None or _matches(tool.name, pattern)]
+    if as_json:
+        show_json({"tools": [_described(tool) for tool in tools], "failed": _failures(servers)})
+    elif schema:
+        for tool in tools:
+            _show_with_arguments(tool)
+    else:
+        show_table([[tool.name, one_line(tool.description)] for tool in tools])
+    for name, why in _failures(servers).items():
+        click.echo(f"{badge('failed')}  {name}: {one_line(why)}", err=True)
+    if servers and all(known.status is not Status.RUNNING for known in servers):
+        raise click.exceptions.Exit(UNREACHABLE)
+    if not tools and not as_json:
+        click.echo(f"no tool matches {pattern}" if every and pattern else "there are no tools", err=True)
+
+
+async def _tools(config: Config) -> tuple[list[Tool], list[Server]]:
+    async with opened(config) as gateway:
+        return gateway.tools(), gateway.servers()
+
+
+def _known(config: Config, server: str) -> str:
+    if server in config.servers:
+        return server
+    near = get_close_matches(server, config.servers, n=1)
+    hint = f'Did you mean "{near[0]}"?' if near else f"There are: {', '.join(config.servers)}."
+    raise click.BadParameter(f'{config.source} has no server "{server}". {hint}', param_hint="--server")
+
+
+def _matches(name: str, pattern: str) -> bool:
+    name, pattern = name.lower(), pattern.lower()
+    return fnmatch.fnmatchcase(name, pattern) if set(pattern) & set("*?[") else pattern in name
+
+
+def _failures(servers: Sequence[Server]) -> dict[str, str]:
+    return {server.name: server.error for server in servers if server.error is not None}
+
+
+def _described(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "server": tool.server or None,
+        "originalName": tool.original_name,
+        "definition": tool.definition,
+    }
+
+
+def _show_with_arguments(tool: Tool) -> None:
+    click.echo(heading(tool.name))
+    if tool.description:
+        click.echo(f"  {one_line(tool.description)}")
+    properties = _object(tool.input_schema.get("properties"))
+    required = tool.input_schema.get("required") or ()
+    rows = [_argument(name, _object(schema), required=name in required) for name, schema in properties.items()]
+    show_table(rows or [[dim("no arguments")]], indent=4)
+    click.echo()
+
+
+def _argument(name: str, schema: Mapping[str, Any], *, required: bool) -> list[str]:
+    need = "required" if required else _default(schema)
+    return [*map(one_line, (name, _kind(schema), need, str(schema.get("description", ""))))]
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    if isinstance(schema.get("enum"), list):
+        return "|".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
+    kind = schema.get("type", "any")
+    name = "|".join(map(str, cast("list[object]", kind))) if isinstance(kind, list) else str(kind)
+    return f"{_kind(_object(schema['items']))}[]" if name == "array" and "items" in schema else name
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    return f"default {json.dumps(schema['default'], ensure_ascii=False)}" if "default" in schema else "optional"
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,203 @@
+"""`muxway check`: what is wrong with a config, and with its servers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muxway import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+
+def test_a_good_config_shows_each_server(muxway: Callable[..., Result], servers: Path) -> None:
+    """Issue 2, 9: start nothing, one line a server."""
+    result = muxway("check", servers)
+    assert result.exit_code == 0
+    first, *rest = result.stdout.splitlines()
+    assert first == f"✓ valid  {servers}: 3 servers"
+    assert [line.split()[:2] for line in rest] == [["notes", "stdio"], ["clock", "stdio"], ["text", "stdio"]]
+    assert "-m muxway.demo.notes" in rest[0]
+
+
+@pytest.mark.parametrize("place", ["after", "before", "argument", "variable"])
+def test_the_config_may_be_named_anywhere(place: str, muxway: Callable[..., Result], servers: Path) -> None:
+    """Ours: `--config` is accepted before and after the verb, and by variable."""
+    lines = {
+        "after": ["check", "--config", servers],
+        "before": ["--config", servers, "check"],
+        "argument": ["check", servers],
+        "variable": ["check"],
+    }
+    result = muxway(*lines[place], env={"MUXWAY_CONFIG": str(servers)} if place == "variable" else None)
+    assert result.stdout.startswith("✓ valid")
+
+
+def test_secrets_are_never_shown(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
+    """design.md §6: secrets never appear; `${VAR}` values never printed."""
+    args = ["--api-key", "sk-11111", "--token=tk-22222", "${DSN}", "plain"]
+    entry = {"command": "server", "args": args, "env": {"PASSWORD": "pw-33333"}}
+    remote = {"url": "https://user:pw-44444@example.com/mcp?key=k-55555"}
+    file = write({"mcpServers": {"local": entry, "remote": remote}})
+    for flags in ([], ["--json"]):
+        result = muxway("check", file, *flags, env={"DSN": "postgres://dsn-66666"})
+        assert result.exit_code == 0, result.output
+        assert not [
+            secret for secret in ("11111", "22222", "33333", "44444", "55555", "66666") if secret in result.output
+        ]
+        assert "server --api-key *** --token=*** *** plain" in result.stdout
+        assert "https://example.com/mcp?***" in result.stdout
+
+
+def test_json_of_a_good_config(muxway: Callable[..., Result], servers: Path) -> None:
+    """Ours: `--json` is one stable document."""
+    document = json.loads(muxway("check", servers, "--json").stdout)
+    assert document["ok"] is True
+    assert [(server["name"], server["transport"]) for server in document["servers"]] == [
+        ("notes", "stdio"), ("clock", "stdio"), ("text", "stdio"),
+    ]  # fmt: skip
+
+
+def test_doubtful_things_are_shown_and_do_not_fail(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
+    """Issue 2: nearest key for an unknown one."""
+    result = muxway("check", write({"mcpServers": {"a": {"command": "x", "hiddenTolls": ["y"]}}}))
+    assert result.exit_code == 0
+    assert "! warning  mcpServers.a.hiddenTolls (line 1)" in result.stdout
+    assert "hiddenTools" in result.stdout
+
+
+BAD = {
+    "empty": ("", "empty"),
+    "wrong JSON": ('{"mcpServers": {', "line 1"),
+    "no servers": ({"mcpServers": {}}, "server"),
+    "nothing of ours": ({"theme": "dark"}, "mcpServers"),
+    "wrong type": ({"mcpServers": {"a": {"command": 5}}}, "mcpServers.a.command (line 1)"),
+    "unset variable": (
+        {"mcpServers": {"a": {"command": "x", "env": {"K": "${NOT_SET_ANYWHERE}"}}}},
+        "NOT_SET_ANYWHERE",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "clue"), BAD.values(), ids=BAD)
+def test_bad_configs_are_told_with_their_place(
+    content: object, clue: str, muxway: Callable[..., Result], write: Callable[..., Path]
+) -> None:
+    """Issue 2, bad input: a clear error naming place and remedy; exit 3; the same from every verb, on stderr there."""
+    file = write(content)
+    checked = muxway("check", file)
+    assert checked.exit_code == 3
+    assert checked.stdout.startswith("✗ error")
+    assert str(file) in checked.stdout
+    assert clue in checked.stdout
+    for verb in (["stdio"], ["tools"], ["list"], ["call", "a__b"]):
+        result = muxway(*verb, "--config", file)
+        assert result.exit_code == 3
+        assert clue in result.stderr
+        assert result.stdout == ""
+
+
+def test_every_problem_is_told_at_once(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
+    """design.md §6: validation reports every problem, each with its line where known."""
+    file = write('{"mcpServers": {\n"a": {"command": 5},\n"b": {"command": "x", "args": "y"}}}')
+    text, document = muxway("check", file), muxway("check", file, "--json")
+    assert "(line 2)" in text.stdout
+    assert "(line 3)" in text.stdout
+    assert document.exit_code == 3
+    problems = json.loads(document.stdout)["problems"]
+    assert [(problem["path"], problem["line"]) for problem in problems] == [
+        ("mcpServers.a.command", 2), ("mcpServers.b.args", 3),
+    ]  # fmt: skip
+
+
+def test_a_missing_config_says_where_it_was_looked_for(muxway: Callable[..., Result]) -> None:
+    """Issue 2, bad input: config missing."""
+    named, unnamed = muxway("check", "nowhere.json"), muxway("tools")
+    assert (named.exit_code, unnamed.exit_code) == (3, 3)
+    assert "nowhere.json" in named.stdout
+    assert "muxway.json" in unnamed.stderr
+    assert "--config FILE" in unnamed.stderr
+
+
+def test_an_unreadable_config(muxway: Callable[..., Result], tmp_path: Path) -> None:
+    """Issue 2, bad input: config unreadable; a folder is so for every user."""
+    result = muxway("check", tmp_path)
+    assert result.exit_code == 3
+    assert str(tmp_path) in result.stdout
+
+
+def test_connect_shows_each_server_and_why_one_failed(muxway: Callable[..., Result], mixed: Path) -> None:
+    """Issue 2, 9: `--connect` starts each server once and shows tools, time, stderr of failures; exit 4."""
+    result = muxway("check", mixed, "--connect")
+    assert result.exit_code == 4
+    rows = {
+        line.split()[2]: line for line in result.stdout.splitlines() if line.startswith("  ") and len(line.split()) > 2
+    }
+    assert rows["notes"].split()[:5] == ["✓", "running", "notes", "4", "tools"]
+    assert rows["notes"].endswith("2025-06-18")
+    assert " ms " in rows["notes"]
+    assert rows["dies"].startswith("  ✗ failed")
+    assert rows["off"].strip() == "⊘ disabled  off"
+    assert 'server "dies" exited with status 3' in result.stdout
+    assert "stderr  no database" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert "no-such-program: command not found" in result.stdout
+
+
+def test_connect_as_json(muxway: Callable[..., Result], mixed: Path) -> None:
+    """Ours: `--json` has what the text has."""
+    result = muxway("check", mixed, "--connect", "--json")
+    assert result.exit_code == 4
+    document = json.loads(result.stdout)
+    notes, dies, missing, off = document["servers"]
+    assert document["ok"] is False
+    assert (notes["status"], notes["revision"], len(notes["tools"])) == ("running", "2025-06-18", 4)
+    assert isinstance(notes["ms"], int)
+    assert dies["status"] == "failed"
+    assert "no database" in dies["stderr"][0]
+    assert "no-such-program" in missing["error"]
+    assert (off["enabled"], "status" in off) == (False, False)
+
+
+def test_connect_succeeds_when_every_server_does(muxway: Callable[..., Result], servers: Path) -> None:
+    """Ours: exit 0 only if every server is fine, so that scripts can rely on it."""
+    result = muxway("check", servers, "--connect")
+    assert result.exit_code == 0
+    assert [line.split()[-1] for line in result.stdout.splitlines()[1:]] == ["2025-06-18", "2024-11-05", "2026-07-28"]
+
+
+def test_list_shows_how_each_server_is(muxway: Callable[..., Result], mixed: Path) -> None:
+    """Issue 2, 9: `muxway list`; glyph and word, never colour alone."""
+    result = muxway("list", "--config", mixed)
+    assert result.exit_code == 0
+    notes, dies, missing, off = result.stdout.splitlines()
+    assert notes.split() == ["✓", "running", "notes", "2025-06-18", "4", "tools"]
+    assert dies.startswith("✗ failed")
+    assert "no-such-program" in missing
+    assert off.split() == ["⊘", "disabled", "off"]
+
+
+def test_list_as_json(muxway: Callable[..., Result], mixed: Path) -> None:
+    """Ours: `--json` is one stable document."""
+    servers = json.loads(muxway("--config", mixed, "list", "--json").stdout)["servers"]
+    assert [(s["name"], s["status"]) for s in servers] == [
+        ("notes", "running"), ("dies", "failed"), ("missing", "failed"), ("off", "disabled"),
+    ]  # fmt: skip
+    assert servers[0]["tools"] == ["notes__add", "notes__list", "notes__search", "notes__delete"]
+
+
+def test_a_program_that_is_no_server_is_given_up(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
+    """Issue 2, bad input: a child that never answers."""
+    silent = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "startTimeout": 1}
+    file = write({"mcpServers": {"silent": silent, "notes": demo.config()["mcpServers"]["notes"]}})
+    result = muxway("check", file, "--connect")
+    assert result.exit_code == 4
+    assert "was not ready after 1 s" in result.stdout
+    assert "✓ running" in result.stdout
