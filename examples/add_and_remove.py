@@ -11,7 +11,7 @@ def show(done: float, total: float | None, message: str | None) -> None:
 
 
 async def main() -> None:
-    async with muxway.Gateway.open(muxway.Config(servers={})) as gateway:
+    async with muxway.Gateway.open() as gateway:
         # The keys are those of the config file.
         server = await gateway.add("text", command=sys.executable, args=["-m", "muxway.demo.text"], callTimeout="10s")
         print(server.name, server.status, [tool.name for tool in server.tools])

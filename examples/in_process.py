@@ -29,7 +29,7 @@ class Shelf:
 
 
 async def main() -> None:
-    async with muxway.Gateway.open(muxway.Config(servers={})) as gateway:
+    async with muxway.Gateway.open() as gateway:
         await gateway.add("shelf", server=Shelf())
         for tool in gateway.tools():
             print(tool.name, list(tool.input_schema["properties"]))

@@ -25,6 +25,7 @@ from muxway.pipes import Turn
 from muxway.protocol import messages
 from muxway.protocol.era import PROGRESS_TOKEN
 from muxway.upstream.nursery import Nursery
+from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
 from muxway.upstream.upstream import Upstream, start_timeout
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from muxway.core.ports import Running
     from muxway.upstream.channel import Channel
     from muxway.upstream.memory import InProcessServer
-    from muxway.upstream.state import Status
 
 log = EventLog("gateway")
 
@@ -109,8 +109,10 @@ class Server:
     """The protocol revision spoken with it."""
     pid: int | None = None
     """The process id of a running child."""
+    seconds: float | None = None
+    """How long its start took, until it was ready or had failed."""
     notes: Sequence[str] = field(default=())
-    """What is odd about its tool list."""
+    """What is odd about its tools and their names: left out, renamed, clashing, or asked for in vain."""
     stderr: Sequence[str] = field(default=(), repr=False)
     """The last lines it wrote to stderr."""
 
@@ -152,9 +154,11 @@ class Gateway:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, config: str | os.PathLike[str] | Mapping[str, Any] | Config, *, wait: bool = True
+        cls, config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None, *, wait: bool = True
     ) -> AsyncGenerator[Self]:
         """Start a gateway from a file, a mapping of the same shape, or a loaded `Config`; end it on leaving.
+
+        Without a configuration it begins empty, for servers that are added at run time.
 
         With `wait` (the default) every server is ready or has failed before the body runs. A server that
         fails does not stop the others: see `servers()`.
@@ -162,7 +166,9 @@ class Gateway:
         Raises:
             ConfigError: the configuration cannot be used; lists every problem.
         """
-        if isinstance(config, Config):
+        if config is None:
+            loaded = Config(servers={})
+        elif isinstance(config, Config):
             loaded = config
         elif isinstance(config, str) or hasattr(config, "__fspath__"):
             loaded = load_config(cast("str", config))
@@ -226,7 +232,8 @@ class Gateway:
         A tool that reports its own failure returns normally, with `is_error` set.
 
         Raises:
-            ToolNotFound, InvalidParams: there is no such tool, or the name is ambiguous or lacks its server.
+            ToolNotFound: there is no such tool, or the name may mean several.
+            InvalidParams: the name lacks its server.
             UpstreamSaid: the server answered with a JSON-RPC error.
             UpstreamError: the server is not running, was lost, or did not answer in time.
         """
@@ -242,7 +249,11 @@ class Gateway:
         tools: dict[str, list[Tool]] = {}
         for tool in self.tools():
             tools.setdefault(tool.server, []).append(tool)
-        return [_server(upstream, tools.get(upstream.name, [])) for upstream in self._upstreams.values()]
+        findings = self.switchboard.catalog.findings
+        return [
+            _server(upstream, tools.get(upstream.name, []), [str(f) for f in findings if f.upstream == upstream.name])
+            for upstream in self._upstreams.values()
+        ]
 
     async def add(
         self, name: str, entry: Mapping[str, Any] | None = None, *, server: object = None, **keys: Any
@@ -285,10 +296,9 @@ class Gateway:
 
     def _channel_for(self, config: ServerConfig) -> Callable[[], Channel]:
         if config.transport != "stdio":
-            raise_for = config.name
 
             def refuse() -> Channel:
-                raise MuxwayError(f'"{raise_for}" is reached by URL, which this version of muxway cannot do yet')
+                raise MuxwayError("it is reached by URL, which this version of muxway cannot do yet")
 
             return refuse
         limit = config.max_message_bytes or self._settings.max_message_bytes
@@ -322,7 +332,8 @@ class Gateway:
 
     def _changed(self, upstream: Upstream) -> None:
         member = self._members[upstream.name]
-        member.settle(upstream.link, upstream.error or f"it is {upstream.status}")
+        why = (upstream.error or f"it is {upstream.status}").removeprefix(f'server "{upstream.name}" ')
+        member.settle(upstream.link, why)
         self._publish()
         member.release()
         if self._listings is not None and not any(member.starting for member in self._members.values()):
@@ -353,6 +364,7 @@ class Gateway:
                     upstream=name,
                     tools=upstream.tools,
                     prefix=prefixes[name],
+                    asked=name if config.prefix is None else config.prefix,
                     exposed=None if exposed is None else {tool.original: tool.exposed for tool in exposed},
                     hidden=frozenset(config.hidden_tools),
                 )
@@ -364,19 +376,19 @@ def _tool(route: Route) -> Tool:
     return Tool(route.public, route.upstream, route.native, route.describe())
 
 
-def _server(upstream: Upstream, tools: Sequence[Tool]) -> Server:
-    facts = upstream.describe()
-    channel = upstream.channel
-    stderr = channel.stderr.lines() if isinstance(channel, StdioChannel) else ()
+def _server(upstream: Upstream, tools: Sequence[Tool], findings: Sequence[str]) -> Server:
+    running = upstream.status is Status.RUNNING
+    channel = upstream.channel if isinstance(upstream.channel, StdioChannel) else None
     return Server(
         upstream.name,
         upstream.status,
         upstream.error,
         tools,
-        facts["revision"],
-        facts["pid"],
-        tuple(upstream.notes),
-        stderr,
+        revision=None if upstream.greeting is None else upstream.greeting.revision.date,
+        pid=channel.pid if channel is not None and running else None,
+        seconds=upstream.took,
+        notes=(*upstream.notes, *findings),
+        stderr=channel.stderr.lines() if channel is not None else (),
     )
 
 

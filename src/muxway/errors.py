@@ -129,7 +129,7 @@ class UpstreamSaid(RpcError):
         self.raw = raw
 
 
-Reason = Literal["lost", "timeout", "malformed", "too_large", "not_running", "overloaded", "unsupported", "cancelled"]
+Reason = Literal["lost", "timeout", "malformed", "too_large", "not_running", "overloaded", "unsupported"]
 
 
 class UpstreamError(RpcError):

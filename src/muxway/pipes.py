@@ -15,6 +15,8 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from muxway.log import EventLog
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _READ: Final = 256 * 1024
 _PIPE_SIZE: Final = 1024 * 1024
 _MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
+log = EventLog("pipes")
+
 _GONE: Final = frozenset((errno.EPIPE, errno.ECONNRESET, errno.EBADF))
 
 
@@ -121,7 +125,7 @@ class PipeReader:
         except OSError as error:
             # A terminal that went away reads as EIO; like any end, there is no more input.
             if error.errno not in _GONE and error.errno != errno.EIO:
-                raise
+                log.error("cannot read", fd=self._fd, error=error.strerror)
             data = b""
         if not data:
             self.close()
@@ -204,7 +208,7 @@ class PipeWriter:
                 written = 0
             except OSError as error:
                 if error.errno not in _GONE:
-                    raise
+                    log.error("cannot write", fd=self._fd, error=error.strerror)
                 self._broken()
                 return
             self.queued -= written

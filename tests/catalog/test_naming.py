@@ -181,6 +181,15 @@ def test_upstreams_that_become_the_same_once_made_legal_are_told_apart() -> None
     assert prefixes["bare"] == prefixes["bare too"] == ""
 
 
+@pytest.mark.parametrize("spelling", ["a_b:x", "a_b.x"])
+def test_what_a_server_is_called_counts_for_more_than_anothers_prefix(spelling: str) -> None:
+    """Ours: whoever writes `a_b.x` means the server a_b, though `a b` had to be listed under that prefix."""
+    catalog = merged({"a b": ["x"], "a_b": ["x"]})
+    route = catalog.find(spelling).route
+    assert route is not None
+    assert route.upstream == "a_b"
+
+
 @pytest.mark.parametrize("spelling", ["gh__x", "gh:x", "gh.x"])
 def test_a_chosen_prefix_is_spelled_in_three_ways_too(spelling: str) -> None:
     """design.md §5: whatever is listed, a call is accepted in any of the three spellings."""

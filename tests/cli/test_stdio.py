@@ -162,7 +162,7 @@ def test_a_wrong_log_level_is_told(launch: Callable[..., Launched], servers: Pat
     """Ours: a wrong value is a clear error, not a silent default."""
     code, _, err = launch("stdio", "--config", servers, env={"MCP_PROXY_LOG_LEVEL": "loud"}).end()
     assert code == 3
-    assert "MCP_PROXY_LOG_LEVEL is 'loud': set it to debug or info" in err
+    assert "MCP_PROXY_LOG_LEVEL is 'loud': set it to debug, info, warn" in err
 
 
 def test_a_log_folder_that_cannot_be_written_is_told(launch: Callable[..., Launched], servers: Path) -> None:

@@ -15,8 +15,6 @@ from tests.stdio.harness import alive, child, until
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOTHING = {"mcpServers": {"off": {"command": "none", "disabled": True}}}
-
 
 async def test_the_usage_example_of_the_multi_mcp_client(tmp_path: Path) -> None:
     """Seed multi-mcp-client.md: its configuration shape and its four steps."""
@@ -58,7 +56,7 @@ async def test_every_error_has_its_type() -> None:
     def tool_error(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.reply(request, {"content": [{"type": "text", "text": "no such row"}], "isError": True})
 
-    async with muxway.Gateway.open(NOTHING) as gateway:
+    async with muxway.Gateway.open() as gateway:
         await gateway.add("up", server=ScriptedServer(tools={"refuse": refuse, "tool_error": tool_error}))
         with pytest.raises(muxway.UpstreamSaid, match="not today") as said:
             await gateway.call("up.refuse")
@@ -67,8 +65,8 @@ async def test_every_error_has_its_type() -> None:
             await gateway.call("up.refuze")
         with pytest.raises(muxway.InvalidParams, match="must be prefixed with server key: refuse"):
             await gateway.call("refuse")
-        with pytest.raises(muxway.UpstreamError, match='server "off" is not running'):
-            await gateway.add("off", command="no-such-program-anywhere")
+        await gateway.add("off", command="no-such-program-anywhere")
+        with pytest.raises(muxway.UpstreamError, match='server "off" is not running: could not be started'):
             await gateway.call("off.x")
         failed = await gateway.call("up.tool_error")
         assert (failed.is_error, failed.text) == (True, "no such row")
@@ -88,7 +86,7 @@ async def test_a_configuration_that_cannot_be_used_raises_before_anything_starts
 
 async def test_servers_are_added_and_removed_at_run_time() -> None:
     """Issue 2, point 10."""
-    async with muxway.Gateway.open(NOTHING) as gateway:
+    async with muxway.Gateway.open() as gateway:
         server = await gateway.add("one", **child())
         assert server.status is muxway.Status.RUNNING
         assert (await gateway.call("one.echo", {"a": 1})).text == '{"a": 1}'
@@ -107,7 +105,7 @@ async def test_servers_are_added_and_removed_at_run_time() -> None:
 
 async def test_removing_a_server_fails_its_calls_under_way() -> None:
     """Ours: nobody waits for a server that is gone."""
-    async with muxway.Gateway.open(NOTHING) as gateway:
+    async with muxway.Gateway.open() as gateway:
         await gateway.add("one", **child())
         call = asyncio.ensure_future(gateway.call("one.hang"))
         await asyncio.sleep(0.1)
@@ -124,7 +122,7 @@ async def test_cancelling_the_task_cancels_the_call() -> None:
         started.set()
 
     server = ScriptedServer(tools={"hang": hang, "echo": None})
-    async with muxway.Gateway.open(NOTHING) as gateway:
+    async with muxway.Gateway.open() as gateway:
         await gateway.add("up", server=server)
         call = asyncio.ensure_future(gateway.call("up.hang"))
         await asyncio.wait_for(started.wait(), 5)
@@ -144,7 +142,7 @@ async def test_progress_is_told() -> None:
         server.reply(request, {"content": []})
 
     heard: list[tuple[float, float | None, str | None]] = []
-    async with muxway.Gateway.open(NOTHING) as gateway:
+    async with muxway.Gateway.open() as gateway:
         await gateway.add("up", server=ScriptedServer(tools={"work": work}))
         await gateway.call("up.work", on_progress=lambda *step: heard.append(step))
     assert heard == [(1, 2, "half"), (2, None, None)]
@@ -176,16 +174,23 @@ class Notes:
     def boom(self) -> None:
         raise ValueError("broken")
 
+    def unspeakable(self) -> object:
+        return object()
+
+    async def wait(self) -> None:
+        self.waiting = asyncio.current_task()
+        await asyncio.sleep(60)
+
     def _private(self) -> None:
         raise AssertionError("not a tool")
 
 
 async def test_a_plain_object_is_a_server() -> None:
     """Issue 2, point 10: its public methods are the tools, their hints the schemas."""
-    async with muxway.Gateway.open(NOTHING) as gateway:
+    async with muxway.Gateway.open() as gateway:
         server = await gateway.add("notes", server=Notes())
         tools = {tool.original_name: tool for tool in server.tools}
-        assert set(tools) == {"add", "all", "count", "nothing", "boom"}
+        assert set(tools) == {"add", "all", "count", "nothing", "boom", "unspeakable", "wait"}
         assert tools["add"].description == "Add a note."
         assert tools["add"].input_schema == {
             "type": "object",
@@ -201,10 +206,32 @@ async def test_a_plain_object_is_a_server() -> None:
         weights = await gateway.call("notes.count", {"weights": {"a": 1.5}})
         assert weights.structured_content == {"a": 1.5}
         assert (await gateway.call("notes.nothing")).content == []
-        for tool, arguments in (("boom", {}), ("add", {}), ("add", {"wrong": 1})):
+        for tool, arguments in (("boom", {}), ("add", {}), ("add", {"wrong": 1}), ("unspeakable", {})):
             assert (await gateway.call(f"notes.{tool}", arguments)).is_error
         with pytest.raises(muxway.MuxwayError, match="no public methods"):
             await gateway.add("empty", server=object())
+
+
+async def test_cancelling_a_call_cancels_a_plain_objects_method() -> None:
+    """Issue 2, point 6: cancellation reaches whoever works on it, in process too."""
+    notes = Notes()
+    async with muxway.Gateway.open() as gateway:
+        await gateway.add("notes", server=notes)
+        call = asyncio.ensure_future(gateway.call("notes.wait"))
+        await until(lambda: hasattr(notes, "waiting"), 2)
+        call.cancel()
+        await until(lambda: notes.waiting is not None and notes.waiting.cancelled(), 2)
+
+
+async def test_odd_names_are_told_with_their_server() -> None:
+    """design.md §5: never silently."""
+    config = {"mcpServers": {"fine": child(), "my server": child(hiddenTools=["nothing"])}}
+    async with muxway.Gateway.open(config) as gateway:
+        fine, odd = gateway.servers()
+        assert any("listed under 'my_server'" in note for note in odd.notes)
+        assert any("named in hiddenTools" in note for note in odd.notes)
+        assert list(fine.notes) == []
+        assert "my_server__echo" in [tool.name for tool in odd.tools]
 
 
 async def test_open_without_waiting_gives_a_gateway_that_is_still_starting() -> None:

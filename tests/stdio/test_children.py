@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from muxway.testing import RawClient
 from tests.stdio.harness import CHILD, alive, child, children_of, connected, muxway, until
 
 
@@ -150,9 +151,41 @@ async def test_fifty_children_start_in_parallel(tmp_path: Path) -> None:
 
 async def test_initialize_is_answered_before_any_server_is_ready(tmp_path: Path) -> None:
     """Issue point 3: at once, with what is ready."""
-    async with muxway(tmp_path, _servers(slow=child("mute"))) as process:
+    async with muxway(tmp_path, _servers(slow=child("mute")), "--list-wait", "0") as process:
         client = await connected(process)
         assert await client.tools() == []
+
+
+async def test_the_first_listing_waits_for_servers_that_are_about_to_be_ready(tmp_path: Path) -> None:
+    """Decision 8: most clients list once; what is ready within the window is in that one list."""
+    async with muxway(tmp_path, _servers(one=child(), two=child()), "--list-wait", "30") as process:
+        client = RawClient(process)
+        await client.hello()
+        names = await client.tools()
+        assert {"one__echo", "two__echo"} <= set(names)
+        assert client.notices == [], "complete from the start: nothing to announce"
+
+
+async def test_a_server_that_hangs_holds_the_first_listing_only_so_long(tmp_path: Path) -> None:
+    """Issue point 3 and decision 8: one slow server does not keep the others from being listed."""
+    async with muxway(tmp_path, _servers(slow=child("mute"), good=child()), "--list-wait", "1") as process:
+        client = await connected(process, "good")
+        began = time.monotonic()
+        assert "good__echo" in await client.tools()
+        assert time.monotonic() - began < 0.5, "only the start is waited for, not each listing"
+
+
+async def test_a_config_that_starts_muxway_itself_ends_somewhere(tmp_path: Path) -> None:
+    """Ours: a mistake in a config must not fill the machine with processes."""
+    itself = {"command": sys.executable, "args": ["-m", "muxway", "stdio", "--config", str(tmp_path / "muxway.json")]}
+    async with muxway(tmp_path, _servers(itself=itself)) as process:
+        await connected(process)
+        # Each level adds a gateway and its reaper; the deepest one refuses to start another.
+        await until(lambda: len(children_of(process.pid)) >= 8, 30)
+        await asyncio.sleep(2)
+        settled = len(children_of(process.pid))
+        await asyncio.sleep(2)
+        assert len(children_of(process.pid)) == settled < 14
 
 
 # --- ending ---------------------------------------------------------------------------------------

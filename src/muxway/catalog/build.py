@@ -27,6 +27,8 @@ class Source:
     upstream: str
     tools: Sequence[NativeTool]
     prefix: str
+    asked: str | None = None
+    """The prefix asked for, if it is not the one that could be given."""
     exposed: Mapping[str, str | None] | None = None
     """Native names to show (None: all), with their new public name where they are renamed."""
     hidden: frozenset[str] = frozenset()
@@ -65,8 +67,8 @@ def read_tools(upstream: str, raw_tools: Sequence[Raw]) -> tuple[list[NativeTool
 def assign_prefixes(naming: Naming, wanted: Mapping[str, str | None]) -> dict[str, str]:
     """Upstream → prefix, decided from the configuration alone so that no arrival can change a name.
 
-    Two upstreams whose names become the same once illegal characters are replaced are
-    told apart by a hash on the later one.
+    Two upstreams whose names become the same once illegal characters are replaced are told apart by
+    a hash on the later one, so that adding a server renames nobody's tools.
     """
     prefixes: dict[str, str] = {}
     for upstream, prefix in wanted.items():
@@ -102,6 +104,9 @@ def _former(before: Catalog, routes: Mapping[str, Route], present: set[str]) -> 
 
 
 def _add(draft: _Draft, source: Source) -> None:
+    if source.asked is not None and source.asked != source.prefix:
+        why = f"listed under {source.prefix!r}, because {source.asked!r} is not legal for every client or taken"
+        draft.findings.append(Finding(source.upstream, "*", f"{why}; set `prefix`"))
     shown = {tool.name for tool in source.tools}
     for name in sorted(({*source.exposed} if source.exposed is not None else set[str]()) | source.hidden):
         if name not in shown:

@@ -106,8 +106,9 @@ class Catalog:
         return replace(other, version=self.version, _pages=self._pages)
 
     def nearest(self, name: str) -> list[str]:
-        """The three listed names most like this one, for an error that helps."""
-        return difflib.get_close_matches(name, self.routes, n=3, cutoff=0.6)
+        """The three listed names most like this one, for an error that helps; a bare name is a tool's own."""
+        owners = [public for public, route in self.routes.items() if route.alias == name]
+        return owners[:3] or difflib.get_close_matches(name, self.routes, n=3, cutoff=0.6)
 
     def page(self, offset: int, size: int | None) -> bytes:
         """The listed tools from `offset` on, joined with commas; encoded once for all who ask."""
@@ -119,14 +120,20 @@ class Catalog:
 
 
 def _aliases(routes: Iterable[Route]) -> dict[str, Route | None]:
-    aliases: dict[str, Route | None] = {}
+    named: dict[str, Route | None] = {}
+    prefixed: dict[str, Route | None] = {}
     for route in routes:
-        if not route.upstream:
-            continue
-        for spelling in route.spellings():
-            # None marks a spelling that could be two tools.
-            aliases[spelling] = None if aliases.get(spelling, route) is not route else route
-    return aliases
+        if route.upstream:
+            _note(named, route, spellings(route.upstream, route.alias))
+            _note(prefixed, route, spellings(route.prefix, route.alias) if route.prefix else ())
+    # What a server is called counts for more than the prefix another one had to be given.
+    return {**prefixed, **named}
+
+
+def _note(aliases: dict[str, Route | None], route: Route, names: Iterable[str]) -> None:
+    for name in names:
+        # None marks a spelling that could be two tools.
+        aliases[name] = None if aliases.get(name, route) is not route else route
 
 
 EMPTY = Catalog(0, {})

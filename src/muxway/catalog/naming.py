@@ -21,6 +21,7 @@ SEPARATORS: Final[tuple[Separator, ...]] = ("__", ":", ".")
 
 _PORTABLE_LIMIT: Final = 50
 _PLAIN_LIMIT: Final = 128
+_DIGEST: Final = 9
 _NOT_PORTABLE = re.compile(r"[^A-Za-z0-9_-]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -46,7 +47,14 @@ class Naming:
 
     def public(self, prefix: str, native: str) -> str:
         """The public name of a tool; `prefix` is empty when the upstream's tools stand bare."""
-        return self.fit(self.legal(f"{prefix}{self.separator}{native}" if prefix else native), prefix, native)
+        name = self.legal(f"{prefix}{self.separator}{native}" if prefix else native)
+        if len(name) <= self.limit or not prefix:
+            return self.fit(name, prefix, native)
+        # The tool's own name says more than its server's: the prefix is cut first, but not to less than eight.
+        tool = self.legal(f"_{native}")[1:]
+        room = self.limit - _DIGEST - len(self.separator)
+        start = prefix[: max(8, room - len(tool))]
+        return self.distinct(f"{start}{self.separator}{tool}", prefix, native)
 
     def fit(self, name: str, *identity: str) -> str:
         """The name, shortened with a stable hash of what it stands for if it is too long."""
@@ -55,7 +63,7 @@ class Naming:
     def distinct(self, name: str, *identity: str) -> str:
         """The name with a hash of what it stands for at its end: the same in every run, whatever else exists."""
         digest = hashlib.blake2s("\0".join(identity).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-        return f"{name[: self.limit - 9]}_{digest}"
+        return f"{name[: self.limit - _DIGEST]}_{digest}"
 
 
 def spellings(prefix: str, native: str) -> Iterable[str]:

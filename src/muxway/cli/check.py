@@ -59,7 +59,7 @@ def command(file: str | None, config: str | None, *, connect: bool, as_json: boo
             _show_problems(error)
         raise click.exceptions.Exit(CONFIG_INVALID) from None
     found = run(_connect(loaded)) if connect else {}
-    ok = all(server.status is not Status.FAILED for server, _ in found.values())
+    ok = all(server.status is not Status.FAILED for server in found.values())
     if as_json:
         show_json(_document(loaded.source, loaded, found, ok=ok))
     else:
@@ -68,13 +68,13 @@ def command(file: str | None, config: str | None, *, connect: bool, as_json: boo
         raise click.exceptions.Exit(UNREACHABLE)
 
 
-Found = dict[str, "tuple[Server, float]"]
-"""Server name → how it is, and the seconds it took."""
+Found = dict[str, "Server"]
+"""Server name → how it is."""
 
 
 async def _connect(config: Config) -> Found:
     async with opened(config) as gateway:
-        return {server.name: (server, gateway.took[server.name]) for server in gateway.servers()}
+        return {server.name: server for server in gateway.servers()}
 
 
 # --- for people -------------------------------------------------------------------------------
@@ -101,20 +101,22 @@ def _show(config: Config, found: Found) -> None:
         click.echo(f"{badge('warning')}  {warning}")
 
 
-def show_connected(config: Config, found: Iterable[tuple[Server, float]]) -> None:
+def show_connected(config: Config, found: Iterable[Server]) -> None:
     """Print one line per server, and below it what went wrong."""
-    known = {server.name: (server, seconds) for server, seconds in found}
+    known = {server.name: server for server in found}
     rows: list[list[str]] = []
     for name in config.servers:
         if name not in known:
             rows.append([badge("disabled"), name, "", "", ""])
             continue
-        server, seconds = known[name]
+        server = known[name]
         running = server.status is Status.RUNNING
         tools = plural(len(server.tools), "tool") if running else ""
-        rows.append([badge(server.status), name, tools, f"{seconds * 1000:.0f} ms", server.revision or ""])
+        rows.append(
+            [badge(server.status), name, tools, f"{(server.seconds or 0) * 1000:.0f} ms", server.revision or ""]
+        )
     show_table(rows, indent=2)
-    for server, _ in known.values():
+    for server in known.values():
         if server.error is not None:
             click.echo(f"\n{badge('failed')}  {one_line(server.error)}")
             for line in server.stderr[-_STDERR_SHOWN:]:
@@ -175,7 +177,7 @@ def _document(
     }
 
 
-def _described(server: ServerConfig, found: tuple[Server, float] | None) -> dict[str, Any]:
+def _described(server: ServerConfig, found: Server | None) -> dict[str, Any]:
     facts = {
         "name": server.name,
         "transport": server.transport,
@@ -184,9 +186,8 @@ def _described(server: ServerConfig, found: tuple[Server, float] | None) -> dict
     }
     if found is None:
         return facts
-    state, seconds = found
-    tail = list(state.stderr[-_STDERR_SHOWN:])
-    return {**facts, **describe(state), "ms": round(seconds * 1000), "stderr": tail}
+    tail = list(found.stderr[-_STDERR_SHOWN:])
+    return {**facts, **describe(found), "ms": round((found.seconds or 0) * 1000), "stderr": tail}
 
 
 def describe(server: Server) -> dict[str, Any]:

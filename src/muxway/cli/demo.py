@@ -65,7 +65,7 @@ async def _show_servers(file: Path) -> None:
     _part("Three servers, each of another protocol revision, started in parallel")
     config = load_config(file)
     async with opened(config) as gateway:
-        show_connected(config, [(server, gateway.took[server.name]) for server in gateway.servers()])
+        show_connected(config, gateway.servers())
 
 
 async def _show_handshake_client(file: Path) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Coroutine, Generator
 
     from muxway.config import Config
-    from muxway.upstream.upstream import Upstream
 
 T = TypeVar("T")
 
@@ -31,33 +29,10 @@ _QUIET_FOR = 0.4
 _REDRAW = 0.2
 
 
-class WatchedGateway(Gateway):
-    """A gateway that notes how long each server took until it was ready or had failed."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.took: dict[str, float] = {}
-        """Server → seconds from start to ready or failed."""
-        self._began = time.perf_counter()
-
-    def start(self) -> None:
-        self._began = time.perf_counter()
-        super().start()
-
-    def waiting_for(self) -> list[str]:
-        """The servers that are neither ready nor failed yet."""
-        return [name for name, server in self.config.servers.items() if server.enabled and name not in self.took]
-
-    def _changed(self, upstream: Upstream) -> None:
-        if upstream.status is not Status.INITIALIZING:
-            self.took.setdefault(upstream.name, time.perf_counter() - self._began)
-        super()._changed(upstream)
-
-
 @contextlib.asynccontextmanager
-async def opened(config: Config) -> AsyncGenerator[WatchedGateway]:
+async def opened(config: Config) -> AsyncGenerator[Gateway]:
     """A gateway whose servers are all ready or failed; everything is ended on leaving."""
-    gateway = WatchedGateway(config)
+    gateway = Gateway(config)
     try:
         gateway.start()
         with _shown_waiting(gateway):
@@ -115,7 +90,7 @@ async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
 
 
 @contextlib.contextmanager
-def _shown_waiting(gateway: WatchedGateway) -> Generator[None]:
+def _shown_waiting(gateway: Gateway) -> Generator[None]:
     """On a terminal, say which servers are still being waited for; wipe it away afterwards."""
     if not sys.stderr.isatty():
         yield
@@ -126,7 +101,8 @@ def _shown_waiting(gateway: WatchedGateway) -> Generator[None]:
 
     def redraw() -> None:
         nonlocal timer
-        line.show(f"waiting for {', '.join(gateway.waiting_for())} ({loop.time() - began:.0f} s)")
+        waiting = [server.name for server in gateway.servers() if server.status is Status.INITIALIZING]
+        line.show(f"waiting for {', '.join(waiting)} ({loop.time() - began:.0f} s)")
         timer = loop.call_later(_REDRAW, redraw)
 
     timer = loop.call_later(_QUIET_FOR, redraw)

@@ -27,7 +27,8 @@ _DRAIN = 4.0
 """Seconds that calls under way, and a client that is slow to read, get after a signal."""
 _HARD_END = 8.5
 """Seconds after a signal at which we leave whatever is left to the reaper: whoever sent it waits no longer than 10."""
-_LEVELS = ("debug", "info")
+_LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warning", "error": "error"}
+"""What MCP_PROXY_LOG_LEVEL may be, and what it means."""
 
 
 @click.command(
@@ -92,9 +93,10 @@ def command(config: str | None, *, debug: bool, **overrides: Any) -> None:
 
 
 def _start_log(environ: Mapping[str, str], *, debug: bool) -> None:
-    level = environ.get("MCP_PROXY_LOG_LEVEL", "").lower() or "info"
-    if level not in _LEVELS:
-        raise BadConfig(f"MCP_PROXY_LOG_LEVEL is {level!r}: set it to debug or info, or unset it.")
+    given = environ.get("MCP_PROXY_LOG_LEVEL", "").lower() or "info"
+    level = _LEVELS.get(given)
+    if level is None:
+        raise BadConfig(f"MCP_PROXY_LOG_LEVEL is {given!r}: set it to {', '.join(_LEVELS)}, or unset it.")
     folder = environ.get("MCP_PROXY_LOG_DIRECTORY_PATH")
     try:
         log.setup("debug" if debug else level, Path(folder) if folder else None)

@@ -41,8 +41,10 @@ def source(tools: Iterable[CustomTool]) -> Source:
 def _definition(tool: CustomTool) -> messages.Params:
     lines = [tool.description, "", "Subtools:"]
     for server, subtools in tool.subtools.items():
-        for sub in subtools:
-            lines.append(f"- server {server}, tool {sub.name}" + (f": {sub.description}" if sub.description else ""))
+        lines += [
+            f"- server {server}, tool {sub.name}" + (f": {sub.description}" if sub.description else "")
+            for sub in subtools
+        ]
     names = dict.fromkeys(sub.name for subtools in tool.subtools.values() for sub in subtools)
     schema = {
         "type": "object",

@@ -102,10 +102,10 @@ class Relay:
         if found.route is not None:
             return found.route
         self._explain_absence(catalog, name)
-        if not has_prefix(name) and all(member.prefix for member in self._members.values()):
-            raise InvalidParams(f"Tool name must be prefixed with server key: {name}")
         near = catalog.nearest(name)
         data = {"muxway": {"nearest": near}} if near else None
+        if not has_prefix(name) and all(member.prefix for member in self._members.values()):
+            raise InvalidParams(f"Tool name must be prefixed with server key: {name}", data=data)
         raise ToolNotFound(found.problem, code=call.caller.revision.unknown_tool_code, data=data)
 
     def _explain_absence(self, catalog: Catalog, name: str) -> None:

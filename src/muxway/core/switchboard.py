@@ -163,6 +163,8 @@ class Switchboard:
         new = self.catalog = build.build(self._naming, sources, old)
         if new.version != old.version:
             self._recent.append(old)
+        # While listings wait nobody has seen the old one, so nobody need hear of the new.
+        if new.version != old.version and self._held_listings is None:
             for changed in list(self._listeners.values()):
                 changed()
         return new

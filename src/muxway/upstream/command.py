@@ -86,8 +86,8 @@ def _on_path(command: str, path: str, base: Path) -> str:
     if unusable is not None:
         raise SpawnError(f"{command}: found {unusable}, but it is not executable: run `chmod +x {unusable}`")
     if (base / command).is_dir():
-        raise SpawnError(f"{command}: command not found on PATH ({path}); {base / command} is a directory")
-    raise SpawnError(f"{command}: command not found on PATH ({path}). {_remedy(command, path, base)}")
+        raise SpawnError(f"{command}: command not found on PATH; {base / command} is a directory")
+    raise SpawnError(f"{command}: command not found on PATH. {_remedy(command, path, base)}")
 
 
 def _remedy(command: str, path: str, base: Path) -> str:

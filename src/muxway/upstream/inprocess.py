@@ -64,20 +64,22 @@ class ObjectServer:
         if not self._methods:
             raise MuxwayError(f'"{name}": {type(thing).__name__} has no public methods to offer as tools')
         self._tools = [_describe(key, method) for key, method in self._methods.items()]
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[bytes, asyncio.Task[None]] = {}
 
     async def serve(self, receive: Callable[[], Awaitable[bytes | None]], send: Callable[[bytes], None]) -> None:
         """Speak MCP until there is no more to receive."""
         try:
             while (frame := await receive()) is not None:
                 envelope = messages.decode(frame)
-                if envelope.method is None or not bytes(envelope.id):
-                    continue
-                task = asyncio.create_task(self._answer(envelope, envelope.method, send))
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
+                id_ = bytes(envelope.id)
+                if envelope.method == "notifications/cancelled" and envelope.params is not None:
+                    if task := self._running.get(bytes(envelope.params.get("requestId", b""))):
+                        task.cancel()
+                elif envelope.method is not None and id_:
+                    task = self._running[id_] = asyncio.create_task(self._answer(envelope, envelope.method, send))
+                    task.add_done_callback(lambda _, id_=id_: self._running.pop(id_, None))
         finally:
-            for task in self._running:
+            for task in list(self._running.values()):
                 task.cancel()
 
     async def _answer(self, envelope: Envelope, method: str, send: Callable[[bytes], None]) -> None:
@@ -104,9 +106,9 @@ class ObjectServer:
             given = tool(**messages.value(params.get("arguments", b"{}")))
             if inspect.isawaitable(given):
                 given = await given
+            return _result(given)
         except Exception as error:  # noqa: BLE001 - the method is the user's code: whatever it raises is its answer
             return {"content": [_text(f"{type(error).__name__}: {error}")], "isError": True}
-        return _result(given)
 
 
 def _result(given: object) -> dict[str, Any]:

@@ -41,6 +41,8 @@ _STDIN_PIPE: Final = 256 * 1024
 _PIPE_BUDGET: Final = 32 * 1024 * 1024
 # The kernel limits fds under way between processes; this many starts at once are parallel enough.
 _SPAWNS_AT_ONCE: Final = 64
+# Gateways may stand behind gateways, but one whose config names itself would never end.
+_DEEPEST: Final = 4
 _KILL_GRACE: Final = 1.0
 _CLOSE_GRACE: Final = 3.0
 # As a module rather than a script: so Python takes the compiled file, which saves 5 ms and a megabyte. Its folder goes
@@ -157,6 +159,10 @@ class Nursery:
         Raises:
             SpawnError: it could not be started; the message says why and what to do.
         """
+        if os.environ.get(MARKER, "").count("/") >= _DEEPEST:
+            raise SpawnError(
+                f"muxway runs inside itself {_DEEPEST + 1} times over: does its config start muxway again?"
+            )
         order = _order(argv, path, env, cwd)
         async with self._slots:
             try:

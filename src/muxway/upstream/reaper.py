@@ -546,8 +546,7 @@ def main(token: str, gateway: str) -> None:
     for signum in DEAF_TO:
         signal.signal(signum, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # Set once here, inherited by every child: files nobody else can read, and no core dumps with secrets in them.
-    os.umask(0o077)
+    # Set once here, inherited by every child: no core dumps with secrets in them.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.chdir("/")
 

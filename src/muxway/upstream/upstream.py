@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from muxway.catalog.build import read_tools
 from muxway.errors import MuxwayError, RpcError
@@ -61,6 +61,8 @@ class Upstream:
         self.greeting: Greeting | None = None
         self.link: Link | None = None
         self.channel: Channel | None = None
+        self.took: float | None = None
+        """Seconds from the last start until it was ready or had failed."""
         self.settled = asyncio.Event()
         """Set while the upstream is not being started: it runs, or it does not."""
         self._dial = dial
@@ -70,6 +72,7 @@ class Upstream:
         self._start_timeout = start_timeout
         self._list_timeout = list_timeout
         self._max_tools = max_tools
+        self._began = 0.0
         self._starting: asyncio.Task[None] | None = None
         self._relisting: asyncio.Task[None] | None = None
         self._relist_again = False
@@ -78,7 +81,9 @@ class Upstream:
         """Begin to start it, in the background."""
         self._set(Event.STARTED)
         self.settled.clear()
-        self._starting = asyncio.get_running_loop().create_task(self._start())
+        loop = asyncio.get_running_loop()
+        self._began, self.took = loop.time(), None
+        self._starting = loop.create_task(self._start())
 
     async def stop(self) -> None:
         """End it and wait until it is gone."""
@@ -96,7 +101,6 @@ class Upstream:
     # --- starting -----------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        began = asyncio.get_running_loop().time()
         link: Link | None = None
         try:
             async with asyncio.timeout(self._start_timeout):
@@ -124,14 +128,14 @@ class Upstream:
         link.on_tools_changed = self._relist
         link.introduced()
         self._set(Event.READY)
+        self._settle()
         log.info(
             "server ready",
             upstream=self.name,
             tools=len(self.tools),
             revision=link.revision.date,
-            ms=round((asyncio.get_running_loop().time() - began) * 1000),
+            ms=round((self.took or 0) * 1000),
         )
-        self.settled.set()
         self._on_change(self)
 
     def _new_link(self) -> Link:
@@ -204,21 +208,16 @@ class Upstream:
         self.error = why
         self.tools = ()
         self._set(Event.LOST)
+        self._settle()
         log.error("server failed", upstream=self.name, error=why)
-        self.settled.set()
         self._on_change(self)
+
+    def _settle(self) -> None:
+        if self.took is None:
+            self.took = asyncio.get_running_loop().time() - self._began
+        self.settled.set()
 
     def _set(self, event: Event) -> None:
         self.status = advance(self.status, event)
         if event is not Event.LOST:
             self.error = None
-
-    def describe(self) -> dict[str, Any]:
-        """Facts for people and programs that ask how this server is."""
-        pid = getattr(self.channel, "pid", None)
-        return {
-            "status": str(self.status),
-            "error": self.error,
-            "revision": None if self.greeting is None else self.greeting.revision.date,
-            "pid": pid if self.status is Status.RUNNING else None,
-        }
