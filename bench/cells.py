@@ -79,12 +79,12 @@ class Bench:
             for cell in cells:
                 size, flight = CALLS[cell]
                 loads: dict[str, Load] = {}
-                for target in self._turn(0):
+                for target in self._turn(0, calls=True):
                     with self._attempt(target, cell):
                         loads[target.name] = Load(opened[target.name], size, flight, id_last=self.id_last)
                         loads[target.name].check()
                 for number in range(self.rounds):
-                    for target in self._turn(number):
+                    for target in self._turn(number, calls=True):
                         with self._attempt(target, cell):
                             done = loads[target.name].run(self.seconds)
                             self._note(cell, target, rate=done.rate, p50=done.p50, p99=done.p99, cpu=done.cpu)
@@ -140,7 +140,7 @@ class Bench:
     def _open_all(self, stack: ExitStack, label: str, tools: int, *options: str) -> dict[str, Running]:
         """Start every target in front of one server and wait until all tools are there."""
         opened: dict[str, Running] = {}
-        for target in self._turn(0):
+        for target in self._turn(0, calls=label == "calls"):
             with self._attempt(target, label), within(90, f"{target.name}: start for {label}"):
                 running = target.start(label, 1, *options)
                 stack.callback(running.close)
@@ -149,9 +149,9 @@ class Bench:
                 opened[target.name] = running
         return opened
 
-    def _turn(self, number: int) -> list[AnyTarget]:
+    def _turn(self, number: int, *, calls: bool = False) -> list[AnyTarget]:
         """The targets still taking part, each round starting with another one."""
-        alive = [target for target in self.targets if target.name not in self.failures]
+        alive = [t for t in self.targets if t.name not in self.failures and (calls or not t.calls_only)]
         shift = number % len(alive) if alive else 0
         return alive[shift:] + alive[:shift]
 

@@ -39,6 +39,8 @@ class Target:
     peer: bool = False
     """Whether it has an environment of its own to set up."""
     env: dict[str, str] = field(default_factory=dict)
+    calls_only: bool = False
+    """Whether only its calls compare: it is no gateway."""
 
     def prepare(self) -> None:
         """Make the peer's environment if it is not there yet."""
@@ -61,6 +63,7 @@ class Direct:
     """The echo servers with no gateway in front of them."""
 
     name = "direct"
+    calls_only = False
 
     def prepare(self) -> None:
         """Nothing to set up."""
@@ -117,5 +120,6 @@ TARGETS: tuple[Target | Direct, ...] = (
         peer=True,
         env={"LOGLEVEL": "ERROR"},
     ),
+    Target("forward", lambda config: [sys.executable, str(HERE / "peers/forward.py"), str(config)], calls_only=True),
     Direct(),
 )

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
     from muxway.core.ports import Running
     from muxway.upstream.channel import Channel
+    from muxway.upstream.launch import ReaperProcess
     from muxway.upstream.memory import InProcessServer
 
 log = EventLog("gateway")
@@ -127,8 +128,11 @@ class Gateway:
     Tool names are accepted as `server__tool`, `server:tool` and `server.tool`.
     """
 
-    def __init__(self, config: Config) -> None:
-        """Prepare a gateway; nothing is started before `start` (or `async with`)."""
+    def __init__(self, config: Config, *, reaper: ReaperProcess | None = None) -> None:
+        """Prepare a gateway; nothing is started before `start` (or `async with`).
+
+        `reaper` is the process that will look after the servers, if it has been started ahead.
+        """
         settings = config.gateway
         self.config = config
         self._settings: GatewaySettings = settings
@@ -136,7 +140,7 @@ class Gateway:
         self._members: dict[str, Member] = {}
         self._upstreams: dict[str, Upstream] = {}
         self._servers: dict[str, ServerConfig] = {}
-        self._nursery = Nursery()
+        self._nursery = Nursery(reaper)
         self._turn = Turn()
         self._listings: asyncio.TimerHandle | None = None
         self._custom = custom.source(config.tools.values())

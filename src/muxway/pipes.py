@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Final
 from muxway.log import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from muxway.protocol.messages import Buffer
 
-_READ: Final = 256 * 1024
+_SMALL_READ: Final = 32 * 1024
+_LARGE_READ: Final = 256 * 1024
 _PIPE_SIZE: Final = 1024 * 1024
+_LARGE_PART: Final = 256 * 1024
 _MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
 log = EventLog("pipes")
 
@@ -45,7 +47,6 @@ class Turn:
 
     def end(self) -> None:
         """Send what this turn has produced."""
-        self.reading = False
         dirty, self.dirty = self.dirty, []
         for writer in dirty:
             writer.flush()
@@ -80,6 +81,7 @@ class PipeReader:
         self._on_end = on_end
         self._close_fd = close_fd
         self._loop = asyncio.get_running_loop()
+        self._read_size = _SMALL_READ
         self._open = True
         self._paused = True
         self.resume()
@@ -119,7 +121,7 @@ class PipeReader:
 
     def _ready(self) -> bool:
         try:
-            data = os.read(self._fd, _READ)
+            data = os.read(self._fd, self._read_size)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -131,12 +133,17 @@ class PipeReader:
             self.close()
             self._on_end()
             return False
+        # The buffer is allocated anew for each read, and a large one from the system, which costs more than all
+        # the rest of a small call: only while large messages arrive.
+        self._read_size = _LARGE_READ if len(data) == self._read_size else _SMALL_READ
         turn = self._turn
         turn.reading = True
         try:
             self._on_data(data)
         finally:
-            turn.end()
+            turn.reading = False
+            if turn.dirty:
+                turn.end()
         return True
 
 
@@ -157,20 +164,26 @@ class PipeWriter:
         self._flush_planned = False
         self._waiting = False
         self._closing = False
-        self._empty: asyncio.Event = asyncio.Event()
+        self._drains: list[asyncio.Future[None]] = []
         self.queued = 0
         self.open = True
         self.on_drained: Callable[[], None] | None = None
         """Called each time the queue has become empty after it had to wait."""
 
-    def send(self, frame: Iterable[Buffer]) -> None:
+    def send(self, frame: Sequence[Buffer]) -> None:
         """Queue one frame. It leaves when the turn ends, with all others of the turn."""
         if not self.open or self._closing:
             return
-        # Joining copies; keeping pieces would cost more: a megabyte is copied in the time of forty small objects.
-        data = b"".join(frame)
-        self._frames.append(data)
-        self.queued += len(data)
+        for part in frame:
+            if type(part) is bytes and len(part) > _LARGE_PART:
+                # A listing of megabytes, encoded once for everybody, is not copied for each.
+                self._frames.extend(map(bytes, frame))
+                self.queued += sum(len(bytes(part)) for part in frame)
+                break
+        else:
+            data = b"".join(frame)
+            self._frames.append(data)
+            self.queued += len(data)
         if not self._flush_planned and not self._waiting:
             self._flush_planned = True
             if self._turn.reading:
@@ -180,9 +193,10 @@ class PipeWriter:
 
     async def drained(self) -> None:
         """Wait until everything queued has been taken by the other side, or it is gone."""
-        while self.open and (self._frames or self._flush_planned):
-            self._empty.clear()
-            await self._empty.wait()
+        if self.open and (self._frames or self._flush_planned):
+            drain: asyncio.Future[None] = self._loop.create_future()
+            self._drains.append(drain)
+            await drain
 
     def close(self) -> None:
         """Send what can be sent without waiting, then close."""
@@ -195,6 +209,21 @@ class PipeWriter:
     def flush(self) -> None:
         """Send what is queued, as far as the pipe takes it."""
         self._flush_planned = False
+        frames = self._frames
+        if len(frames) == 1 and not self._waiting:
+            # Nearly always so: one message, and a pipe with room for it.
+            frame = frames[0]
+            try:
+                written = os.write(self._fd, frame)
+            except OSError:
+                written = 0  # the long way round finds out what to make of it
+            self.queued -= written
+            if written == len(frame):
+                frames.clear()
+                if self._drains:
+                    self._end_drains()
+                return
+            frames[0] = memoryview(frame)[written:]
         if self.open:
             self._write()
 
@@ -228,12 +257,18 @@ class PipeWriter:
             self._loop.add_writer(self._fd, self._write)
 
     def _done_waiting(self) -> None:
-        self._empty.set()
+        self._end_drains()
         if self._waiting:
             self._waiting = False
             self._loop.remove_writer(self._fd)
             if self.on_drained is not None:
                 self.on_drained()
+
+    def _end_drains(self) -> None:
+        drains, self._drains = self._drains, []
+        for drain in drains:
+            if not drain.done():
+                drain.set_result(None)
 
     def _broken(self) -> None:
         self._end()
@@ -246,7 +281,7 @@ class PipeWriter:
         self.open = False
         self._frames.clear()
         self.queued = 0
-        self._empty.set()
+        self._end_drains()
         if self._close_fd:
             with contextlib.suppress(OSError):
                 os.close(self._fd)

@@ -301,7 +301,7 @@ async def test_a_nursery_never_used_closes_at_once() -> None:
 
 async def test_a_reaper_that_cannot_start_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(SpawnError, match=r"reaper of child processes with /no/such/python: no such file"):
+    with pytest.raises(SpawnError, match=r"reaper of child processes with /no/such/python: No such file"):
         await Nursery().start()
 
 

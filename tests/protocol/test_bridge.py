@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 
 from muxway.protocol import messages
 from muxway.protocol.bridge import Converter, InputRequired, result_converter, to_handshake
-from muxway.protocol.era import NEWEST, NEWEST_HANDSHAKE, REVISIONS, SERVER_INFO, Revision
+from muxway.protocol.era import NEWEST, REVISIONS, SERVER_INFO, Revision
 
 from . import json_text
 
@@ -22,11 +21,9 @@ OURS = b'{"name":"muxway","version":"1"}'
 HANDSHAKE = [revision for revision in REVISIONS.values() if not revision.stateless]
 
 
-def converter(*, from_stateless: bool = False) -> Converter:
+def converter() -> Converter:
     """What a result goes through on its way to a stateless caller."""
-    convert = result_converter(NEWEST, NEWEST if from_stateless else NEWEST_HANDSHAKE, OURS)
-    assert convert is not None
-    return convert
+    return result_converter(NEWEST, OURS)
 
 
 def members(raw: Buffer) -> dict[str, bytes]:
@@ -36,17 +33,10 @@ def members(raw: Buffer) -> dict[str, bytes]:
     return {name: bytes(value) for name, value in found.items()}
 
 
-@pytest.mark.parametrize(("caller", "upstream"), list(product(HANDSHAKE, HANDSHAKE)))
-def test_between_handshake_revisions_nothing_is_done_at_all(caller: Revision, upstream: Revision) -> None:
-    """design.md, idea 1: the fastest path is the lossless one."""
-    assert result_converter(caller, upstream, OURS) is None
-
-
 @pytest.mark.parametrize("revision", HANDSHAKE)
 def test_each_crossing_has_a_converter(revision: Revision) -> None:
     """mcp-wire §2.3: every stateless result has a resultType, and no other has."""
-    assert result_converter(revision, NEWEST, OURS) is to_handshake
-    assert result_converter(NEWEST, revision, OURS) is not None
+    assert result_converter(revision, OURS) is to_handshake
 
 
 # --- towards a stateless caller -----------------------------------------------------------------
@@ -105,7 +95,7 @@ def test_words_that_look_like_our_keys_inside_a_result_are_left_alone() -> None:
 def test_between_stateless_sides_the_name_becomes_ours_and_the_rest_stays() -> None:
     """mcp-wire §8.6: drop the upstream's serverInfo, forward the rest; §2.3: extension result types are theirs."""
     result = b'{"resultType":"task","ttlMs":5,"cacheScope":"public","_meta":{"%s":{"name":"theirs"},"k":null}}'
-    got = members(converter(from_stateless=True)(result % SERVER_INFO.encode()))
+    got = members(converter()(result % SERVER_INFO.encode()))
     meta = members(got.pop("_meta"))
     assert got == {"resultType": b'"task"', "ttlMs": b"5", "cacheScope": b'"public"'}
     assert meta == {"k": b"null", SERVER_INFO: OURS}
@@ -160,6 +150,6 @@ def test_there_and_back_again_every_member_is_still_there(
 )
 def test_a_question_is_never_passed_off_as_a_result(result: bytes) -> None:
     """design.md §4: until asking is bridged, input_required is refused, whoever calls."""
-    for convert in (to_handshake, converter(), converter(from_stateless=True)):
+    for convert in (to_handshake, converter()):
         with pytest.raises(InputRequired):
             convert(result)

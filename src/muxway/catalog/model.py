@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from muxway.catalog.naming import spellings
 from muxway.protocol import messages
@@ -13,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from muxway.protocol.messages import Params
+
+
+_REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,17 @@ class Catalog:
     findings: Sequence[Finding] = ()
     former: Mapping[str, str] = field(default_factory=dict[str, str])
     """Public names that were listed by servers which are gone, and whose they were."""
+    quick: dict[bytes, Route] = field(default_factory=dict[bytes, Route], repr=False, compare=False)
+    """Names as they came in JSON → where they led: most calls are for a tool that was called before."""
     _aliases: dict[str, Route | None] = field(default_factory=dict[str, "Route | None"], repr=False)
     _pages: dict[tuple[int, int | None], bytes] = field(
         default_factory=dict[tuple[int, "int | None"], bytes], repr=False
     )
+
+    def remember(self, spelled: bytes, route: Route) -> None:
+        """Note what a name, in the JSON spelling it came in, leads to. Bounded: callers choose the spelling."""
+        if len(self.quick) < _REMEMBERED:
+            self.quick[spelled] = route
 
     def find(self, name: str) -> Lookup:
         """The route a caller means, in any of the three spellings."""
@@ -107,8 +116,11 @@ class Catalog:
 
     def nearest(self, name: str) -> list[str]:
         """The three listed names most like this one, for an error that helps; a bare name is a tool's own."""
+        # Only for an error; not worth its import at every start.
+        from difflib import get_close_matches
+
         owners = [public for public, route in self.routes.items() if route.alias == name]
-        return owners[:3] or difflib.get_close_matches(name, self.routes, n=3, cutoff=0.6)
+        return owners[:3] or get_close_matches(name, self.routes, n=3, cutoff=0.6)
 
     def page(self, offset: int, size: int | None) -> bytes:
         """The listed tools from `offset` on, joined with commas; encoded once for all who ask."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,21 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muxway import log
-from muxway.app import Gateway
-from muxway.cli.exits import INTERRUPTED, BadConfig, Failed
+from muxway.cli.exits import BadConfig
 from muxway.cli.help import Verb
 from muxway.cli.options import above_zero, config_option, read_config
-from muxway.cli.session import loop_factory
+from muxway.upstream.launch import ReaperProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config import Config
 
-_DRAIN = 4.0
-"""Seconds that calls under way, and a client that is slow to read, get after a signal."""
-_HARD_END = 8.5
-"""Seconds after a signal at which we leave whatever is left to the reaper: whoever sent it waits no longer than 10."""
 _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warning", "error": "error"}
 """What MCP_PROXY_LOG_LEVEL may be, and what it means."""
 
@@ -78,7 +71,13 @@ def command(config: str | None, *, debug: bool, **overrides: Any) -> None:
     Ends when stdin is closed or on SIGTERM (exit 0), on Ctrl-C (exit 130).
     """
     _start_log(os.environ, debug=debug)
-    loaded = _overridden(read_config(config), **overrides)
+    # Its own start-up overlaps all that is loaded from here on.
+    reaper = ReaperProcess()
+    try:
+        loaded = _overridden(read_config(config), **overrides)
+    except BaseException:
+        reaper.close()
+        raise
     for warning in loaded.warnings:
         log.EventLog("config").warning("config", problem=warning)
     if os.isatty(0):
@@ -87,9 +86,9 @@ def command(config: str | None, *, debug: bool, **overrides: Any) -> None:
             "To look at the tools yourself, run `muxway tools`. Ctrl-C ends this.",
             err=True,
         )
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        code = runner.run(_serve(loaded))
-    raise click.exceptions.Exit(code)
+    from muxway.cli.serving import run_stdio
+
+    raise click.exceptions.Exit(run_stdio(loaded, reaper))
 
 
 def _start_log(environ: Mapping[str, str], *, debug: bool) -> None:
@@ -112,36 +111,3 @@ def _overridden(config: Config, *, server_version: str | None, **settings: Any) 
         # Asking for more patience than the hard limit allows means asking for a higher limit.
         given["call_max"] = max(config.gateway.call_max, given["call_timeout"])
     return replace(config, gateway=replace(config.gateway, **given))
-
-
-async def _serve(config: Config) -> int:
-    """Serve until the client or a signal ends it. Returns the exit code."""
-    gateway = Gateway(config)
-    door = gateway.stdio_door()
-    loop = asyncio.get_running_loop()
-    serving = loop.create_task(door.serve())
-    signals: list[signal.Signals] = []
-
-    def end(number: signal.Signals) -> None:
-        if signals:
-            # The reaper sees our end of its socket close, and ends the children.
-            os._exit(128 + number)
-        signals.append(number)
-        door.stop()
-        loop.call_later(_DRAIN, serving.cancel)
-        loop.call_later(_HARD_END, os._exit, _code(signals))
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
-    gateway.start()
-    try:
-        await asyncio.wait([serving])
-    finally:
-        await gateway.stop()
-    if not serving.cancelled() and (error := serving.exception()) is not None:
-        raise Failed(f"cannot serve on stdin and stdout: {error}")
-    return _code(signals)
-
-
-def _code(signals: list[signal.Signals]) -> int:
-    return INTERRUPTED if signal.SIGINT in signals else 0

@@ -74,7 +74,7 @@ class Relay:
         self._members = members
         self._tools = tools
         self._server_info = server_info
-        self._converters: dict[tuple[Revision, Revision], Converter | None] = {}
+        self._converters: dict[Revision, Converter] = {}
 
     def call_tool(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
         """Start a `tools/call`.
@@ -83,13 +83,15 @@ class Relay:
             RpcError: it can be refused at once.
             StillStarting: its server may have it in a moment.
         """
-        name = messages.text(call.params.get("name"))
-        if name is None:
-            raise InvalidParams("params.name must be a string: the name of the tool to call")
-        arguments = call.params.get("arguments")
+        params = call.params
+        spelled = bytes(params.get("name", b""))
+        route = catalog.quick.get(spelled)
+        if route is None:
+            route = self._find(catalog, call, messages.text(spelled))
+            catalog.remember(spelled, route)
+        arguments = params.get("arguments")
         if arguments is not None and not messages.is_object(arguments) and not messages.is_null(arguments):
-            raise InvalidParams(f"params.arguments of {name} must be an object")
-        route = catalog.routes.get(name) or self._find(catalog, call, name)
+            raise InvalidParams(f"params.arguments of {route.public} must be an object")
         if route.upstream:
             return self._send(route.upstream, route.head, call, sink)
         choice = custom.choose(self._tools, route.native, call)
@@ -97,7 +99,9 @@ class Relay:
         params = {**call.params, "arguments": choice.args}
         return self._send(choice.upstream, head, msgspec.structs.replace(call, params=params), sink)
 
-    def _find(self, catalog: Catalog, call: Call, name: str) -> Route:
+    def _find(self, catalog: Catalog, call: Call, name: str | None) -> Route:
+        if name is None:
+            raise InvalidParams("params.name must be a string: the name of the tool to call")
         found = catalog.find(name)
         if found.route is not None:
             return found.route
@@ -134,14 +138,13 @@ class Relay:
         member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
         if member.link is None:
             self._refuse(upstream, member)
-        pair = (call.caller.revision, member.link.revision)
-        if pair in self._converters:
-            convert = self._converters[pair]
-        else:
-            convert = self._converters[pair] = bridge.result_converter(*pair, self._server_info)
-        if convert is not None:
+        link, caller = member.link, call.caller.revision
+        if caller.stateless or link.revision.stateless:
+            convert = self._converters.get(caller)
+            if convert is None:
+                convert = self._converters[caller] = bridge.result_converter(caller, self._server_info)
             sink = _Converting(sink, convert, upstream)
-        return member.link.request(head, call, sink, idle=member.idle, limit=member.limit)
+        return link.request(head, call, sink, idle=member.idle, limit=member.limit)
 
 
 class _Converting:

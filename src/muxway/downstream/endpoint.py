@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from muxway.core.call import Call, Caller
 from muxway.core.switchboard import CAPABILITIES
 from muxway.errors import InvalidParams, InvalidRequest, ParseError, RpcError
@@ -19,36 +21,41 @@ from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.peer import Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from muxway.core.ports import Running
     from muxway.core.switchboard import Switchboard
     from muxway.protocol.framing import Oversized
     from muxway.protocol.messages import Buffer, Envelope, Params
 
+_OPENERS: Final = frozenset(("initialize", "ping"))
+"""What a handshake client may say before it has a session."""
 _LIST_CHANGED: Final = "notifications/tools/list_changed"
 _NOTHING: Final[dict[str, messages.Raw]] = {}
 
 log = EventLog("client")
 
 
-class Exchange:
-    """One request of the client and what is under way for it. A `core.ports.Sink`."""
+class Exchange(msgspec.Struct, eq=False):
+    """One request of the client and what is under way for it. A `core.ports.Sink`.
 
-    __slots__ = ("call", "endpoint", "id", "running", "say")
+    A Struct, as its constructor runs for every call.
+    """
 
-    def __init__(self, endpoint: Endpoint, id_: bytes, call: Call, say: Callable[[Iterable[Buffer]], None]) -> None:
-        self.endpoint = endpoint
-        self.id = id_
-        self.call = call
-        self.say = say
-        self.running: Running | None = None
+    endpoint: Endpoint
+    id: bytes
+    call: Call
+    say: Callable[[Sequence[Buffer]], None]
+    running: Running | None = None
 
     def done(self, *result: Buffer) -> None:
+        # It holds us as we hold it: without this, each call would be left to the garbage collector.
+        self.running = None
         if self.endpoint.closed_exchange(self.id):
             self.say(messages.result(self.id, *result))
 
     def failed(self, error: RpcError) -> None:
+        self.running = None
         if self.endpoint.closed_exchange(self.id):
             self.say(messages.failure(self.id, error))
 
@@ -65,12 +72,12 @@ class Exchange:
 class _Batch:
     """Collects the answers to a 2025-03-26 batch and sends them as one array, once none is missing."""
 
-    def __init__(self, size: int, say: Callable[[Iterable[Buffer]], None]) -> None:
+    def __init__(self, size: int, say: Callable[[Sequence[Buffer]], None]) -> None:
         self._left = size
         self._say = say
         self._answers: list[bytes] = []
 
-    def add(self, frame: Iterable[Buffer] = ()) -> None:
+    def add(self, frame: Sequence[Buffer] = ()) -> None:
         """The answer to one message of the batch; empty if it gets none."""
         answer = b"".join(frame).rstrip(b"\n")
         if answer:
@@ -83,15 +90,15 @@ class _Batch:
 class Endpoint:
     """The gateway as one client sees it."""
 
-    def __init__(self, switchboard: Switchboard, say: Callable[[Iterable[Buffer]], None]) -> None:
+    def __init__(self, switchboard: Switchboard, say: Callable[[Sequence[Buffer]], None]) -> None:
         self.say = say
         self.peer: Peer[None, Exchange] = Peer()
         self._switchboard = switchboard
         self._session: Caller | None = None
         self._ready = False
         self._listens: dict[bytes, Exchange] = {}
+        self._finishing = False
         self._idle = asyncio.Event()
-        self._idle.set()
         self._stop_listening = switchboard.listen(self._list_changed)
 
     # --- hearing ------------------------------------------------------------------------------
@@ -105,7 +112,7 @@ class Endpoint:
                 why = "the message is larger than this server accepts (maxMessageBytes)"
                 self._refuse_line(frame.head, InvalidRequest(why))
 
-    def hear(self, frame: bytes, say: Callable[[Iterable[Buffer]], None]) -> bool:
+    def hear(self, frame: bytes, say: Callable[[Sequence[Buffer]], None]) -> bool:
         """Take one message. True if it has an answer, which goes to `say`, now or later."""
         try:
             envelope = messages.decode(frame)
@@ -132,9 +139,9 @@ class Endpoint:
         self._hear_request(envelope, envelope.method, say)
         return True
 
-    def _hear_request(self, envelope: Envelope, method: str, say: Callable[[Iterable[Buffer]], None]) -> None:
+    def _hear_request(self, envelope: Envelope, method: str, say: Callable[[Sequence[Buffer]], None]) -> None:
         id_ = bytes(envelope.id)
-        if not messages.is_id(id_):
+        if not (id_.isdigit() or messages.is_id(id_)):
             say(messages.failure(None, InvalidRequest(f"an id is a string or an integer, not {id_[:40].decode()}")))
             return
         if id_ in self.peer.theirs:
@@ -145,14 +152,16 @@ class Endpoint:
         params = envelope.params or _NOTHING
         raw_meta = params.get("_meta")
         meta = None if raw_meta is None else messages.members(raw_meta)
-        try:
-            caller = self._caller(method, meta)
-            if caller is None:
-                say(messages.result(id_, self._open(method, params)))
+        caller = self._session
+        if caller is None or meta is not None or method in _OPENERS:
+            try:
+                caller = self._caller(method, meta)
+                if caller is None:
+                    say(messages.result(id_, self._open(method, params)))
+                    return
+            except RpcError as error:
+                say(messages.failure(id_, error))
                 return
-        except RpcError as error:
-            say(messages.failure(id_, error))
-            return
         call = Call(caller, method, params, meta)
         exchange = Exchange(self, id_, call, say)
         self.peer.theirs[id_] = exchange
@@ -166,7 +175,7 @@ class Endpoint:
         envelope = None if meta is None else era.read_envelope(meta)
         if envelope is not None:
             return Caller(revision=era.NEWEST, capabilities=envelope.capabilities, client_info=envelope.client_info)
-        if method in ("initialize", "ping"):
+        if method in _OPENERS:
             return None
         if self._session is None:
             raise InvalidRequest(
@@ -227,19 +236,23 @@ class Endpoint:
 
     def closed_exchange(self, id_: bytes) -> bool:
         """Note that a request has its outcome; False if nobody waits for it any more."""
-        return self.peer.theirs.pop(id_, None) is not None and self._note_idle()
+        if self.peer.theirs.pop(id_, None) is None:
+            return False
+        if self._finishing:
+            self._note_idle()
+        return True
 
-    def _note_idle(self) -> bool:
+    def _note_idle(self) -> None:
         if len(self.peer.theirs) == len(self._listens):
             self._idle.set()
-        return True
 
     def _cancel(self, id_: bytes, reason: str | None) -> None:
         exchange = self.peer.theirs.pop(id_, None)
         if exchange is None:
             return
         self._listens.pop(id_, None)
-        self._note_idle()
+        if self._finishing:
+            self._note_idle()
         if exchange.running is not None:
             exchange.running.cancel(reason)
         if exchange.say is not self.say:
@@ -249,7 +262,7 @@ class Endpoint:
     async def finish(self, drain: float) -> None:
         """The client will say no more: let what runs end for up to `drain` seconds, cancel the rest, stop listening."""
         self._stop_listening()
-        self._idle.clear()
+        self._finishing = True
         self._note_idle()
         if not self._idle.is_set():
             try:
@@ -277,7 +290,6 @@ class Endpoint:
             return
         honoured = {"toolsListChanged": True} if bytes(wanted.get("toolsListChanged", b"")) == b"true" else {}
         self._listens[exchange.id] = exchange
-        self._note_idle()
         params = {
             "_meta": {era.SUBSCRIPTION_ID: messages.Raw(exchange.id)},
             "notifications": honoured,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from muxway.downstream.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from muxway.core.switchboard import Switchboard
     from muxway.protocol.messages import Buffer
@@ -37,5 +37,5 @@ class MemoryDoor:
         """Say no more; give what still runs `drain` seconds to end, then cancel it."""
         await self._endpoint.finish(drain)
 
-    def _say(self, frame: Iterable[Buffer]) -> None:
+    def _say(self, frame: Sequence[Buffer]) -> None:
         self._outbox.put_nowait(b"".join(frame).rstrip(b"\n"))

@@ -1,7 +1,7 @@
 """What must change when a result crosses from one era to the other.
 
 A converter takes the bytes of a result and gives the bytes the caller understands.
-Between two handshake revisions there is none (None), and nothing is done at all.
+Between two handshake revisions there is none, and nothing is done at all.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class InputRequired(Exception):
     """The upstream wants something of its caller before it goes on."""
 
 
-def result_converter(caller: Revision, upstream: Revision, server_info: bytes) -> Converter | None:
-    """The conversion for results of `upstream` that go to `caller`; None when they pass as they are."""
+def result_converter(caller: Revision, server_info: bytes) -> Converter:
+    """The conversion of results for a caller, wherever one of the two sides is stateless."""
     if not caller.stateless:
-        return to_handshake if upstream.stateless else None
+        return to_handshake
     stamp = b'"_meta":{' + messages.encode(SERVER_INFO) + b":" + server_info + b"}"
 
     def to_stateless(result: Buffer) -> Buffer:

@@ -32,9 +32,12 @@ HOP_KEYS: Final = frozenset((PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO,
 """`_meta` keys that speak of one hop only: written anew towards each upstream, never forwarded."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Revision:
-    """One published revision, as far as the gateway must tell it from the others."""
+    """One published revision, as far as the gateway must tell it from the others.
+
+    Compared by identity, as there is one object of each: pairs of them are looked up on every call.
+    """
 
     date: str
     stateless: bool = False

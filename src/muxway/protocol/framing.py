@@ -11,6 +11,7 @@ from typing import Final
 
 DEFAULT_LIMIT: Final = 16 * 1024 * 1024
 _HEAD: Final = 4096
+_CRUMB: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +24,20 @@ class Oversized:
 class LineFramer:
     """Collects chunks and gives back whole lines, in order."""
 
-    __slots__ = ("_limit", "_pending", "_skipping")
+    __slots__ = ("_crumbs", "_limit", "_pieces", "_size", "_skipping")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
-        self._pending = bytearray()
+        self._pieces: list[bytes] = []
+        # Small chunks are gathered here first: a list of a million tiny pieces weighs far more than they do.
+        self._crumbs = bytearray()
+        self._size = 0
         self._skipping = False
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """Take a chunk; return the lines it completes, without their newline. Empty lines are left out."""
         lines: list[bytes | Oversized] = []
-        if self._pending or self._skipping:
+        if self._size or self._skipping:
             end = data.find(b"\n")
             if end < 0:
                 self._keep(data, lines)
@@ -47,33 +51,44 @@ class LineFramer:
         rest = whole.pop()
         if len(data) > self._limit:
             lines += [Oversized(line[:_HEAD]) if len(line) > self._limit else line for line in whole if line]
-        else:
+        elif b"" in whole:
             lines += [line for line in whole if line]
+        else:
+            lines += whole
         if rest:
             self._keep(rest, lines)
         return lines
 
     def end(self) -> bytes:
         """What was left without a newline when the stream ended."""
-        rest = bytes(self._pending)
-        self._pending = bytearray()
+        self._sweep_crumbs()
+        rest = b"".join(self._pieces)
+        self._pieces = []
+        self._size = 0
         return rest
 
     def _keep(self, data: bytes, lines: list[bytes | Oversized]) -> None:
         if self._skipping:
             return
-        self._pending.extend(data)
-        if len(self._pending) > self._limit:
+        self._size += len(data)
+        if len(data) < _CRUMB:
+            self._crumbs.extend(data)
+        else:
+            self._sweep_crumbs()
+            self._pieces.append(data)
+        if self._size > self._limit:
             # Report at once: whoever waits for this line must not wait for its end, which may never come.
-            lines.append(Oversized(bytes(self._pending[:_HEAD])))
+            lines.append(Oversized(self.end()[:_HEAD]))
             self._skipping = True
-            self._pending = bytearray()
+
+    def _sweep_crumbs(self) -> None:
+        if self._crumbs:
+            self._pieces.append(bytes(self._crumbs))
+            self._crumbs = bytearray()
 
     def _finish(self, data: bytes, lines: list[bytes | Oversized]) -> None:
-        if self._skipping:
-            self._skipping = False
-            return
-        self._keep(data, lines)
+        if not self._skipping:
+            self._keep(data, lines)
         if self._skipping:
             self._skipping = False
             return

@@ -9,6 +9,7 @@ text, so `1` and `"1"` are different and each goes back as it came.
 from __future__ import annotations
 
 import re
+from codecs import utf_8_decode
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -25,6 +26,8 @@ Params: TypeAlias = dict[str, Raw]
 
 ABSENT: Final = Raw()
 _EMPTY: Final = b""
+_BRACE: Final = ord("{")
+_PIECE: Final = 32 * 1024
 
 
 class Envelope(msgspec.Struct, gc=False, frozen=True):
@@ -91,12 +94,25 @@ def decode(frame: bytes) -> Envelope:
     try:
         # The decoder skips over strings inside Raw without looking at their encoding.
         if not frame.isascii():
-            frame.decode()
+            _check_utf8(frame)
         return _decode_envelope(frame)
     except msgspec.ValidationError as error:
         raise _explain(frame, str(error)) from None
     except (*_INVALID, UnicodeDecodeError) as error:
         raise ParseError(f"not valid JSON: {error}") from None
+
+
+def _check_utf8(frame: bytes) -> None:
+    """Raise UnicodeDecodeError if it is none. In pieces, because a megabyte of text takes fresh memory each time."""
+    if len(frame) <= _PIECE:
+        frame.decode()
+        return
+    view = memoryview(frame)
+    position = 0
+    while position < len(frame):
+        piece = view[position : position + _PIECE]
+        # A character cut in two at the end of a piece is taken up again with the next one.
+        position += utf_8_decode(piece, "strict", position + len(piece) == len(frame))[1]
 
 
 def _explain(frame: bytes, why: str) -> NotAnEnvelope | ParseError:
@@ -134,12 +150,12 @@ _INTEGER = re.compile(rb"-?\d+").fullmatch
 def is_id(raw: Raw | bytes) -> bool:
     """Whether this JSON text may be a request id: a string or an integer, never null, a float or a boolean."""
     text = bytes(raw)
-    return text[:1] == b'"' or _INTEGER(text) is not None
+    return text.isdigit() or text[:1] == b'"' or _INTEGER(text) is not None
 
 
 def is_object(raw: Raw | bytes) -> bool:
     """Whether this valid JSON text is an object. Looks at its first byte only."""
-    return bytes(memoryview(raw)[:1]) == b"{"
+    return memoryview(raw)[0] == _BRACE
 
 
 def is_null(raw: Raw | bytes) -> bool:

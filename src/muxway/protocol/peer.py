@@ -7,7 +7,7 @@ the progress token, so one table serves both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from muxway.protocol import messages
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from msgspec import Raw
+
+_LONGEST: Final = 20
 
 Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
@@ -40,9 +42,10 @@ class Peer(Generic[Ours, Theirs]):
         self._last += 1
         return self._last
 
-    def take(self, id_: Raw | bytes) -> Ours | None:
+    def take(self, id_: bytes) -> Ours | None:
         """Close the request of ours that this id answers; None (and counted) if none is open."""
-        ticket = self.ours.pop(_integer(id_), None)
+        # Our ids are integers; what else may mean one of them is rare.
+        ticket = self.ours.pop(int(id_) if id_.isdigit() and len(id_) < _LONGEST else _integer(id_), None)
         if ticket is None:
             self.dropped += 1
         return ticket
@@ -68,7 +71,6 @@ class Peer(Generic[Ours, Theirs]):
 
 
 def _integer(raw: Raw | bytes) -> int:
-    # Our ids are integers. A server that sends one back as a string still means that one; -1 is never minted,
-    # so anything else finds nothing.
+    # A server that sends an id back as a string still means that one. -1 is never minted: it finds nothing.
     text = bytes(raw).strip(b'"')
-    return int(text) if text.isdigit() and len(text) < 20 else -1
+    return int(text) if text.isdigit() and len(text) < _LONGEST else -1

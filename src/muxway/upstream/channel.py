@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from muxway.protocol.framing import Oversized
     from muxway.protocol.messages import Buffer
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 class Channel(Protocol):
     """Carries frames to and from one upstream. Opened once, closed once."""
+
+    send: Callable[[Sequence[Buffer]], None]
+    """Queue one frame; never waits. Before and after the connection it does nothing."""
 
     @property
     def queued(self) -> int:
@@ -25,10 +28,6 @@ class Channel(Protocol):
         Raises:
             SpawnError: it could not be started at all.
         """
-        ...
-
-    def send(self, frame: Iterable[Buffer]) -> None:
-        """Queue one frame; never waits. After the end it does nothing."""
         ...
 
     def introduced(self) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from muxway.core.ports import Waiter
 from muxway.errors import MethodNotFound, ParseError, RpcError, UpstreamError
 from muxway.log import EventLog, printable
@@ -36,22 +38,17 @@ _SHOWN: Final = 120
 log = EventLog("upstream")
 
 
-class Ticket:
-    """A request of ours that waits for its answer."""
+class Ticket(msgspec.Struct, eq=False):
+    """A request of ours that waits for its answer. A Struct, as its constructor runs for every call."""
 
-    __slots__ = ("deadline", "id", "idle", "last_progress", "limit_at", "link", "sink", "wants_progress")
-
-    def __init__(
-        self, link: Link, id_: int, sink: Sink, now: float, idle: float, limit: float, *, progress: bool
-    ) -> None:
-        self.link = link
-        self.id = id_
-        self.sink = sink
-        self.idle = idle
-        self.limit_at = now + limit
-        self.deadline = min(now + idle, self.limit_at)
-        self.wants_progress = progress
-        self.last_progress = float("-inf")
+    link: Link
+    id: int
+    sink: Sink
+    idle: float
+    deadline: float
+    limit_at: float
+    wants_progress: bool
+    last_progress: float = float("-inf")
 
     def cancel(self, reason: str | None) -> None:
         """Give up on the request and tell the upstream, unless it has been answered meanwhile."""
@@ -75,6 +72,8 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._sweeper: asyncio.TimerHandle | None = None
         self._gone: str | None = None
+        self._clogged = False
+        """Whether something was still waiting to be written at the last look."""
 
     async def open(self) -> None:
         """Connect the channel. Raises SpawnError."""
@@ -108,7 +107,9 @@ class Link:
         ticket = self._ticket(sink, idle, limit, progress=meta is not None and PROGRESS_TOKEN in meta)
         frame: list[Buffer] = [b'{"jsonrpc":"2.0","id":%d,' % ticket.id, head]
         for name, raw in call.params.items():
-            if name not in ("name", "_meta"):
+            if name == "arguments":
+                frame += (b',"arguments":', raw)
+            elif name not in ("name", "_meta"):
                 frame += (messages.key(name), raw)
         if meta is not None or self._meta_head:
             frame += self._meta(meta, ticket)
@@ -155,17 +156,21 @@ class Link:
         self._channel.send(messages.notification("notifications/cancelled", messages.encode(params)))
 
     def _ticket(self, sink: Sink, idle: float, limit: float, *, progress: bool) -> Ticket:
-        self.check()
-        if self._channel.queued > _QUEUE_LIMIT:
-            raise self._error("overloaded", "does not read its input; try again later")
-        ticket = Ticket(self, self.peer.mint(), sink, self._loop.time(), idle, limit, progress=progress)
-        self.peer.ours[ticket.id] = ticket
+        if self._gone is not None:
+            self.check()
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
+        elif self._clogged and self._channel.queued > _QUEUE_LIMIT:
+            raise self._error("overloaded", "does not read its input; try again later")
+        peer, now = self.peer, self._loop.time()
+        id_ = peer.mint()
+        deadline = now + (min(limit, idle))
+        ticket = peer.ours[id_] = Ticket(self, id_, sink, idle, deadline, now + limit, progress)
         return ticket
 
     def _sweep(self) -> None:
         now = self._loop.time()
+        self._clogged = self._channel.queued > 0
         for ticket in [ticket for ticket in self.peer.ours.values() if ticket.deadline <= now]:
             hard = ticket.deadline == ticket.limit_at and ticket.last_progress >= 0
             why = "took longer than any call may (callMax)" if hard else f"gave no sign for {ticket.idle:g} s"
@@ -213,8 +218,9 @@ class Link:
                 self._hear(part)
 
     def _hear_answer(self, envelope: Envelope, frame: bytes) -> None:
-        nameless = envelope.id is ABSENT or bytes(envelope.id) == b"null"
-        ticket = self.peer.take_only() if nameless else self.peer.take(envelope.id)
+        id_ = bytes(envelope.id)
+        nameless = id_ in (b"", b"null")
+        ticket = self.peer.take_only() if nameless else self.peer.take(id_)
         if ticket is None:
             log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
             return

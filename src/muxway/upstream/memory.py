@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from muxway.protocol.framing import Oversized
     from muxway.protocol.messages import Buffer
@@ -28,6 +28,7 @@ class MemoryChannel:
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
+        self.send: Callable[[Sequence[Buffer]], None] = self._send
 
     @property
     def queued(self) -> int:
@@ -48,7 +49,7 @@ class MemoryChannel:
         self._task = loop.create_task(self._server.serve(self._inbox.get, say))
         self._task.add_done_callback(ended)
 
-    def send(self, frame: Iterable[Buffer]) -> None:
+    def _send(self, frame: Sequence[Buffer]) -> None:
         if not self._closed:
             self._inbox.put_nowait(b"".join(frame).rstrip(b"\n"))
 

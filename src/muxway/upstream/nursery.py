@@ -12,7 +12,6 @@ import contextlib
 import errno
 import itertools
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muxway.errors import SpawnError
 from muxway.log import EventLog
-from muxway.upstream import reaper as reaper_program
+from muxway.upstream.launch import ReaperProcess
 from muxway.upstream.reaper import MARKER, frame, has_process_table, marks, process_table, unframe
 
 if sys.platform != "win32":
@@ -45,9 +44,6 @@ _SPAWNS_AT_ONCE: Final = 64
 _DEEPEST: Final = 4
 _KILL_GRACE: Final = 1.0
 _CLOSE_GRACE: Final = 3.0
-# As a module rather than a script: so Python takes the compiled file, which saves 5 ms and a megabyte. Its folder goes
-# last on the path, behind the standard library: it has neighbours with names like `http`.
-_BOOT: Final = "import sys; sys.path.append(sys.argv[1]); __import__(sys.argv[2]).main(*sys.argv[3:])"
 _QUIETLY: Final[int] = getattr(socket, "MSG_NOSIGNAL", 0)  # the host program may not ignore SIGPIPE
 
 
@@ -131,7 +127,9 @@ class Child:
 class Nursery:
     """Starts children and sees to it that none outlives it."""
 
-    def __init__(self, *, log: EventLog | None = None) -> None:
+    def __init__(self, launched: ReaperProcess | None = None, *, log: EventLog | None = None) -> None:
+        """A nursery; with `launched`, the reaper that has been started ahead of it."""
+        self._launched = launched
         self._log = log or EventLog("process")
         self._ids = itertools.count(1)
         self._reapers: list[_Reaper] = []
@@ -187,7 +185,8 @@ class Nursery:
             raise SpawnError("the gateway is shutting down and starts no more processes")
         if not self._reapers or self._reapers[-1].lost:
             self._reapers = [reaper for reaper in self._reapers if not reaper.ended]
-            self._reapers.append(_Reaper(self._log))
+            launched, self._launched = self._launched, None
+            self._reapers.append(_Reaper(self._log, launched))
         return self._reapers[-1]
 
 
@@ -198,10 +197,9 @@ class _ReaperLost(Exception):
 class _Reaper:
     """One reaper process, the socket to it, and the children it keeps."""
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: EventLog, launched: ReaperProcess | None) -> None:
         self._log = log
         self._loop = asyncio.get_running_loop()
-        self._token = secrets.token_hex(8)
         self._incoming = bytearray()
         self._outgoing: deque[tuple[memoryview, tuple[int, ...]]] = deque()
         self._children: dict[int, Child] = {}
@@ -211,28 +209,13 @@ class _Reaper:
         self._burial: asyncio.Task[None] | None = None
         self._closing = False
         self.lost = False
-        try:
-            self._socket, theirs = socket.socketpair()
-        except OSError as error:
-            raise SpawnError(f"cannot start the reaper of child processes: {_reason(error.errno)}") from error
-        with theirs:
-            try:
-                self._process = subprocess.Popen(  # noqa: S603  our own file
-                    [sys.executable, "-I", "-S", "-c", _BOOT, *_reaper_module(), self._token, str(os.getpid())],
-                    # The socket is its standard input: so it inherits nothing but 0-2.
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    # The mark is for a child on its way from fork to exec.
-                    env={**os.environ, MARKER: self._mark(0)},
-                    start_new_session=True,
-                )
-            except OSError as error:
-                self._socket.close()
-                raise SpawnError(
-                    f"cannot start the reaper of child processes with {sys.executable}: {_reason(error.errno)}"
-                ) from error
-        self._socket.setblocking(False)
+        launched = launched or ReaperProcess()
+        self._socket, self._process, self._token, self._mark = (
+            launched.socket,
+            launched.process,
+            launched.token,
+            launched.mark,
+        )
         self._loop.add_reader(self._socket, self._readable)
 
     @property
@@ -288,11 +271,6 @@ class _Reaper:
     async def _ended_within(self, seconds: float) -> bool:
         done, _ = await asyncio.wait((self._ended,), timeout=seconds)
         return bool(done)
-
-    def _mark(self, child_id: int) -> str:
-        # When we are somebody's child ourselves, his mark stays in front: our children are his descendants too.
-        outer = os.environ.get(MARKER)
-        return "/".join(filter(None, (outer, f"{self._token}:{child_id}")))
 
     def _enlarge(self, child_id: int, ours: tuple[int, int, int]) -> None:
         """Give the pipes room for a whole large message, as long as that is fair to the user's other programs."""
@@ -413,11 +391,6 @@ class _Spawning:
     def resolve(self, outcome: Child | Exception) -> None:
         if not self.answer.done():
             self.answer.set_result(outcome)
-
-
-def _reaper_module() -> tuple[str, str]:
-    file = Path(reaper_program.__file__)
-    return str(file.parent), file.stem
 
 
 def _order(argv: Sequence[str], path: str, env: Mapping[str, str], cwd: str | None) -> dict[str, Any]:

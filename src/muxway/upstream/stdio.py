@@ -14,7 +14,7 @@ from muxway.upstream import command
 from muxway.upstream.stderr import StderrTail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from muxway.config.model import ServerConfig
     from muxway.pipes import Turn
@@ -26,6 +26,10 @@ _EXIT_REPORT: Final = 0.5
 """Seconds to wait for the exit status of a child whose output has ended, so that errors can name it."""
 
 log = EventLog("upstream")
+
+
+def _nowhere(_frame: Sequence[Buffer]) -> None:
+    """Before there is a child, there is nobody to send to."""
 
 
 class StdioChannel:
@@ -40,6 +44,7 @@ class StdioChannel:
         self._stdin: PipeWriter | None = None
         self._stdout: PipeReader | None = None
         self._stderr: PipeReader | None = None
+        self.send: Callable[[Sequence[Buffer]], None] = _nowhere
         self._ending: asyncio.Task[None] | None = None
         self._closed = False
         self._introduced = False
@@ -67,19 +72,16 @@ class StdioChannel:
         argv = [config.command, *config.args]
         child = self._child = await self._nursery.spawn(argv, path=path, env=env, cwd=config.cwd)
         framer = self._framer
-        self._hear = hear
         self._lost = lost
         turn = self._turn
         self._stdin = PipeWriter(child.stdin, turn, lambda: self._end("stopped reading its input"))
+        # From here on, straight to the pipe: every call passes this way.
+        self.send = self._stdin.send
         self._stdout = PipeReader(
             child.stdout, turn, lambda data: hear(framer.feed(data)), lambda: self._end("closed its output")
         )
         self._stderr = PipeReader(child.stderr, turn, self.stderr.feed, self.stderr.end)
         child.exited.add_done_callback(lambda _: self._end("exited"))
-
-    def send(self, frame: Iterable[Buffer]) -> None:
-        if self._stdin is not None:
-            self._stdin.send(frame)
 
     def introduced(self) -> None:
         self._introduced = True
