@@ -239,6 +239,17 @@ async def test_a_pinned_era_is_not_probed(pin: str, revision: str) -> None:
         assert server.heard[0]["method"] == ("initialize" if pin == "legacy" else "server/discover")
 
 
+async def test_a_probe_that_gets_no_answer_is_never_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mcp-wire.md §2.7 point 7: a late answer is ignored, and no `notifications/cancelled` is sent for the probe."""
+    monkeypatch.setattr("muxway.upstream.greeting._PROBE", 0.3)
+    server = ScriptedServer("2025-06-18", tools={"a": None}, silent=frozenset({"server/discover"}))
+    async with a_world({"up": server}) as world:
+        assert world.gateway.servers()[0].revision == "2025-06-18"
+        server.say({"jsonrpc": "2.0", "id": server.heard[0]["id"], "result": {"supportedVersions": ["2026-07-28"]}})
+        assert await (await world.client()).tools() == ["up__a"]
+        assert not any(message.get("method") == "notifications/cancelled" for message in server.heard)
+
+
 @pytest.mark.parametrize("silent", ["initialize", "tools/list"])
 async def test_a_server_that_never_answers_fails_alone_and_says_why(silent: str) -> None:
     """Issue, Bad input: a child that never answers."""

@@ -124,7 +124,8 @@ async def test_a_child_leads_its_own_session_with_default_signals_and_our_umask(
         "ignored = next(l.split()[1] for l in open('/proc/self/status') if l.startswith('SigIgn'));"
         "blocked = next(l.split()[1] for l in open('/proc/self/status') if l.startswith('SigBlk'));"
         "print(os.getsid(0) == os.getpgid(0) == os.getpid(), oct(mask), resource.getrlimit(resource.RLIMIT_CORE),"
-        "hex(int(ignored, 16)), int(blocked, 16))"
+        # Signals from 32 on are the C library's and the real-time ones, which a shell in the background may ignore.
+        "hex(int(ignored, 16) & 0x7FFFFFFF), int(blocked, 16))"
     )
     child = await stage.python(code)
     # Python itself ignores SIGPIPE (13) and SIGXFSZ (25) again.

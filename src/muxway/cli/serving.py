@@ -8,6 +8,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import click
+
 from muxway.app import Gateway
 from muxway.cli.exits import INTERRUPTED, Failed
 from muxway.cli.session import loop_factory
@@ -47,6 +49,12 @@ async def _serve(config: Config, reaper: ReaperProcess) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, end, number)
+    if os.isatty(0):
+        click.echo(
+            "muxway speaks MCP on stdin and stdout here: it is for MCP clients to launch. "
+            "To look at the tools yourself, run `muxway tools`. Ctrl-C ends this.",
+            err=True,
+        )
     gateway.start()
     # A call leaves nothing for the collector to find; what is loaded by now stays for good.
     gc.freeze()

@@ -80,12 +80,6 @@ def command(config: str | None, *, debug: bool, **overrides: Any) -> None:
         raise
     for warning in loaded.warnings:
         log.EventLog("config").warning("config", problem=warning)
-    if os.isatty(0):
-        click.echo(
-            "muxway speaks MCP on stdin and stdout here: it is for MCP clients to launch. "
-            "To look at the tools yourself, run `muxway tools`. Ctrl-C ends this.",
-            err=True,
-        )
     from muxway.cli.serving import run_stdio
 
     raise click.exceptions.Exit(run_stdio(loaded, reaper))

@@ -34,6 +34,7 @@ _SWEEP: Final = 0.25
 """Seconds between two looks at the deadlines: one timer for all calls instead of one each."""
 _QUEUE_LIMIT: Final = 64 * 1024 * 1024
 _SHOWN: Final = 120
+_NEVER_CANCELLED: Final = frozenset(("server/discover", "initialize"))
 
 log = EventLog("upstream")
 
@@ -48,11 +49,13 @@ class Ticket(msgspec.Struct, eq=False):
     deadline: float
     limit_at: float
     wants_progress: bool
+    tell: bool = True
+    """Whether the upstream is told when we give up: an era probe and `initialize` must not be cancelled."""
     last_progress: float = float("-inf")
 
     def cancel(self, reason: str | None) -> None:
         """Give up on the request and tell the upstream, unless it has been answered meanwhile."""
-        if self.link.peer.ours.pop(self.id, None) is not None:
+        if self.link.peer.ours.pop(self.id, None) is not None and self.tell:
             self.link.tell_cancelled(self.id, reason)
 
 
@@ -139,6 +142,7 @@ class Link:
         """
         waiter = Waiter()
         ticket = self._ticket(waiter, timeout, timeout, progress=False)
+        ticket.tell = method not in _NEVER_CANCELLED
         if self._meta_head and "_meta" not in params:
             params = {**params, "_meta": b"{" + self._meta_head + b"}"}
         self._channel.send(messages.request(ticket.id, method, messages.object_of(params.items())))
