@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN = re.compile(r"[\w./:@+,<>()*-]+")
 _LOGGER = logging.getLogger("muxway")
 
 
 def printable(text: str) -> str:
-    """The text with control, escape and direction-changing characters made visible."""
-    return _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    """The text with control, escape and direction-changing characters, and halves of surrogate pairs, made visible."""
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 class EventLog:

@@ -50,7 +50,7 @@ def test_wide_characters_count_when_cutting(terminal: pytest.CaptureFixture[str]
 def test_foreign_text_keeps_its_lines_and_loses_its_power(terminal: pytest.CaptureFixture[str]) -> None:
     """Ours: escape sequences and returns are shown, newlines and tabs kept."""
     output.show_text("a\n\tb\x1b[2J\rc\x9b")
-    assert terminal.readouterr().out == "a\n\tb\\x1b[2J\\x0dc\\x9b\n"
+    assert terminal.readouterr().out == "a\n\tb\\x1b[2J\\rc\\x9b\n"
 
 
 def test_foreign_text_on_one_line() -> None:

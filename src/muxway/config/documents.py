@@ -12,8 +12,8 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from muxway.config.jsonc import MAX_DEPTH, Duplicate, JsoncError, parse_jsonc
-from muxway.config.report import printable
 from muxway.errors import ConfigError, ConfigErrorCode, Problem
+from muxway.log import printable
 
 if TYPE_CHECKING:
     import yaml

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from muxway.config.documents import MINIMAL
 from muxway.config.expand import expand_tilde, home_of, working_folder
-from muxway.config.report import printable
 from muxway.errors import ConfigError, Problem
+from muxway.log import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

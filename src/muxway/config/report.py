@@ -6,11 +6,11 @@ value on its own: a message says what *kind* of thing was found, because configu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, cast
 
 from muxway.errors import ConfigError, ConfigErrorCode, Problem
+from muxway.log import printable
 
 Path: TypeAlias = tuple[str | int, ...]
 """Place of a value: keys and indexes from the root."""
@@ -18,13 +18,6 @@ LineOf: TypeAlias = Callable[[Path], int | None]
 
 MAX_SHOWN = 50
 """Problems spelled out in the message of a ConfigError; `details` always has them all."""
-
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-def printable(text: str) -> str:
-    """Escape what would break a line of a log or cannot be written to one (control characters, lone surrogates)."""
-    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def dotted(path: Path) -> str:
