@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 HANDSHAKE_REVISIONS = REVISIONS[:-1]
+
+
+def said(result: dict[str, Any]) -> Any:
+    """What a tool said: its structured content, or the text that stands for it to clients before 2025-06-18."""
+    return result["structuredContent"] if "structuredContent" in result else json.loads(result["content"][-1]["text"])
 
 
 class World:

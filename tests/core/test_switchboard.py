@@ -241,13 +241,23 @@ def test_only_calls_for_the_starting_server_are_held() -> None:
 # --- between eras -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("caller", CALLERS[:-1], ids=BY_DATE[:-1])
+@pytest.mark.parametrize("caller", CALLERS[2:-1], ids=BY_DATE[2:-1])
 @pytest.mark.parametrize("upstream", list(REVISIONS.values())[:-1], ids=BY_DATE[:-1])
 def test_between_handshake_revisions_the_callers_own_sink_is_used(caller: Caller, upstream: object) -> None:
     """design.md, idea 1: nothing stands in the way of a result that needs no change."""
     link = FakeLink(None, upstream)  # type: ignore[arg-type]
     heard = one_server(link).call("up__x", caller)
     assert link.sent[0].sink is heard
+
+
+@pytest.mark.parametrize("caller", CALLERS[:2], ids=BY_DATE[:2])
+@pytest.mark.parametrize("upstream", list(REVISIONS.values())[:-1], ids=BY_DATE[:-1])
+def test_an_older_callers_result_passes_unchanged_unless_it_cannot_parse_it(caller: Caller, upstream: object) -> None:
+    """Issue 3, point 6: converted by revision; what a client can parse passes byte for byte."""
+    plain = FakeLink(answers(b'{ "content":[1E5]', b" }"), upstream)  # type: ignore[arg-type]
+    assert one_server(plain).call("up__x", caller).result == b'{ "content":[1E5] }'
+    linking = FakeLink(answers(b'{"content":[{"type":"resource_link","uri":"u:1"}]}'), upstream)  # type: ignore[arg-type]
+    assert one_server(linking).call("up__x", caller).value == {"content": [{"type": "text", "text": "u:1"}]}
 
 
 def test_a_stateless_caller_gets_a_stateless_result_from_a_handshake_upstream() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from muxway.testing import RawClient, ScriptedServer
-from tests.conftest import HANDSHAKE_REVISIONS, a_world
+from tests.conftest import HANDSHAKE_REVISIONS, a_world, said
 
 
 async def _echo_still_works(client: RawClient) -> None:
-    assert (await client.call("up__echo", {"ok": 1})).result["structuredContent"] == {"ok": 1}
+    assert said((await client.call("up__echo", {"ok": 1})).result) == {"ok": 1}
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ async def test_two_clients_with_the_same_ids_get_their_own_answers() -> None:
                 client.start("tools/call", {"name": "up__echo", "arguments": {"who": index, "n": n}}, id_=100 + n)
         for n in range(200):
             for index, client in enumerate(clients):
-                assert (await client.answer(100 + n)).result["structuredContent"] == {"who": index, "n": n}
+                assert said((await client.answer(100 + n)).result) == {"who": index, "n": n}
 
 
 async def test_handshake_and_stateless_requests_share_one_pipe() -> None:
@@ -277,7 +277,7 @@ async def test_a_batch_is_answered_as_one_array_in_2025_03_26() -> None:
         client.say(json.dumps(batch).encode())
         answers = (await client.answer_batch()).result
         by_id = {json.dumps(answer["id"]): answer for answer in answers}
-        assert by_id["1001"]["result"]["structuredContent"] == {"n": 1}
+        assert said(by_id["1001"]["result"]) == {"n": 1}
         assert by_id['"1001"']["result"]["tools"][0]["name"] == "up__echo"
         assert by_id["1002"]["error"]["code"] == -32601
         assert [answer["error"]["code"] for answer in answers if answer["id"] is None] == [-32600, -32600]

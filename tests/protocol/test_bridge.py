@@ -1,4 +1,7 @@
-"""Results that cross from one era to the other: what is added, what is taken away, and that nothing else changes."""
+"""Results that cross from one era to the other: what is added, what is taken away, and that nothing else changes.
+
+What older revisions cannot parse is in `test_convert`.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 from muxway.protocol import messages
-from muxway.protocol.bridge import Converter, InputRequired, result_converter, to_handshake
-from muxway.protocol.era import NEWEST, REVISIONS, SERVER_INFO, Revision
+from muxway.protocol.bridge import Converter, InputRequired, result_converter
+from muxway.protocol.era import NEWEST, NEWEST_HANDSHAKE, PREFIX, REVISIONS, SERVER_INFO, Revision
 
 from . import json_text
 
@@ -21,9 +24,18 @@ OURS = b'{"name":"muxway","version":"1"}'
 HANDSHAKE = [revision for revision in REVISIONS.values() if not revision.stateless]
 
 
-def converter() -> Converter:
+def converter(upstream: Revision = NEWEST) -> Converter:
     """What a result goes through on its way to a stateless caller."""
-    return result_converter(NEWEST, OURS)
+    convert = result_converter(NEWEST, upstream, OURS)
+    assert convert is not None
+    return convert
+
+
+def to_handshake(result: bytes | Buffer, caller: Revision = NEWEST_HANDSHAKE) -> Buffer:
+    """A stateless server's result as a handshake caller gets it."""
+    convert = result_converter(caller, NEWEST, OURS)
+    assert convert is not None
+    return convert(result)
 
 
 def members(raw: Buffer) -> dict[str, bytes]:
@@ -36,7 +48,17 @@ def members(raw: Buffer) -> dict[str, bytes]:
 @pytest.mark.parametrize("revision", HANDSHAKE)
 def test_each_crossing_has_a_converter(revision: Revision) -> None:
     """mcp-wire §2.3: every stateless result has a resultType, and no other has."""
-    assert result_converter(revision, OURS) is to_handshake
+    assert bytes(to_handshake(b'{"resultType":"complete","x":1}', revision)) == b'{"x":1}'
+    assert members(converter(revision)(b'{"x":1}'))["resultType"] == b'"complete"'
+
+
+@pytest.mark.parametrize("upstream", HANDSHAKE)
+@pytest.mark.parametrize("caller", HANDSHAKE)
+def test_between_handshake_revisions_only_the_old_ones_have_a_converter(caller: Revision, upstream: Revision) -> None:
+    """Issue 3, point 6: conversion costs nothing when nothing needs converting."""
+    old = caller.date < "2025-06-18"
+    assert (result_converter(caller, upstream, OURS) is not None) == old
+    assert result_converter(caller, upstream, OURS, wrapped=True) is not None
 
 
 # --- towards a stateless caller -----------------------------------------------------------------
@@ -101,6 +123,14 @@ def test_between_stateless_sides_the_name_becomes_ours_and_the_rest_stays() -> N
     assert meta == {"k": b"null", SERVER_INFO: OURS}
 
 
+@pytest.mark.parametrize("upstream", REVISIONS.values())
+def test_the_old_kind_of_task_is_not_mentioned_to_a_stateless_caller(upstream: Revision) -> None:
+    """mcp-wire §9.4, upwards: strip related-task meta. A stateless server's is not of that kind, and stays."""
+    result = b'{"_meta":{"%s":{"taskId":"1"},"k":1}}' % (PREFIX + "related-task").encode()
+    meta = members(members(converter(upstream)(result))["_meta"])
+    assert meta.keys() == {"k", SERVER_INFO} | ({PREFIX + "related-task"} if upstream.stateless else set())
+
+
 # --- towards a handshake caller -----------------------------------------------------------------
 
 
@@ -126,7 +156,10 @@ def test_a_handshake_caller_does_not_see_what_only_the_other_era_knows(result: b
 
 @settings(max_examples=80, deadline=None)
 @given(
-    result=json_text.distinct_members(taken=frozenset(("resultType", "ttlMs", "cacheScope", "_meta"))),
+    # Structured content that is no object is wrapped on its way: see test_convert.
+    result=json_text.distinct_members(
+        taken=frozenset(("resultType", "ttlMs", "cacheScope", "_meta", "structuredContent"))
+    ),
     meta=json_text.distinct_members(taken=frozenset((SERVER_INFO,)), min_size=1),
     space=json_text.SPACE,
 )
@@ -142,6 +175,12 @@ def test_there_and_back_again_every_member_is_still_there(
         assert members(to_handshake(converter()(json_text.write(result, space)))) == result
 
 
+@pytest.mark.parametrize("result", [b'{"content":[ 1E5 ],"x":null}', b"{}", b' {"_meta":{"k": 1}}', b"[1]"])
+def test_what_needs_no_change_is_the_object_that_came(result: bytes) -> None:
+    """design.md, idea 1: payloads stay raw."""
+    assert to_handshake(result) is result
+
+
 # --- questions ----------------------------------------------------------------------------------
 
 
@@ -150,6 +189,8 @@ def test_there_and_back_again_every_member_is_still_there(
 )
 def test_a_question_is_never_passed_off_as_a_result(result: bytes) -> None:
     """design.md §4: until asking is bridged, input_required is refused, whoever calls."""
-    for convert in (to_handshake, converter()):
+    for caller in HANDSHAKE:
         with pytest.raises(InputRequired):
-            convert(result)
+            to_handshake(result, caller)
+    with pytest.raises(InputRequired):
+        converter()(result)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from muxway.catalog.naming import spellings
-from muxway.protocol import messages
+from muxway.protocol import convert, messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from muxway.protocol.messages import Params
 
 
 _REMEMBERED: Final = 10_000
+
+Variant: TypeAlias = "Callable[[bytes], bytes]"
+"""How a definition is listed for some callers. Kept with what it made, so there must be few, each always the same."""
+_PageKey: TypeAlias = "tuple[int, int | None, Variant | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,12 @@ class Route:
     """The tool as it is listed."""
     head: bytes
     """The start of a `tools/call` to the upstream, ready to be followed by the call's own params."""
+    wrapped: bool = field(init=False)
+    """Whether its output may be no object, so that callers who know only objects get it wrapped in one."""
+
+    def __post_init__(self) -> None:
+        # Known once for all calls; a frozen class is written to like this.
+        object.__setattr__(self, "wrapped", convert.is_wrapped(self.definition))
 
     def spellings(self) -> set[str]:
         """Every way a caller may write this tool, whatever the listing says."""
@@ -84,9 +94,7 @@ class Catalog:
     quick: dict[bytes, Route] = field(default_factory=dict[bytes, Route], repr=False, compare=False)
     """Names as they came in JSON → where they led: most calls are for a tool that was called before."""
     _aliases: dict[str, Route | None] = field(default_factory=dict[str, "Route | None"], repr=False)
-    _pages: dict[tuple[int, int | None], bytes] = field(
-        default_factory=dict[tuple[int, "int | None"], bytes], repr=False
-    )
+    _pages: dict[_PageKey, bytes] = field(default_factory=dict["_PageKey", bytes], repr=False)
 
     def remember(self, spelled: bytes, route: Route) -> None:
         """Note what a name, in the JSON spelling it came in, leads to. Bounded: callers choose the spelling."""
@@ -122,13 +130,23 @@ class Catalog:
         owners = [public for public, route in self.routes.items() if route.alias == name]
         return owners[:3] or get_close_matches(name, self.routes, n=3, cutoff=0.6)
 
-    def page(self, offset: int, size: int | None) -> bytes:
-        """The listed tools from `offset` on, joined with commas; encoded once for all who ask."""
-        encoded = self._pages.get((offset, size))
+    def page(self, offset: int, size: int | None, variant: Variant | None = None) -> bytes:
+        """The listed tools from `offset` on, joined with commas; encoded once for all who ask for the same variant."""
+        encoded = self._pages.get((offset, size, variant))
         if encoded is None:
-            routes = list(self.routes.values())[offset : None if size is None else offset + size]
-            encoded = self._pages[offset, size] = b",".join(route.definition for route in routes)
+            encoded = self._pages[offset, size, variant] = self._encode(offset, size, variant)
         return encoded
+
+    def _encode(self, offset: int, size: int | None, variant: Variant | None) -> bytes:
+        routes = list(self.routes.values())[offset : None if size is None else offset + size]
+        definitions = [route.definition for route in routes]
+        if variant is None:
+            return b",".join(definitions)
+        converted = [variant(definition) for definition in definitions]
+        if all(new is old for new, old in zip(converted, definitions, strict=True)):
+            # Nothing in it that such callers do not know: one text for all of them.
+            return self.page(offset, size)
+        return b",".join(converted)
 
 
 def _aliases(routes: Iterable[Route]) -> dict[str, Route | None]:

@@ -74,7 +74,7 @@ class Relay:
         self._members = members
         self._tools = tools
         self._server_info = server_info
-        self._converters: dict[Revision, Converter] = {}
+        self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
 
     def call_tool(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
         """Start a `tools/call`.
@@ -93,7 +93,7 @@ class Relay:
         if arguments is not None and not messages.is_object(arguments) and not messages.is_null(arguments):
             raise InvalidParams(f"params.arguments of {route.public} must be an object")
         if route.upstream:
-            return self._send(route.upstream, route.head, call, sink)
+            return self._send(route.upstream, route.head, call, sink, wrapped=route.wrapped)
         choice = custom.choose(self._tools, route.native, call)
         head = b'"method":"tools/call","params":{"name":' + messages.encode(choice.tool)
         params = {**call.params, "arguments": choice.args}
@@ -134,15 +134,19 @@ class Relay:
             raise StillStarting(member)
         raise UpstreamError(upstream, "not_running", f'server "{upstream}" is not running: {member.absence}')
 
-    def _send(self, upstream: str, head: bytes, call: Call, sink: Sink) -> Running | None:
+    def _send(self, upstream: str, head: bytes, call: Call, sink: Sink, *, wrapped: bool = False) -> Running | None:
         member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
         if member.link is None:
             self._refuse(upstream, member)
-        link, caller = member.link, call.caller.revision
-        if caller.stateless or link.revision.stateless:
-            convert = self._converters.get(caller)
-            if convert is None:
-                convert = self._converters[caller] = bridge.result_converter(caller, self._server_info)
+        link = member.link
+        crossing = (call.caller.revision, link.revision, wrapped)
+        try:
+            convert = self._converters[crossing]
+        except KeyError:
+            caller, spoken, _ = crossing
+            convert = bridge.result_converter(caller, spoken, self._server_info, wrapped=wrapped)
+            self._converters[crossing] = convert
+        if convert is not None:
             sink = _Converting(sink, convert, upstream)
         return link.request(head, call, sink, idle=member.idle, limit=member.limit)
 
@@ -159,7 +163,7 @@ class _Converting:
 
     def done(self, *result: Buffer) -> None:
         try:
-            converted = self._convert(b"".join(result))
+            converted = self._convert(result[0] if len(result) == 1 else b"".join(result))
         except bridge.InputRequired:
             why = f'server "{self._upstream}" asks for input, which it was told this caller cannot give'
             self._sink.failed(UpstreamError(self._upstream, "unsupported", why))

@@ -10,7 +10,7 @@ from muxway.catalog import build
 from muxway.catalog.model import EMPTY, Catalog
 from muxway.core.relay import Held, Relay, StillStarting
 from muxway.errors import InvalidParams, MethodNotFound, RpcError
-from muxway.protocol import messages
+from muxway.protocol import convert, messages
 from muxway.protocol.era import SERVER_INFO, SUPPORTED
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ class Switchboard:
         if cursor is not None and not messages.is_null(cursor) and messages.text(cursor) != "":
             catalog, offset = self._resume(messages.text(cursor))
         size = self._page_size
-        parts: list[Buffer] = [b'{"tools":[', catalog.page(offset, size)]
+        shown = catalog.page(offset, size, convert.tool_converter(call.caller.revision))
+        parts: list[Buffer] = [b'{"tools":[', shown]
         if size is not None and offset + size < len(catalog.routes):
             parts.append(b'],"nextCursor":"%d.%d"' % (catalog.version, offset + size))
         else:

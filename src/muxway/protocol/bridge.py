@@ -1,15 +1,15 @@
-"""What must change when a result crosses from one era to the other.
+"""What must change when a result crosses from one revision to another.
 
 A converter takes the bytes of a result and gives the bytes the caller understands.
-Between two handshake revisions there is none, and nothing is done at all.
+Between two handshake revisions there is mostly none, and then nothing is done at all.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from muxway.protocol import messages
-from muxway.protocol.era import SERVER_INFO
+from muxway.protocol import convert, messages
+from muxway.protocol.era import PREFIX, SERVER_INFO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,17 +21,36 @@ Converter: TypeAlias = "Callable[[Buffer], Buffer]"
 
 _MAYBE_EMPTY: Final = 64
 _STATELESS_ONLY: Final = frozenset(("resultType", "ttlMs", "cacheScope"))
+_RELATED_TASK: Final = PREFIX + "related-task"
 
 
 class InputRequired(Exception):
     """The upstream wants something of its caller before it goes on."""
 
 
-def result_converter(caller: Revision, server_info: bytes) -> Converter:
-    """The conversion of results for a caller, wherever one of the two sides is stateless."""
-    if not caller.stateless:
-        return to_handshake
+def result_converter(
+    caller: Revision, upstream: Revision, server_info: bytes, *, wrapped: bool = False
+) -> Converter | None:
+    """The conversion of tool results on the way from an upstream to a caller; None if they pass as they are.
+
+    Args:
+        caller: the revision to give results in.
+        upstream: the revision they come in.
+        server_info: the gateway's name and version, as JSON.
+        wrapped: whether the tool is one of those whose output is wrapped, see `convert.is_wrapped`.
+    """
+    if caller.stateless:
+        return _to_stateless(upstream, server_info)
+    if upstream.stateless:
+        return _from_stateless(caller, wrapped=wrapped)
+    marks = convert.result_marks(caller, wrapped=wrapped)
+    return _between_handshakes(caller, marks, wrapped=wrapped) if marks else None
+
+
+def _to_stateless(upstream: Revision, server_info: bytes) -> Converter:
     stamp = b'"_meta":{' + messages.encode(SERVER_INFO) + b":" + server_info + b"}"
+    # A task of 2025-11-25 means nothing here; the tasks of the stateless revision do not use this key.
+    hop = {SERVER_INFO} if upstream.stateless else {SERVER_INFO, _RELATED_TASK}
 
     def to_stateless(result: Buffer) -> Buffer:
         raw = bytes(result)
@@ -42,7 +61,7 @@ def result_converter(caller: Revision, server_info: bytes) -> Converter:
         fields = messages.members(raw) or {}
         _refuse_input_required(fields)
         meta = messages.members(fields.pop("_meta", b"{}")) or {}
-        kept: dict[str, Buffer] = {name: value for name, value in meta.items() if name != SERVER_INFO}
+        kept: dict[str, Buffer] = {name: value for name, value in meta.items() if name not in hop}
         kept[SERVER_INFO] = server_info
         stamped: dict[str, Buffer] = {"resultType": b'"complete"', **fields}
         stamped["_meta"] = messages.object_of(kept.items())
@@ -51,20 +70,37 @@ def result_converter(caller: Revision, server_info: bytes) -> Converter:
     return to_stateless
 
 
-def to_handshake(result: Buffer) -> Buffer:
-    """Take away what only 2026-07-28 knows. Unknown fields and all values stay."""
-    fields = messages.members(result)
-    if fields is None:
-        return result
-    _refuse_input_required(fields)
-    kept: dict[str, Buffer] = {name: value for name, value in fields.items() if name not in _STATELESS_ONLY}
-    meta = messages.members(kept["_meta"]) if "_meta" in kept else None
-    if meta is not None and meta.pop(SERVER_INFO, None) is not None:
-        if meta:
-            kept["_meta"] = messages.object_of(meta.items())
-        else:
-            del kept["_meta"]
-    return messages.object_of(kept.items())
+def _from_stateless(caller: Revision, *, wrapped: bool) -> Converter:
+    def to_handshake(result: Buffer) -> Buffer:
+        """Take away what only 2026-07-28 knows. Unknown fields and all values stay."""
+        fields = messages.members(result)
+        if fields is None:
+            return result
+        _refuse_input_required(fields)
+        kept: dict[str, Buffer] = {name: value for name, value in fields.items() if name not in _STATELESS_ONLY}
+        changed = len(kept) != len(fields)
+        meta = messages.members(kept["_meta"]) if "_meta" in kept else None
+        if meta is not None and meta.pop(SERVER_INFO, None) is not None:
+            changed = True
+            if meta:
+                kept["_meta"] = messages.object_of(meta.items())
+            else:
+                del kept["_meta"]
+        changed |= convert.convert_result(caller, kept, wrapped=wrapped)
+        return messages.object_of(kept.items()) if changed else result
+
+    return to_handshake
+
+
+def _between_handshakes(caller: Revision, marks: tuple[bytes, ...], *, wrapped: bool) -> Converter:
+    def to_older(result: Buffer) -> Buffer:
+        if not convert.marked(bytes(result), marks):
+            return result
+        fields: dict[str, Buffer] = {**(messages.members(result) or {})}
+        changed = convert.convert_result(caller, fields, wrapped=wrapped)
+        return messages.object_of(fields.items()) if changed else result
+
+    return to_older
 
 
 def _refuse_input_required(fields: messages.Params) -> None:

@@ -46,6 +46,20 @@ class Revision:
     """A line may be a JSON array of messages."""
     progress_message: bool = True
     """Progress notices may carry a `message`."""
+    annotations: bool = True
+    """A tool may have `annotations`."""
+    audio: bool = True
+    """Content may be sound."""
+    resource_links: bool = True
+    """Content may be a link to a resource."""
+    structured: bool = True
+    """A result may have `structuredContent`, and a tool the `outputSchema` it follows."""
+    any_structure: bool = False
+    """Structured content and its schema may be of any JSON value; elsewhere, of an object only."""
+    titles: bool = True
+    """A tool may have a `title` of its own, outside its annotations."""
+    icons: bool = True
+    """A tool may have `icons`."""
 
     @property
     def unknown_tool_code(self) -> int:
@@ -56,11 +70,20 @@ class Revision:
 REVISIONS: Final = {
     revision.date: revision
     for revision in (
-        Revision("2024-11-05", progress_message=False),
-        Revision("2025-03-26", batches=True),
-        Revision("2025-06-18"),
+        Revision(
+            "2024-11-05",
+            progress_message=False,
+            annotations=False,
+            audio=False,
+            resource_links=False,
+            structured=False,
+            titles=False,
+            icons=False,
+        ),
+        Revision("2025-03-26", batches=True, resource_links=False, structured=False, titles=False, icons=False),
+        Revision("2025-06-18", icons=False),
         Revision("2025-11-25"),
-        Revision("2026-07-28", stateless=True),
+        Revision("2026-07-28", stateless=True, any_structure=True),
     )
 }
 NEWEST: Final = REVISIONS["2026-07-28"]
