@@ -19,7 +19,7 @@ from muxway.core.relay import Member
 from muxway.core.switchboard import Switchboard
 from muxway.downstream.memory import MemoryDoor
 from muxway.downstream.stdio import StdioDoor
-from muxway.errors import ConfigError, MuxwayError
+from muxway.errors import ConfigError
 from muxway.log import EventLog
 from muxway.pipes import Turn
 from muxway.protocol import messages
@@ -299,13 +299,11 @@ class Gateway:
     # --- inside -------------------------------------------------------------------------------
 
     def _channel_for(self, config: ServerConfig) -> Callable[[], Channel]:
-        if config.transport != "stdio":
-
-            def refuse() -> Channel:
-                raise MuxwayError("it is reached by URL, which this version of muxway cannot do yet")
-
-            return refuse
         limit = config.max_message_bytes or self._settings.max_message_bytes
+        if config.transport != "stdio":
+            from muxway.upstream.http import HttpChannel
+
+            return lambda: HttpChannel(config, limit)
         return lambda: StdioChannel(config, self._nursery, self._turn, limit)
 
     def _memory_channel(self, server: InProcessServer) -> Callable[[], Channel]:

@@ -74,6 +74,7 @@ class Upstream:
         self._max_tools = max_tools
         self._began = 0.0
         self._starting: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._relisting: asyncio.Task[None] | None = None
         self._relist_again = False
 
@@ -97,6 +98,9 @@ class Upstream:
         self._on_change(self)
         if link is not None:
             await link.close()
+        if self._closing is not None:
+            # What is left of a link that was lost is being ended: that must not be cut short.
+            await asyncio.wait([self._closing])
 
     # --- starting -----------------------------------------------------------------------------
 
@@ -202,7 +206,7 @@ class Upstream:
         self._fail(f'server "{self.name}" {why}')
         if link is not None:
             # The process may still be there with its output closed, or have left others behind.
-            self._starting = asyncio.get_running_loop().create_task(link.close())
+            self._closing = asyncio.get_running_loop().create_task(link.close())
 
     def _fail(self, why: str) -> None:
         self.error = why

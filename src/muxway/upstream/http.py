@@ -1,0 +1,657 @@
+"""The channel to an upstream that is reached by URL: one POST per message, answers as JSON or as events.
+
+Speaks Streamable HTTP of every revision, with sessions or without, and knows from the messages that pass by which
+it is: an `initialize` result opens a session, an envelope in `_meta` says that there is none. Where a server takes
+neither, HTTP+SSE of 2024-11-05 is tried (`http_sse`). The link above sees frames and nothing of all this.
+A request that fails is answered here, with an error that says what happened: one bad answer never ends the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from muxway.errors import UNSUPPORTED_VERSION, MethodNotFound, ParseError, RpcError, SpawnError, UpstreamError
+from muxway.log import EventLog
+from muxway.protocol import headers as names
+from muxway.protocol import messages
+from muxway.protocol.framing import Oversized
+from muxway.protocol.messages import ABSENT, NotAnEnvelope
+from muxway.protocol.sse import SseParser
+from muxway.upstream.http_sse import EventChannel
+from muxway.upstream.http_trouble import Trouble, excerpt, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from msgspec import Raw
+
+    from muxway.config.model import ServerConfig
+    from muxway.protocol.messages import Buffer, Envelope
+    from muxway.protocol.sse import Event
+    from muxway.upstream.http_client import HttpClient, Response
+
+_REQUESTS: Final = 100
+"""Requests under way at once, each on a connection of its own."""
+_NOTICES: Final = 8
+"""The same for what must not wait behind them: cancellations and answers."""
+_NOTICE: Final = 10.0
+_RENEWAL: Final = 30.0
+_POOL_WAIT: Final = 5.0
+_IDLE: Final = 300.0
+"""Seconds of silence after which the stream for unasked messages is opened anew."""
+_LINGER: Final = 0.25
+"""Seconds that a stream may stay open after its answer: if it ends by then, its connection can be used again."""
+_TRIES: Final = 5
+"""Attempts in a row to resume a stream, without anything new from it."""
+_LONGEST_PAUSE: Final = 30.0
+_GOODBYE: Final = 2.0
+_EXCERPT: Final = 4096
+_ERROR_BODY: Final = 256 * 1024
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
+_STATELESS_CODES: Final = frozenset((-32020, -32021, UNSUPPORTED_VERSION))
+_NO_SSE_HINT: Final = frozenset((401, 403, 429))
+"""Refusals that say nothing about which transport is spoken."""
+_ANNOTATION: Final = names.ANNOTATION.encode()
+_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
+
+log = EventLog("upstream")
+
+
+class _Message:
+    """One message on its way."""
+
+    __slots__ = (
+        "answered",
+        "body",
+        "id",
+        "method",
+        "name",
+        "queued",
+        "quiet",
+        "session",
+        "stateless",
+        "task",
+        "waiting",
+    )
+
+    def __init__(self, body: bytes, envelope: Envelope, *, quiet: bool = False) -> None:
+        self.body = body
+        self.method = envelope.method
+        self.id = bytes(envelope.id) if envelope.method is not None else b""
+        """The id that is to be answered; empty for notifications and answers."""
+        self.stateless = None if self.method is None else names.stateless_headers(self.method, envelope.params)
+        self.name = messages.text((envelope.params or {}).get("name")) if self.stateless is not None else None
+        self.quiet = quiet
+        """Whether the answer is for this channel only."""
+        self.queued = True
+        """Whether it counts as not taken yet."""
+        self.session: str | None = None
+        """The session id that came with the answer to an `initialize`."""
+        self.answered = False
+        self.waiting = True
+        """Whether it still waits for its turn, so that the server knows nothing of it."""
+        self.task: asyncio.Task[None] | None = None
+
+    def is_answer(self, envelope: Envelope) -> bool:
+        """Whether this is the answer to it; some servers give a number back as a string."""
+        return envelope.method is None and bytes(envelope.id).strip(b'"') == self.id.strip(b'"') != b""
+
+
+class HttpChannel:
+    """One remote server."""
+
+    def __init__(self, config: ServerConfig, max_message_bytes: int) -> None:
+        self._name = config.name
+        self._config = config
+        self._url = config.url or ""
+        self._limit = max_message_bytes
+        # A server may send back the headers it got, in an error page for instance.
+        sent = config.headers.values()
+        self._secrets = config.secrets.union(sent, (value.rpartition(" ")[2] for value in sent))
+        self.send: Callable[[Sequence[Buffer]], None] = self._send
+        self._client: HttpClient | None = None
+        self._events: EventChannel | None = None
+        """The HTTP+SSE connection, when that is what the server speaks."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[bytes, _Message] = {}
+        self._requests = asyncio.Semaphore(_REQUESTS)
+        self._notices = asyncio.Semaphore(_NOTICES)
+        self._queued = 0
+        self._closed = False
+        # --- what a handshake agreed on ---
+        self._session: str | None = None
+        self._version: str | None = None
+        self._hello: _Message | None = None
+        self._initialized: _Message | None = None
+        self._gate: asyncio.Task[None] | None = None
+        """What later messages wait for: the server must have heard `notifications/initialized` before them."""
+        self._params: dict[str, names.ParamHeaders] = {}
+        """What the tools of a stateless server want repeated in headers: tool → headers."""
+        self._renewal: asyncio.Task[None] | None = None
+        self._overhearing: asyncio.Task[None] | None = None
+
+    @property
+    def queued(self) -> int:
+        return self._queued
+
+    async def open(self, hear: Callable[[Sequence[bytes | Oversized]], None], lost: Callable[[str], None]) -> None:
+        # Here, so that whoever has no remote server never loads the library.
+        from muxway.upstream.http_client import HttpClient
+
+        self._hear, self._report_lost = hear, lost
+        self._client = HttpClient(self._url, self._config.headers)
+        if self._config.transport == "sse":
+            try:
+                await self._open_events()
+            except Trouble as trouble:
+                raise SpawnError(f"it {trouble.what}") from trouble
+
+    def introduced(self) -> None:
+        """Nothing to show: it writes for people elsewhere."""
+
+    def last_words(self) -> str | None:
+        return None
+
+    async def close(self) -> None:
+        self._closed = True
+        client, self._client = self._client, None
+        try:
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_GOODBYE)
+            if client is not None and self._session is not None:
+                await self._end_session(client)
+        finally:
+            # Also when whoever closes is in a hurry: the connections must not outlive us.
+            if self._events is not None:
+                self._events.close()
+            if client is not None:
+                await client.close()
+
+    async def _end_session(self, client: HttpClient) -> None:
+        # A courtesy: a server that is gone, slow or keeps its sessions forgets this one by itself some day.
+        with contextlib.suppress(Trouble, TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                (await client.request("DELETE", self._url, self._session_headers())).close()
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def _send(self, frame: Sequence[Buffer]) -> None:
+        if self._closed or self._client is None:
+            return
+        body = b"".join(frame).rstrip(b"\n")
+        envelope = messages.decode(body)
+        if envelope.method is None and self._version is None and self._events is None:
+            # A server of 2026-07-28 may not ask, and has nobody who would take an answer.
+            return
+        if envelope.method == "notifications/cancelled":
+            self._cancel(_Message(body, envelope), bytes((envelope.params or {}).get("requestId", b"")))
+        else:
+            self._start(_Message(body, envelope))
+
+    def _start(self, message: _Message) -> None:
+        if message.id:
+            self._running[message.id] = message
+        self._queued += len(message.body)
+        message.task = self._spawn(self._carry(message, self._gate))
+        message.task.add_done_callback(lambda task: self._carried(message, task))
+        if message.method == "notifications/initialized":
+            self._initialized = message
+            self._gate = message.task
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Trouble):
+            log.error("failed inside", upstream=self._name, error=f"{type(error).__name__}: {error}")
+
+    def _carried(self, message: _Message, task: asyncio.Task[None]) -> None:
+        self._taken(message)
+        if self._running.get(message.id) is message:
+            del self._running[message.id]
+        if not task.cancelled() and task.exception() is not None:
+            self._fail(message, Trouble("could not be asked, through a fault in muxway; its log says more"))
+
+    async def _carry(self, message: _Message, gate: asyncio.Task[None] | None) -> None:
+        """Bring one message to the server and its answer back, or an error in its place."""
+        if gate is not None and not gate.done():
+            await asyncio.wait([gate])
+        turn = self._requests if message.id else self._notices
+        try:
+            try:
+                async with asyncio.timeout(_POOL_WAIT):
+                    await turn.acquire()
+            except TimeoutError:
+                busy = (
+                    f"has {_REQUESTS} calls under way and did not finish one within {_POOL_WAIT:g} s; try again later"
+                )
+                raise Trouble(busy, "overloaded") from None
+            try:
+                message.waiting = False
+                # How long a request may take is the link's to say; nobody watches over the rest.
+                async with asyncio.timeout(None if message.id else _NOTICE):
+                    await (self._post(message) if self._events is None else self._post_event(message, self._events))
+            except TimeoutError:
+                raise Trouble(f"did not take it within {_NOTICE:g} s", "timeout") from None
+            finally:
+                turn.release()
+            if message.id and not message.answered and self._events is None:
+                raise Trouble("gave an answer to another request than the one asked", "malformed")
+        except Trouble as trouble:
+            self._fail(message, trouble)
+
+    def _taken(self, message: _Message) -> None:
+        """The server has the message, or never will."""
+        if message.queued:
+            message.queued = False
+            self._queued -= len(message.body)
+
+    def _fail(self, message: _Message, trouble: Trouble) -> None:
+        if not message.id:
+            log.debug("not taken", upstream=self._name, method=message.method or "an answer", why=trouble.what)
+        elif not message.answered and not self._closed:
+            message.answered = True
+            error = UpstreamError(self._name, trouble.reason, f'server "{self._name}" {trouble.what}')
+            self._answer(message, error)
+
+    def _answer(self, message: _Message, error: RpcError) -> None:
+        self._hear([b"".join(messages.failure(message.id, error)).rstrip(b"\n")])
+
+    def _cancel(self, notice: _Message, id_: bytes) -> None:
+        """Nobody waits for this request any more."""
+        request = self._running.get(id_)
+        if request is None or request.task is None:
+            # It has been answered, unless answers come another way.
+            if self._events is not None:
+                self._start(notice)
+        elif request.waiting or request.stateless is not None or request.method == "initialize":
+            # In 2026-07-28 the closed connection is the cancellation; an `initialize` must not be cancelled at all.
+            request.task.cancel()
+        else:
+            self._start(notice)
+            if notice.task is not None:
+                self._spawn(self._hang_up(request.task, notice.task))
+
+    async def _hang_up(self, request: asyncio.Task[None], notice: asyncio.Task[None]) -> None:
+        # A server need not answer what was cancelled, and some then leave the connection open for ever.
+        await asyncio.wait([notice], timeout=_POOL_WAIT)
+        await asyncio.wait([request], timeout=1.0)
+        request.cancel()
+
+    # --- one exchange -------------------------------------------------------------------------
+
+    async def _request(self, method: str, url: str, headers: dict[str, str], body: bytes | None = None) -> Response:
+        if self._client is None:
+            raise Trouble("was stopped")
+        return await self._client.request(method, url, headers, body)
+
+    def _session_headers(self) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        if self._version is not None:
+            headers[names.VERSION] = self._version
+        if self._session is not None:
+            headers[names.SESSION] = self._session
+        return headers
+
+    def _headers_for(self, message: _Message) -> dict[str, str]:
+        headers = {"Content-Type": _JSON, "Accept": f"{_JSON}, {_EVENTS}"}
+        if message.stateless is not None:
+            return headers | message.stateless | self._param_headers_for(message)
+        return headers if message.method == "initialize" else headers | self._session_headers()
+
+    def _param_headers_for(self, message: _Message) -> dict[str, str]:
+        wanted = self._params.get(message.name or "")
+        if message.method != "tools/call" or not wanted:
+            return {}
+        arguments = (messages.decode(message.body).params or {}).get("arguments")
+        return {} if arguments is None else names.param_values(wanted, messages.value(arguments))
+
+    async def _post(self, message: _Message) -> None:
+        session = self._session
+        if await self._exchange(message):
+            return
+        # It has forgotten the session, and refused the message for that: so it may be sent again, once.
+        await self._renew(session)
+        await self._exchange(message, renewed=True)
+
+    async def _exchange(self, message: _Message, *, renewed: bool = False) -> bool:
+        """Post the message and hear what comes of it. False: the server does not know our session any more."""
+        session = self._session if message.stateless is None and message.method != "initialize" else None
+        parser = SseParser(self._limit)
+        async with await self._request("POST", self._url, self._headers_for(message), message.body) as response:
+            self._taken(message)
+            if not 200 <= response.status < 300:
+                start = await response.start(_ERROR_BODY, _GOODBYE)
+                if session is not None and message.id and _forgotten(message, response.status, start):
+                    if not renewed:
+                        return False
+                    if response.status == 404:
+                        raise Trouble("forgets its sessions as soon as it has opened them")
+                await self._refused(message, response, start)
+                return True
+            if message.method == "initialize":
+                message.session = _session_in(response)
+            if not message.id:
+                if message.method == "notifications/initialized" and not message.quiet:
+                    self._overhear()
+                return True
+            why = await self._hear_body(message, response, parser)
+        if not message.answered and response.content_type == _EVENTS:
+            await self._resume(message, parser, why)
+        return True
+
+    async def _hear_body(self, message: _Message, response: Response, parser: SseParser) -> str:
+        if response.content_type == _EVENTS:
+            return await self._listen(response, parser, message)
+        if response.content_type == _JSON or response.content_type.endswith("+json"):
+            body = await response.read(self._limit)
+            if body:
+                self._hear_frame(body, message)
+                return ""
+        start = await response.start(_EXCERPT, _GOODBYE)
+        if not start:
+            raise Trouble(f"took the request with HTTP status {response.status} but gave no answer", "malformed")
+        kind = response.content_type or "something of no stated type"
+        shown = excerpt(start, self._secrets)
+        raise Trouble(f"answered with {kind} instead of JSON or an event stream: {shown}", "malformed")
+
+    async def _refused(self, message: _Message, response: Response, start: bytes) -> None:
+        """An HTTP error. What it says in JSON-RPC is the answer; otherwise its status is made into one."""
+        error = _error_in(start)
+        code = None if error is None else (said.code if (said := messages.said_error(error)) is not None else None)
+        other = ""
+        if self._may_be_events(message, response.status, code):
+            try:
+                await self._open_events()
+            except Trouble as trouble:
+                other = f"; nor does it speak HTTP+SSE: it {trouble.what}"
+            else:
+                log.debug("speaks HTTP+SSE", upstream=self._name)
+                if self._events is not None:
+                    await self._post_event(message, self._events)
+                    return
+        if message.id and error is not None and code is not None:
+            # Refusals often come with no id or an invented one; it is clear whom this concerns.
+            self._heard(message, _with_id(message.id, error))
+            return
+        words = refusal(response.status, start[:_EXCERPT], self._secrets, response.header("Retry-After"))
+        raise Trouble(words + other, "overloaded" if response.status == 429 else "lost")
+
+    def _may_be_events(self, message: _Message, status: int, code: int | None) -> bool:
+        return (
+            message.method == "initialize"
+            and not message.quiet
+            and self._config.transport == "auto"
+            and 400 <= status < 500
+            and status not in _NO_SSE_HINT
+            and code not in _STATELESS_CODES
+        )
+
+    # --- hearing ------------------------------------------------------------------------------
+
+    def _hear_frame(self, frame: bytes, message: _Message | None) -> None:
+        """One JSON-RPC message of the server's, or something that should have been one."""
+        if b"\n" in frame or b"\r" in frame:
+            # Outside strings these are only layout, and inside they cannot be. The other side is made of lines.
+            frame = frame.translate(_SPACES)
+        if message is None or message.answered:
+            self._hear([frame])
+            return
+        parts = [frame]
+        if messages.is_batch(frame):
+            with contextlib.suppress(ParseError):
+                parts = messages.decode_batch(frame)
+        for part in parts:
+            try:
+                envelope = messages.decode(part)
+            except (ParseError, NotAnEnvelope) as error:
+                salvaged = messages.salvage(part)
+                if salvaged is None:
+                    said = excerpt(part[:_EXCERPT], self._secrets)
+                    raise Trouble(f"sent an answer that cannot be read ({error}): {said}", "malformed") from None
+                envelope = salvaged
+            if message.is_answer(envelope):
+                self._note_answer(message, envelope)
+                self._heard(message, self._note_tools(message, envelope, part))
+            elif _nameless_error(envelope):
+                self._heard(message, _with_id(message.id, envelope.error))
+            else:
+                self._hear([part])
+
+    def _heard(self, message: _Message, frame: bytes) -> None:
+        message.answered = True
+        if not message.quiet and not self._closed:
+            self._hear([frame])
+
+    def _note_answer(self, message: _Message, envelope: Envelope) -> None:
+        if message.method == "initialize" and envelope.result is not ABSENT:
+            version = messages.text((messages.members(envelope.result) or {}).get("protocolVersion"))
+            if message.quiet and version != self._version:
+                self._lose("came back with another protocol version")
+            if version is not None and names.encode_value(version) == version:
+                self._version = version
+            self._session, self._hello = message.session, message
+
+    def _note_tools(self, message: _Message, envelope: Envelope, frame: bytes) -> bytes:
+        """Learn from a list of tools which headers they want; leave out those that want it wrongly, as one must."""
+        if message.method != "tools/list" or message.stateless is None:
+            return frame
+        if _ANNOTATION not in frame and not self._params:
+            return frame
+        result = messages.members(envelope.result) or {}
+        kept: list[bytes] = []
+        for tool in messages.items(result.get("tools", b"")) or []:
+            members = messages.members(tool) or {}
+            name = messages.text(members.get("name")) or ""
+            try:
+                self._params[name] = names.param_headers(messages.value(members.get("inputSchema", b"{}")))
+                kept.append(bytes(tool))
+            except (names.BadAnnotation, ParseError) as error:
+                log.warning("tool left out", upstream=self._name, tool=name, why=error)
+        listed = {**result, "tools": b"[" + b",".join(kept) + b"]"}
+        return b"".join(messages.result(envelope.id, messages.object_of(listed.items()))).rstrip(b"\n")
+
+    async def _listen(
+        self, response: Response, parser: SseParser, message: _Message | None, idle: float | None = None
+    ) -> str:
+        """Hear a stream until its end, or shortly after the answer waited for. Returns how it ended."""
+        try:
+            while data := await response.chunk(idle):
+                for event in parser.feed(data):
+                    # An empty one only tells where to resume.
+                    if event.type == "message" and event.data:
+                        self._hear_event(event, message)
+                if message is not None and message.answered:
+                    idle = _LINGER
+        except Trouble as trouble:
+            if trouble.reason in ("too_large", "malformed"):
+                raise
+            return "broke off its event stream" if trouble.reason == "lost" else trouble.what
+        return "ended its event stream"
+
+    def _hear_event(self, event: Event, message: _Message | None) -> None:
+        if not event.cut:
+            self._hear_frame(event.data, message)
+        elif message is None or message.answered:
+            self._hear([Oversized(event.data)])
+        else:
+            raise Trouble(f"sent an event over the size limit of {self._limit} bytes (maxMessageBytes)", "too_large")
+
+    async def _resume(self, message: _Message, parser: SseParser, why: str) -> None:
+        """Take up a stream that ended before its answer, as long as the server says where it stopped."""
+        tries = 0
+        while not message.answered:
+            if message.stateless is not None or not parser.last_id or tries == _TRIES:
+                after = f", and {tries} attempts to resume it brought nothing" if tries else ""
+                raise Trouble(f"{why} before the answer{after}; the call may have run")
+            parser, known = parser.again(), parser.last_id
+            await asyncio.sleep(min(parser.retry if parser.retry is not None else tries * 0.5, _LONGEST_PAUSE))
+            tries += 1
+            try:
+                response = await self._get(parser.last_id)
+            except Trouble as trouble:
+                why = trouble.what
+                continue
+            async with response:
+                if response.status != 200 or response.content_type != _EVENTS:
+                    raise Trouble(f"{why} before the answer, and did not resume it (HTTP status {response.status})")
+                why = await self._listen(response, parser, message)
+            if parser.last_id != known:
+                tries = 0
+
+    async def _get(self, last_id: str) -> Response:
+        headers = {"Accept": _EVENTS, **self._session_headers()}
+        if last_id:
+            headers[names.LAST_EVENT_ID] = last_id
+        return await self._request("GET", self._url, headers)
+
+    # --- sessions -----------------------------------------------------------------------------
+
+    def _overhear(self) -> None:
+        """Open the stream for what the server says unasked."""
+        if self._overhearing is not None:
+            self._overhearing.cancel()
+        self._overhearing = self._spawn(self._keep_overhearing())
+
+    async def _keep_overhearing(self) -> None:
+        parser = SseParser(self._limit)
+        loop = asyncio.get_running_loop()
+        pause = 1.0
+        while True:
+            began, session, known = loop.time(), self._session, parser.last_id
+            try:
+                async with await self._get(parser.last_id) as response:
+                    if response.status == 404 and session is not None:
+                        await self._renew(session)
+                        return
+                    if 400 <= response.status < 500 and response.status not in (408, 409, 429):
+                        log.debug("offers no stream of its own", upstream=self._name, status=response.status)
+                        return
+                    if response.status < 400 and response.content_type != _EVENTS:
+                        return
+                    if response.status < 400:
+                        await self._listen(response, parser, None, _IDLE)
+            except Trouble as trouble:
+                log.debug("stream broken", upstream=self._name, why=trouble.what)
+            if parser.last_id != known or loop.time() - began > _LONGEST_PAUSE:
+                pause = 1.0
+                wait = pause if parser.retry is None else parser.retry
+            else:
+                # Nothing came of it: the server's wish for haste is not to be trusted.
+                wait = max(pause, parser.retry or 0.0)
+                pause *= 2
+            await asyncio.sleep(min(wait, _LONGEST_PAUSE))
+            parser = parser.again()
+
+    async def _renew(self, forgotten: str | None) -> None:
+        """Open a new session in place of one that the server has forgotten; once for all who notice."""
+        if self._session != forgotten:
+            return
+        if self._renewal is None or self._renewal.done():
+            self._renewal = self._gate = self._spawn(self._shake_hands_again())
+        # Whoever gives up waiting must not stop it for the others.
+        await asyncio.shield(self._renewal)
+
+    async def _shake_hands_again(self) -> None:
+        hello, initialized = self._hello, self._initialized
+        if hello is None or initialized is None:
+            raise Trouble("does not know its session any more")
+        log.info("session lost; opening a new one", upstream=self._name)
+        again = _Message(hello.body, messages.decode(hello.body), quiet=True)
+        again.waiting = False
+        try:
+            async with asyncio.timeout(_RENEWAL):
+                await self._exchange(again)
+        except TimeoutError:
+            raise Trouble(f"lost its session and did not open a new one within {_RENEWAL:g} s", "timeout") from None
+        except Trouble as trouble:
+            raise Trouble(f"lost its session, and a new one could not be opened: it {trouble.what}") from trouble
+        if self._hello is not again:
+            raise Trouble("lost its session and refused to open a new one")
+        notice = _Message(initialized.body, messages.decode(initialized.body), quiet=True)
+        try:
+            async with asyncio.timeout(_NOTICE):
+                await self._exchange(notice)
+        except TimeoutError:
+            raise Trouble(f"lost its session and did not open a new one within {_NOTICE:g} s", "timeout") from None
+        self._overhear()
+        # A server that forgot us has most likely been started anew, and may offer something else now.
+        self._hear([b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'])
+
+    # --- HTTP+SSE -----------------------------------------------------------------------------
+
+    async def _open_events(self) -> None:
+        if self._client is None:
+            raise Trouble("was stopped")
+        self._events = await EventChannel.open(self._client, self._url, self._limit, self._secrets)
+        self._spawn(self._follow_events(self._events))
+
+    async def _follow_events(self, events: EventChannel) -> None:
+        self._lose(await events.follow(lambda event: self._hear_event(event, None), self._nudge))
+
+    def _nudge(self) -> None:
+        """Ask the server whether it is there. Its answer is a sign of life; the link knows no such request."""
+        ping = b"".join(messages.request(b'"muxway-idle"', "ping")).rstrip(b"\n")
+        self._start(_Message(ping, messages.decode(ping)))
+
+    async def _post_event(self, message: _Message, events: EventChannel) -> None:
+        if message.method == "server/discover":
+            # This transport is older than that method, and some of its servers fall over what they do not know.
+            message.answered = True
+            self._answer(message, MethodNotFound("server/discover: not over HTTP+SSE"))
+            return
+        headers = {"Content-Type": _JSON, "Accept": f"{_JSON}, {_EVENTS}", **self._session_headers()}
+        async with await self._request("POST", events.endpoint, headers, message.body) as response:
+            start = await response.start(_EXCERPT, _GOODBYE)
+            if not 200 <= response.status < 300:
+                raise Trouble(refusal(response.status, start, self._secrets, response.header("Retry-After")))
+
+    def _lose(self, why: str) -> None:
+        if not self._closed:
+            self._closed = True
+            self._report_lost(why)
+
+
+def _session_in(response: Response) -> str | None:
+    session = response.header(names.SESSION)
+    if session is not None and not names.is_session_id(session):
+        raise Trouble("gave a session id that cannot be sent back", "malformed")
+    return session
+
+
+def _forgotten(message: _Message, status: int, body: bytes) -> bool:
+    """Whether a refusal means that the session is unknown: 404 by the book, 400 in the official examples."""
+    if status != 400 or b"session" not in body[:_EXCERPT].lower():
+        return status == 404
+    try:
+        # What carries the id of the request is about the request.
+        return not message.is_answer(messages.decode(body))
+    except (ParseError, NotAnEnvelope):
+        return True
+
+
+def _nameless_error(envelope: Envelope) -> bool:
+    return envelope.method is None and envelope.error is not ABSENT and bytes(envelope.id) in (b"", b"null")
+
+
+def _with_id(id_: bytes, error: Raw) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, bytes(error).translate(_SPACES))
+
+
+def _error_in(body: bytes) -> Raw | None:
+    """The error member of a JSON-RPC error response."""
+    try:
+        envelope = messages.decode(body)
+    except (ParseError, NotAnEnvelope):
+        return None
+    return None if envelope.error is ABSENT or envelope.method is not None else envelope.error

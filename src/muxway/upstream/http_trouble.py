@@ -1,0 +1,74 @@
+"""What can go wrong with one request to a remote upstream, in words that a person can act on.
+
+Bodies of refusals are shown in part, because they often say what is wrong; never a secret that was sent along.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from muxway.log import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muxway.errors import Reason
+
+CONNECT: Final = 5.0
+"""Seconds for a connection to be made."""
+_SHOWN: Final = 160
+_SHORTEST_SECRET: Final = 4
+"""Shorter texts are found by chance in any answer; hiding them would show where they are."""
+_HTML: Final = re.compile(rb"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE).match
+_TITLE: Final = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE).search
+
+_ADVICE: Final = {
+    401: "it wants other credentials: set or renew `headers`, such as Authorization, in its configuration",
+    403: "it does not allow this: check the credentials in `headers` and what they may do",
+    404: "nothing is there: check the path of `url`",
+    405: "it takes no such request: check the path of `url`, and `type` if it is given",
+    406: "it speaks no format that we do",
+    413: "the message is too large for it",
+    421: "it does not answer to this host name",
+    429: "it is asked too often; try again later",
+    500: "it has an inner fault",
+    502: "what stands in front of it cannot reach it",
+    503: "it is not available now; try again later",
+    504: "what stands in front of it waited in vain",
+}
+
+
+class Trouble(Exception):
+    """One request failed. `what` continues a sentence that begins with `server "x"`."""
+
+    def __init__(self, what: str, reason: Reason = "lost") -> None:
+        super().__init__(what)
+        self.what = what
+        self.reason: Reason = reason
+
+
+def refusal(status: int, body: bytes, secrets: Iterable[str], retry_after: str | None = None) -> str:
+    """What a status other than success means, and the beginning of what came with it."""
+    words = f"answered with HTTP status {status}"
+    advice = _ADVICE.get(status)
+    if advice is not None:
+        words = f"{words} ({advice})"
+    if retry_after is not None and retry_after.isdigit() and len(retry_after) < _SHORTEST_SECRET + 2:
+        words = f"{words}; it asks to wait {retry_after} s"
+    shown = excerpt(body, secrets)
+    return f"{words}: {shown}" if shown else words
+
+
+def excerpt(body: bytes, secrets: Iterable[str]) -> str:
+    """The beginning of a body for people: one line, no control characters, no secrets, of a page its title."""
+    if _HTML(body) is not None:
+        title = _TITLE(body)
+        body = b"a web page" + (b"" if title is None else b' titled "' + title[1].strip() + b'"')
+    text = body.decode("utf-8", "replace")
+    # The longest first: one may be part of another.
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "***")
+    text = printable(" ".join(text.split()))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
