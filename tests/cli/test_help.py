@@ -79,7 +79,7 @@ def test_a_verb_like_no_other_gets_the_list(muxway: Callable[..., Result]) -> No
     """Ours: an error says what to do."""
     result = muxway("zzz")
     assert result.exit_code == 2
-    assert "There are: stdio, demo, check" in result.stderr
+    assert "There are: stdio, serve, demo, check" in result.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     "stdio": "Serve MCP on stdin and stdout. This is what clients launch.",
+    "serve": "Serve MCP over HTTP, for clients of every revision.",
     "demo": "Show what muxway does, with servers of its own. Needs no config.",
     "check": "Read the config, start nothing, print every problem.",
     "list": "Start the servers and show how each one is.",

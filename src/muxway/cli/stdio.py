@@ -70,11 +70,11 @@ def command(config: str | None, *, debug: bool, **overrides: Any) -> None:
 
     Ends when stdin is closed or on SIGTERM (exit 0), on Ctrl-C (exit 130).
     """
-    _start_log(os.environ, debug=debug)
+    start_log(os.environ, debug=debug)
     # Its own start-up overlaps all that is loaded from here on.
     reaper = ReaperProcess()
     try:
-        loaded = _overridden(read_config(config), **overrides)
+        loaded = overridden(read_config(config), **overrides)
     except BaseException:
         reaper.close()
         raise
@@ -85,7 +85,8 @@ def command(config: str | None, *, debug: bool, **overrides: Any) -> None:
     raise click.exceptions.Exit(run_stdio(loaded, reaper))
 
 
-def _start_log(environ: Mapping[str, str], *, debug: bool) -> None:
+def start_log(environ: Mapping[str, str], *, debug: bool) -> None:
+    """Set up the log as the environment and `--debug` say."""
     given = environ.get("MCP_PROXY_LOG_LEVEL", "").lower() or "info"
     level = _LEVELS.get(given)
     if level is None:
@@ -98,7 +99,7 @@ def _start_log(environ: Mapping[str, str], *, debug: bool) -> None:
         raise BadConfig(f"MCP_PROXY_LOG_DIRECTORY_PATH cannot be written to: {why}.") from None
 
 
-def _overridden(config: Config, *, server_version: str | None, **settings: Any) -> Config:
+def overridden(config: Config, *, server_version: str | None, **settings: Any) -> Config:
     """The configuration with the options given on the command line instead of its own."""
     given = {key: value for key, value in {"version": server_version, **settings}.items() if value is not None}
     if "call_timeout" in given:

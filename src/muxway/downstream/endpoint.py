@@ -14,6 +14,7 @@ import msgspec
 
 from muxway.core.call import Call, Caller
 from muxway.core.switchboard import CAPABILITIES
+from muxway.downstream import notices
 from muxway.errors import InvalidParams, InvalidRequest, ParseError, RpcError
 from muxway.log import EventLog
 from muxway.protocol import era, messages
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 _OPENERS: Final = frozenset(("initialize", "ping"))
 """What a handshake client may say before it has a session."""
-_LIST_CHANGED: Final = "notifications/tools/list_changed"
+NO_BATCHES: Final = (
+    "batches (arrays of messages) exist only in sessions of revision 2025-03-26; send one message a line"
+)
 _NOTHING: Final[dict[str, messages.Raw]] = {}
 
 log = EventLog("client")
@@ -46,6 +49,9 @@ class Exchange(msgspec.Struct, eq=False):
     id: bytes
     call: Call
     say: Callable[[Sequence[Buffer]], None]
+    """Takes the answer."""
+    tell: Callable[[Sequence[Buffer]], None]
+    """Takes what is said before the answer."""
     running: Running | None = None
 
     def done(self, *result: Buffer) -> None:
@@ -60,13 +66,9 @@ class Exchange(msgspec.Struct, eq=False):
             self.say(messages.failure(self.id, error))
 
     def progress(self, params: dict[str, Buffer]) -> None:
-        token = self.call.progress_token
-        if token is None or self.id not in self.endpoint.peer.theirs:
-            return
-        if not self.call.caller.revision.progress_message:
-            params.pop("message", None)
-        body = messages.object_of(((era.PROGRESS_TOKEN, token), *params.items()))
-        self.endpoint.say(messages.notification("notifications/progress", body))
+        notice = notices.progress(self.call, params)
+        if notice is not None and self.id in self.endpoint.peer.theirs:
+            self.tell(notice)
 
 
 class _Batch:
@@ -94,7 +96,8 @@ class Endpoint:
         self.say = say
         self.peer: Peer[None, Exchange] = Peer()
         self._switchboard = switchboard
-        self._session: Caller | None = None
+        self.session: Caller | None = None
+        """The handshake session, once `initialize` has opened it."""
         self._ready = False
         self._listens: dict[bytes, Exchange] = {}
         self._finishing = False
@@ -110,7 +113,7 @@ class Endpoint:
                 self.hear(frame, self.say)
             else:
                 why = "the message is larger than this server accepts (maxMessageBytes)"
-                self._refuse_line(frame.head, InvalidRequest(why))
+                self._refuse_line(frame.head, InvalidRequest(why), self.say)
 
     def hear(self, frame: bytes, say: Callable[[Sequence[Buffer]], None]) -> bool:
         """Take one message. True if it has an answer, which goes to `say`, now or later."""
@@ -120,13 +123,13 @@ class Endpoint:
             salvaged = messages.salvage(frame)
             if salvaged is None:
                 if frame.strip():
-                    self._refuse_line(frame, error)
+                    self._refuse_line(frame, error, say)
+                    return True
                 return False
             envelope = salvaged
         except NotAnEnvelope as error:
             if messages.is_batch(frame):
-                self._hear_batch(frame)
-                return False
+                return self.hear_batch(frame, say, self.say)
             say(messages.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
             return True
         if envelope.method is None:
@@ -134,12 +137,19 @@ class Endpoint:
             self.peer.dropped += 1
             return False
         if envelope.id is ABSENT:
-            self._hear_notice(envelope.method, envelope.params or _NOTHING)
+            self.hear_notice(envelope.method, envelope.params or _NOTHING)
             return False
-        self._hear_request(envelope, envelope.method, say)
+        self.hear_request(envelope, envelope.method, say, self.say)
         return True
 
-    def _hear_request(self, envelope: Envelope, method: str, say: Callable[[Sequence[Buffer]], None]) -> None:
+    def hear_request(
+        self,
+        envelope: Envelope,
+        method: str,
+        say: Callable[[Sequence[Buffer]], None],
+        tell: Callable[[Sequence[Buffer]], None],
+    ) -> None:
+        """Take a request. Its answer goes to `say`, and what comes before the answer to `tell`."""
         id_ = bytes(envelope.id)
         if not (id_.isdigit() or messages.is_id(id_)):
             say(messages.failure(None, InvalidRequest(f"an id is a string or an integer, not {id_[:40].decode()}")))
@@ -152,7 +162,7 @@ class Endpoint:
         params = envelope.params or _NOTHING
         raw_meta = params.get("_meta")
         meta = None if raw_meta is None else messages.members(raw_meta)
-        caller = self._session
+        caller = self.session
         if caller is None or meta is not None or method in _OPENERS:
             try:
                 caller = self._caller(method, meta)
@@ -163,7 +173,7 @@ class Endpoint:
                 say(messages.failure(id_, error))
                 return
         call = Call(caller, method, params, meta)
-        exchange = Exchange(self, id_, call, say)
+        exchange = Exchange(self, id_, call, say, tell)
         self.peer.theirs[id_] = exchange
         if method == "subscriptions/listen" and caller.revision.stateless:
             self._listen(exchange)
@@ -177,11 +187,11 @@ class Endpoint:
             return Caller(revision=era.NEWEST, capabilities=envelope.capabilities, client_info=envelope.client_info)
         if method in _OPENERS:
             return None
-        if self._session is None:
+        if self.session is None:
             raise InvalidRequest(
                 f"{method} before initialize: send `initialize` first, or give params._meta the 2026-07-28 envelope"
             )
-        return self._session
+        return self.session
 
     def _open(self, method: str, params: Params) -> bytes:
         """Answer `initialize` or `ping`."""
@@ -190,10 +200,10 @@ class Endpoint:
         version = messages.text(params.get("protocolVersion"))
         if version is None:
             raise InvalidParams("initialize: params.protocolVersion must be a string such as 2025-11-25")
-        if self._session is not None:
+        if self.session is not None:
             raise InvalidRequest("this connection is already initialized; open another one for another session")
         revision = era.negotiate(version)
-        self._session = Caller(
+        self.session = Caller(
             revision=revision, capabilities=params.get("capabilities"), client_info=params.get("clientInfo")
         )
         log.debug("client connected", revision=revision.date)
@@ -204,33 +214,54 @@ class Endpoint:
         }
         return messages.encode(body)
 
-    def _hear_notice(self, method: str, params: Params) -> None:
+    def hear_notice(self, method: str, params: Params) -> None:
+        """Take a notification."""
         if method == "notifications/initialized":
-            self._ready = self._session is not None
+            self._ready = self.session is not None
         elif method == "notifications/cancelled":
             self._cancel(bytes(params.get("requestId", b"")), messages.text(params.get("reason")))
 
-    def _hear_batch(self, frame: bytes) -> None:
-        if self._session is None or not self._session.revision.batches:
-            why = "batches (arrays of messages) exist only in sessions of revision 2025-03-26; send one message a line"
-            self.say(messages.failure(None, InvalidRequest(why)))
-            return
+    def hear_batch(
+        self, frame: bytes, say: Callable[[Sequence[Buffer]], None], tell: Callable[[Sequence[Buffer]], None]
+    ) -> bool:
+        """Take a JSON array of messages. True if it has an answer: an array, which goes to `say` as a whole."""
+        if self.session is None or not self.session.revision.batches:
+            say(messages.failure(None, InvalidRequest(NO_BATCHES)))
+            return True
         parts = messages.decode_batch(frame)
         if not parts:
-            self.say(messages.failure(None, InvalidRequest("a batch may not be empty")))
-            return
-        batch = _Batch(len(parts), self.say)
+            say(messages.failure(None, InvalidRequest("a batch may not be empty")))
+            return True
+        batch = _Batch(len(parts), say)
+        answered = False
         for part in parts:
             if messages.is_batch(part):
                 batch.add(messages.failure(None, InvalidRequest("a batch may not hold another batch")))
-            elif not self.hear(part, batch.add):
+                answered = True
+            elif self._hear_part(part, batch.add, tell):
+                answered = True
+            else:
                 batch.add()
+        return answered
 
-    def _refuse_line(self, line: bytes, error: RpcError) -> None:
+    def _hear_part(
+        self, part: bytes, say: Callable[[Sequence[Buffer]], None], tell: Callable[[Sequence[Buffer]], None]
+    ) -> bool:
+        """Take one message of a batch; like `hear`, but its progress goes where the batch came from."""
+        try:
+            envelope = messages.decode(part)
+        except (ParseError, NotAnEnvelope):
+            return self.hear(part, say)
+        if envelope.method is None or envelope.id is ABSENT:
+            return self.hear(part, say)
+        self.hear_request(envelope, envelope.method, say, tell)
+        return True
+
+    def _refuse_line(self, line: bytes, error: RpcError, say: Callable[[Sequence[Buffer]], None]) -> None:
         """Answer a line that could not be read; under its id if it plainly shows one."""
         ids = messages.visible_ids(line)
         usable = ids[0] if len(ids) == 1 and ids[0] not in self.peer.theirs else None
-        self.say(messages.failure(usable, error))
+        say(messages.failure(usable, error))
 
     # --- requests under way -------------------------------------------------------------------
 
@@ -256,7 +287,7 @@ class Endpoint:
         if exchange.running is not None:
             exchange.running.cancel(reason)
         if exchange.say is not self.say:
-            # Part of a batch, whose other answers wait for it.
+            # Part of a batch, whose other answers wait for it, or of an HTTP exchange, which is over.
             exchange.say(())
 
     async def finish(self, drain: float) -> None:
@@ -271,8 +302,7 @@ class Endpoint:
                 log.warning("client left; calls cancelled", calls=len(self.peer.theirs) - len(self._listens))
         for id_, exchange in list(self._listens.items()):
             del self._listens[id_]
-            meta = messages.object_of([(era.SUBSCRIPTION_ID, id_)])
-            exchange.done(b'{"resultType":"complete","_meta":', meta, b"}")
+            exchange.done(notices.listening_ended(id_))
         self.abandon()
 
     def abandon(self) -> None:
@@ -286,21 +316,14 @@ class Endpoint:
     def _listen(self, exchange: Exchange) -> None:
         wanted = messages.members(exchange.call.params.get("notifications", b""))
         if wanted is None:
-            exchange.failed(InvalidParams("subscriptions/listen: params.notifications must be an object"))
+            exchange.failed(InvalidParams(notices.NO_FILTER))
             return
-        honoured = {"toolsListChanged": True} if bytes(wanted.get("toolsListChanged", b"")) == b"true" else {}
         self._listens[exchange.id] = exchange
-        params = {
-            "_meta": {era.SUBSCRIPTION_ID: messages.Raw(exchange.id)},
-            "notifications": honoured,
-        }
-        self.say(messages.notification("notifications/subscriptions/acknowledged", messages.encode(params)))
+        exchange.tell(notices.acknowledged(exchange.id, wanted))
 
     def _list_changed(self) -> None:
         if self._ready:
-            self.say(messages.notification(_LIST_CHANGED))
+            self.say(notices.tools_changed())
         for id_, exchange in self._listens.items():
-            wanted = messages.members(exchange.call.params["notifications"]) or {}
-            if bytes(wanted.get("toolsListChanged", b"")) == b"true":
-                meta = messages.encode({"_meta": {era.SUBSCRIPTION_ID: messages.Raw(id_)}})
-                self.say(messages.notification(_LIST_CHANGED, meta))
+            if notices.wants_tools(messages.members(exchange.call.params["notifications"]) or {}):
+                exchange.tell(notices.tools_changed(id_))

@@ -1,0 +1,154 @@
+"""`muxway serve`: the gateway over HTTP. uvicorn and all that is heavy is loaded only once it runs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muxway import log
+from muxway.cli import stdio
+from muxway.cli.exits import BadConfig, Failed
+from muxway.cli.help import Verb
+from muxway.cli.options import config_option, read_config
+from muxway.upstream.launch import ReaperProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_F = TypeVar("_F", bound="Callable[..., object]")
+
+_BACKLOG = 2048
+_PLACEHOLDERS = frozenset(("changeme", "change-me", "secret", "token", "password", "your-token", "xxx"))
+
+
+def _with_stdio_options(command: _F) -> _F:
+    """Whatever `muxway stdio` takes, with the same meaning."""
+    shared = [option for option in stdio.command.params if option.name != "config"]
+    command.__click_params__ = [*reversed(shared), *getattr(command, "__click_params__", [])]  # pyright: ignore[reportFunctionMemberAccess]
+    return command
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway serve --config servers.json",
+        "muxway serve -c servers.json --port 8080",
+        "MUXWAY_TOKEN=... muxway serve -c servers.json --host 0.0.0.0",
+    ],
+)
+@config_option
+@click.option("--host", envvar="HOST", default="127.0.0.1", metavar="ADDRESS", help="Address to bind.  [env: HOST]")
+@click.option(
+    "--port",
+    envvar="PORT",
+    type=click.IntRange(0, 65535),
+    default=3006,
+    metavar="N",
+    help="Port to bind; 0 for any free one.  [env: PORT]",
+)
+@click.option(
+    "--token",
+    "tokens",
+    envvar="MUXWAY_TOKEN",
+    multiple=True,
+    metavar="TEXT",
+    help="Bearer token clients must send; may be given again. The command line is visible to other users of "
+    "this machine: better in the environment.  [env: MUXWAY_TOKEN]",
+)
+@click.option("--insecure", is_flag=True, help="Allow an address others can reach without a token.")
+@click.option(
+    "--allow-origin", "origins", multiple=True, metavar="URL", help="Web origin whose pages may use this (CORS)."
+)
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Further name clients may reach this by; * for any."
+)
+@click.option(
+    "--keep-open",
+    is_flag=True,
+    help="Keep the servers running when the last /sse client leaves.  [env: KEEP_SERVER_OPEN=1]",
+)
+@_with_stdio_options
+def command(
+    config: str | None,
+    *,
+    debug: bool,
+    host: str,
+    port: int,
+    tokens: tuple[str, ...],
+    insecure: bool,
+    origins: tuple[str, ...],
+    hosts: tuple[str, ...],
+    keep_open: bool,
+    **overrides: Any,
+) -> None:
+    """Serve MCP over HTTP, for clients of every revision.
+
+    At /mcp are Streamable HTTP sessions (2025-03-26 to 2025-11-25) and stateless
+    requests (2026-07-28), at /sse is HTTP+SSE (2024-11-05); /healthz and /readyz
+    tell how it is. Only this machine can connect unless --host says otherwise,
+    which needs a --token.
+
+    When the last client of /sse leaves, and nobody ever used /mcp, the servers are
+    stopped until the next client comes; --keep-open keeps them.
+
+    Ends on SIGTERM (exit 0) or Ctrl-C (exit 130): calls under way get 4 seconds.
+    """
+    _check_safety(host, tokens, insecure=insecure)
+    stdio.start_log(os.environ, debug=debug)
+    listener = _bind(host, port)
+    # Its own start-up overlaps all that is loaded from here on.
+    reaper = ReaperProcess()
+    try:
+        loaded = stdio.overridden(read_config(config), **overrides)
+    except BaseException:
+        reaper.close()
+        listener.close()
+        raise
+    for warning in loaded.warnings:
+        log.EventLog("config").warning("config", problem=warning)
+    from muxway.cli.http_serving import Address, run_http
+    from muxway.downstream.guard import Guard
+
+    guard = Guard(host=host, allow_hosts=hosts, allow_origins=origins, tokens=tokens)
+    keep_open = keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1"
+    address = Address(host, listener, needs_token=bool(tokens))
+    raise click.exceptions.Exit(run_http(loaded, reaper, guard, address, keep_open=keep_open))
+
+
+def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None:
+    from muxway.downstream.guard import is_loopback
+
+    for token in tokens:
+        if not token or token.lower() in _PLACEHOLDERS:
+            raise BadConfig("the token is empty or a placeholder: choose a long random one, as `openssl rand -hex 32`.")
+        if not token.isascii() or any(character <= " " or character == "\x7f" for character in token):
+            raise BadConfig("the token may hold visible ASCII characters only: it travels in a header.")
+    if not (tokens or insecure or is_loopback(host)):
+        raise click.UsageError(
+            f"others could reach {host} and call every tool: set MUXWAY_TOKEN (or --token), bind to 127.0.0.1, "
+            "or say --insecure if something else keeps strangers out."
+        )
+
+
+def _bind(host: str, port: int) -> Any:
+    import socket
+
+    try:
+        family, _, _, _, where = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(where)
+            # Clients that come before everything is loaded wait here instead of being refused.
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise Failed(f"cannot listen on {host} port {port}: {error.strerror or error}. Try another --port.") from None
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,268 @@
+"""One TCP connection of the HTTP door: uvicorn's, with the clocks and limits that uvicorn leaves out.
+
+Cut are: whoever takes too long over a request, sends more header than anybody needs, or does not read what
+it asked for. The application learns here, by a callback rather than by a task, that its client has gone.
+
+Most requests are small POSTs to `/mcp` that arrive in one piece and are answered with JSON. These may be taken
+by the application's `quick` at once, without the task and the messages that ASGI needs for each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from httptools import HttpRequestParser
+
+CONNECTION: Final = "muxway.connection"
+"""Where in an ASGI scope the application finds the connection."""
+
+
+_OK: Final = STATUS_LINE[200] + b"content-type: application/json\r\n"
+
+
+class _Never:
+    """Stands where uvicorn keeps an event that nobody waits for."""
+
+    def set(self) -> None: ...
+
+
+class QuickCycle:
+    """A request that is being answered without ASGI: what uvicorn must be able to ask of it."""
+
+    __slots__ = ("disconnected", "keep_alive", "response_complete", "scope")
+    message_event = _Never()
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.scope = scope
+        self.response_complete = False
+        self.disconnected = False
+        self.keep_alive = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a connection may take of us."""
+
+    header_bytes: int = 32 * 1024
+    """Longest request line and header together."""
+    header_count: int = 100
+    header_seconds: float = 10.0
+    """From the first byte, or the opening of the connection, to the end of the header."""
+    body_seconds: float = 30.0
+    """From the end of the header to the end of the body."""
+    stall_seconds: float = 10.0
+    """How long a client may not read anything of what waits for it."""
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that does not wait for ever."""
+
+    limits = Limits()
+    """Of every connection; another class is made for others."""
+
+    def __init__(self, *args: Any, **keys: Any) -> None:
+        super().__init__(*args, **keys)
+        self._on_gone: Callable[[], None] | None = None
+        self._clock: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        self._receiving = True
+        self._in_header = True
+        self._header_size = 0
+        self._unread = 0
+        app = cast("object", self.app)  # pyright: ignore[reportUnknownMemberType]
+        self._quick: Callable[[Connection, QuickCycle, bytes], bool] | None = getattr(app, "quick", None)
+        self._parts: list[bytes] | None = None
+        """The body of a request that may be quick, as long as it may."""
+
+    def watch(self, on_gone: Callable[[], None] | None) -> None:
+        """Call this, once, when the connection is lost while the present request is still being answered."""
+        self._on_gone = on_gone
+        if on_gone is not None:
+            # uvicorn stops reading after a large body; the end of the connection must be read to be seen.
+            self.flow.resume_reading()
+
+    # --- receiving ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        self._clock = self.loop.call_later(self.limits.header_seconds, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_clock()
+        if self._stall is not None:
+            self._stall.cancel()
+        super().connection_lost(exc)
+        on_gone, self._on_gone = self._on_gone, None
+        if on_gone is not None:
+            on_gone()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._parts is not None:
+            self._take_usual_way(self._parts)
+        if not self._receiving:
+            if self._clock is not None:
+                self._stop_clock()
+        elif not self.transport.is_closing():
+            self._expect_more(len(data))
+
+    def _expect_more(self, received: int) -> None:
+        """Only a request that does not arrive in one piece gets a clock."""
+        limits = self.limits
+        if self._in_header:
+            self._header_size += received
+            if self._header_size > limits.header_bytes:
+                self.refuse(431, "the header is too long")
+                return
+        if self._clock is None:
+            seconds = limits.header_seconds if self._in_header else limits.body_seconds
+            self._clock = self.loop.call_later(seconds, self._too_slow)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope[CONNECTION] = self  # pyright: ignore[reportGeneralTypeIssues]
+        self._receiving = self._in_header = True
+        self._header_size = 0
+
+    def on_headers_complete(self) -> None:
+        self._in_header = False
+        self._stop_clock()
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > self.limits.header_bytes or len(self.headers) > self.limits.header_count:
+            self.refuse(431, "the header is too long")
+        elif self._may_be_quick():
+            self._parts = []
+        else:
+            super().on_headers_complete()
+
+    def _may_be_quick(self) -> bool:
+        if self._quick is None or self.url != b"/mcp" or self.expect_100_continue:
+            return False
+        parser = cast("HttpRequestParser", self.parser)
+        plain = parser.get_method() == b"POST" and parser.should_keep_alive() and not parser.should_upgrade()
+        return plain and (self._cycle is None or self._cycle.response_complete)
+
+    def on_body(self, body: bytes) -> None:
+        if self._parts is not None:
+            self._parts.append(body)
+        elif not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._receiving = False
+        parts, self._parts = self._parts, None
+        if self.transport.is_closing():
+            return
+        if parts is not None:
+            scope = cast("dict[str, Any]", self.scope)
+            scope["method"], scope["path"], scope["query_string"] = "POST", "/mcp", b""
+            cycle = QuickCycle(scope)
+            if self._quick is not None and self._quick(self, cycle, parts[0] if len(parts) == 1 else b"".join(parts)):
+                return
+            self._take_usual_way(parts)
+        super().on_message_complete()
+
+    def _take_usual_way(self, parts: list[bytes]) -> None:
+        """It is not quick after all, or not all of it is there."""
+        self._parts = None
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+            for part in parts:
+                super().on_body(part)
+
+    @property
+    def _cycle(self) -> QuickCycle | RequestResponseCycle | None:
+        return self.cycle
+
+    # --- quick answers ------------------------------------------------------------------------
+
+    def begin(self, cycle: QuickCycle) -> None:
+        """The request is taken, and not answered yet: what is sent after it has to wait."""
+        self.cycle = cast("RequestResponseCycle", cycle)
+
+    def answer(self, cycle: QuickCycle, status: int, body: bytes) -> None:
+        """Answer the request with JSON."""
+        cycle.response_complete = True
+        if self.transport.is_closing():
+            return
+        head = _OK if status == 200 else STATUS_LINE[status] + b"content-type: application/json\r\n"
+        for name, value in self.server_state.default_headers:
+            head += name + b": " + value + b"\r\n"
+        close = b"" if cycle.keep_alive else b"connection: close\r\n"
+        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, close, len(body), body))
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def go_on(self, cycle: QuickCycle, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
+        """Answer the request the usual way after all: it needs a stream."""
+        usual = RequestResponseCycle(
+            scope=cast("Any", cycle.scope),
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=cycle.keep_alive,
+            on_response=self.on_response_complete,
+        )
+        usual.more_body = False
+        if self._cycle is cycle:
+            self.cycle = usual
+        self._start_asgi_task(usual, cast("Any", app))
+
+    def refuse(self, status: int, why: str) -> None:
+        """Answer a request that the application has not answered, and close the connection."""
+        text = why.encode()
+        self.transport.write(
+            STATUS_LINE[status]
+            + b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
+            + text
+        )
+        self.transport.close()
+
+    def _too_slow(self) -> None:
+        self._clock = None
+        if self.transport.is_closing():
+            return
+        if self._in_header and self._header_size == 0:
+            self.transport.close()  # It never said anything: there is nothing to answer.
+        else:
+            self.refuse(408, "the request took too long to arrive")
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.transport.get_write_buffer_size()
+        self._stall = self.loop.call_later(self.limits.stall_seconds, self._check_reader)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _check_reader(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        if unread >= self._unread:
+            self.transport.abort()
+            return
+        # Slow, but reading.
+        self._unread = unread
+        self._stall = self.loop.call_later(self.limits.stall_seconds, self._check_reader)

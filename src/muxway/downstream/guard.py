@@ -1,0 +1,179 @@
+"""Who may speak to the HTTP door at all: Host, Origin and bearer token, checked before anything is read.
+
+A web page can make a browser send requests here, and can give its own name our address (DNS rebinding).
+What it cannot do is choose the Host and Origin that the browser then writes down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9](?:[a-z0-9._-]*[a-z0-9])?))(?::([0-9]{1,5}))?").fullmatch
+_ORIGIN = re.compile(r"(https?)://([^/?#@\\\s]+)").fullmatch
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+_BEARER: Final = b"bearer "
+
+_CORS_METHODS: Final = b"GET, POST, DELETE, OPTIONS"
+_CORS_EXPOSED: Final = b"Mcp-Session-Id, WWW-Authenticate"
+_CORS_ALLOWED: Final = (
+    b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name"
+)
+_CORS_AGE: Final = b"600"
+_PARAM_HEADER = re.compile(rb"mcp-param-[a-z0-9!#$%&'*+.^_`|~-]{1,64}").fullmatch
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what is bound to this address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is not let in."""
+
+    status: int
+    why: str
+    headers: Sequence[tuple[bytes, bytes]] = ()
+
+
+def _split_host(text: str) -> tuple[str, str] | None:
+    """Name and port of a Host header; None if it is none."""
+    match = _HOST(text.lower())
+    if match is None:
+        return None
+    name = match[1] or match[2]
+    if match[1] and not _is_address(name):
+        return None
+    if match[3] and int(match[3]) > 65535:
+        return None
+    return name, match[3] or ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class Guard:
+    """Lets requests in, or says why not."""
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        allow_hosts: Iterable[str] = (),
+        allow_origins: Iterable[str] = (),
+        tokens: Iterable[str] = (),
+    ) -> None:
+        """Guard a door that is bound to `host`.
+
+        Args:
+            host: the address it is bound to. Loopback is known by its names only; others also by any IP address
+                (a page cannot rebind one) and by this machine's name.
+            allow_hosts: further names by which clients may know it; `*` for any.
+            allow_origins: web origins whose pages may use it, as `https://app.example`; these get CORS answers.
+            tokens: if there are any, one of them must come with each request.
+        """
+        self._local = is_loopback(host)
+        given = {name.lower() for name in allow_hosts}
+        self._any_host = "*" in given
+        own = () if self._local else (host.lower(), socket.gethostname().lower())
+        self._hosts = {*LOOPBACK_NAMES, *given, *own}
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in allow_origins)
+        self._last_host: bytes | None = None
+        """The Host that was let in last: nearly always also the next one."""
+        self._tokens = [token.encode() for token in tokens]
+
+    def refuses_place(self, hosts: Sequence[bytes], origins: Sequence[bytes]) -> Refusal | None:
+        """Check where the request was sent to, and which page made it, if any did."""
+        if not origins and len(hosts) == 1 and hosts[0] == self._last_host:
+            return None
+        split = _split_host(hosts[0].decode("latin-1").strip()) if len(hosts) == 1 else None
+        if split is None:
+            return Refusal(400, "the Host header is missing, doubled or malformed")
+        name = split[0]
+        if not (self._any_host or name in self._hosts or (not self._local and _is_address(name))):
+            return Refusal(421, "this server is not known by that Host; the owner may allow it with --allow-host")
+        if origins and not self._may(origins, split):
+            return Refusal(403, "pages of that Origin may not use this server; see --allow-origin")
+        self._last_host = hosts[0]
+        return None
+
+    def _may(self, origins: Sequence[bytes], host: tuple[str, str]) -> bool:
+        origin = origins[0].decode("latin-1").strip().lower()
+        if len(origins) > 1:
+            return False
+        if origin in self._origins:
+            return True
+        match = _ORIGIN(origin)
+        there = _split_host(match[2]) if match is not None else None
+        if match is None or there is None:
+            return False
+        if self._local:
+            # Pages of this machine's own servers: no page from elsewhere can take their names.
+            return there[0] in LOOPBACK_NAMES
+        default = _DEFAULT_PORTS[match[1]]
+        return (there[0], there[1] or default) == (host[0], host[1] or default)
+
+    def refuses_caller(self, authorizations: Sequence[bytes]) -> Refusal | None:
+        """Check the bearer token."""
+        if not self._tokens:
+            return None
+        given = authorizations[0] if len(authorizations) == 1 else b""
+        token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
+        # Every token is compared, and in full, so that the time tells nothing.
+        if sum(hmac.compare_digest(token, known) for known in self._tokens):
+            return None
+        challenge = b'Bearer realm="muxway"' + (b', error="invalid_token"' if given else b"")
+        return Refusal(401, "a valid bearer token is required", [(b"www-authenticate", challenge)])
+
+    def owner(self, authorizations: Sequence[bytes]) -> bytes:
+        """Who makes the request, as far as a session must know: a digest of its credentials, never these."""
+        return hashlib.sha256(b"\0".join(authorizations)).digest() if authorizations else b""
+
+    # --- CORS ---------------------------------------------------------------------------------
+
+    def cors(self, origins: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """What an answer must say for the page to be allowed to read it; nothing unless its origin is configured."""
+        if not self._origins:
+            return []
+        vary = (b"vary", b"Origin")
+        if len(origins) != 1 or origins[0].decode("latin-1").strip().lower() not in self._origins:
+            return [vary]
+        return [
+            (b"access-control-allow-origin", origins[0].strip()),
+            (b"access-control-expose-headers", _CORS_EXPOSED),
+            vary,
+        ]
+
+    def preflight(self, origins: Sequence[bytes], wanted: Sequence[bytes]) -> list[tuple[bytes, bytes]] | None:
+        """The answer to a browser that asks before it sends; None if the page may not."""
+        headers = self.cors(origins)
+        if len(headers) < 2:
+            return None
+        asked = {name.strip().lower() for line in wanted for name in line.split(b",")}
+        params = sorted(name for name in asked if _PARAM_HEADER(name))
+        return [
+            *headers,
+            (b"access-control-allow-methods", _CORS_METHODS),
+            (b"access-control-allow-headers", b", ".join((_CORS_ALLOWED, *params))),
+            (b"access-control-max-age", _CORS_AGE),
+        ]

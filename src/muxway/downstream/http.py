@@ -1,0 +1,580 @@
+"""The HTTP door: every revision of MCP over HTTP, side by side on one port. An ASGI application.
+
+    POST, GET, DELETE /mcp       Streamable HTTP: handshake sessions, and stateless requests of 2026-07-28
+    GET /sse, POST /messages     HTTP+SSE, of 2024-11-05
+    GET /healthz, GET /readyz    for whoever watches over us
+
+Which era a request is of is decided request by request (`_post`). Nothing is remembered of a stateless one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from muxway.downstream import notices
+from muxway.downstream.endpoint import NO_BATCHES, Endpoint
+from muxway.downstream.guard import Guard
+from muxway.downstream.outlet import Outlet, PlainEvents, Reply, event, joined
+from muxway.downstream.request import ClientGone, Refused, Request
+from muxway.downstream.sessions import Session, Sessions
+from muxway.downstream.stateless import HEADER_MISMATCH, Admission, StatelessExchange, status_of
+from muxway.errors import InvalidParams, InvalidRequest, ParseError, RpcError
+from muxway.protocol import era, messages
+from muxway.protocol.messages import ABSENT, NotAnEnvelope
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from muxway.core.switchboard import Switchboard
+    from muxway.downstream.connection import Connection, QuickCycle
+    from muxway.downstream.guard import Refusal
+    from muxway.downstream.request import Receive, Scope, Send
+    from muxway.protocol.messages import Buffer, Envelope
+
+_VERSION: Final = b"mcp-protocol-version"
+_SESSION: Final = b"mcp-session-id"
+_AUTHORIZATION: Final = b"authorization"
+_MOST_UNREAD: Final = 16 * 1024 * 1024
+"""Bytes of unread answers above which a client of `/sse` may ask nothing more."""
+
+_NEVER_QUICK: Final = frozenset(("initialize", "subscriptions/listen"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """How the HTTP door behaves."""
+
+    max_body_bytes: int = 4 * 1024 * 1024
+    max_sessions: int = 10_000
+    """Handshake sessions, and clients of `/sse`, that may be open at once."""
+    session_idle: float = 1800.0
+    """Seconds after which a session that nobody uses is ended."""
+    commit_after: float = 15.0
+    """Seconds without an answer after which an event stream is begun: proxies give up on silence."""
+    keep_alive: float = 15.0
+    """Seconds of silence on an event stream after which a comment is sent."""
+    sse_linger: float = 5.0
+    """Seconds after the last client of `/sse` has left until nobody is thought to come back."""
+
+
+class HttpDoor:
+    """Serves MCP over HTTP. Must be run by uvicorn with `Connection` as its protocol class."""
+
+    def __init__(
+        self,
+        switchboard: Switchboard,
+        *,
+        guard: Guard | None = None,
+        settings: HttpSettings | None = None,
+        ready: Callable[[], bool] = lambda: True,
+        on_wanted: Callable[[], None] = lambda: None,
+        on_deserted: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare a door; `open` begins its housekeeping, `close` ends everything.
+
+        Args:
+            switchboard: what answers the requests. May be exchanged while nobody is there.
+            guard: who may come in; by default, this machine only.
+            settings: limits and times.
+            ready: whether every server is up or has failed; told by `/readyz`.
+            on_wanted: called before each request that needs the servers.
+            on_deserted: called when the last client of `/sse` has left and no other kind of client ever came.
+        """
+        self.switchboard = switchboard
+        self._guard = guard or Guard()
+        self._settings = settings or HttpSettings()
+        self._ready, self._on_wanted, self._on_deserted = ready, on_wanted, on_deserted
+        self._sessions = Sessions(self._settings.max_sessions, self._settings.session_idle)
+        self._admission = Admission()
+        self._exchanges: set[StatelessExchange] = set()
+        self._listens: set[StatelessExchange] = set()
+        self._sse: dict[str, _SseClient] = {}
+        self._sse_only = True
+        self._closing = False
+        self._quiet: asyncio.Event | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._routes: dict[str, dict[str, Callable[[Request], Awaitable[None]]]] = {
+            "/mcp": {"POST": self._post, "GET": self._get, "DELETE": self._delete},
+            "/sse": {"GET": self._open_sse},
+            "/messages": {"POST": self._post_sse},
+        }
+        self._open_routes: dict[str, Callable[[Request], Awaitable[None]]] = {
+            "/healthz": self._health,
+            "/readyz": self._readiness,
+        }
+
+    @property
+    def sessions(self) -> int:
+        """How many handshake sessions are open."""
+        return len(self._sessions)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Begin housekeeping."""
+        self._sweep()
+
+    def _sweep(self) -> None:
+        self._sessions.sweep()
+        seconds = max(0.05, min(30.0, self._settings.session_idle / 4))
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._sweep)
+
+    async def close(self, drain: float) -> None:
+        """Take no more requests; let what runs end for up to `drain` seconds, cancel the rest, end every stream."""
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for exchange in list(self._listens):
+            exchange.done(notices.listening_ended(exchange.id))
+        endpoints = [session.endpoint for session in self._sessions]
+        endpoints += [client.endpoint for client in self._sse.values()]
+        ending = [endpoint.finish(drain) for endpoint in endpoints if endpoint.peer.theirs]
+        await asyncio.gather(*ending, self._exchanges_done(drain))
+        for exchange in list(self._exchanges):
+            exchange.stop("the gateway is being stopped")
+        for session in self._sessions:
+            self._sessions.end(session)
+        for client in list(self._sse.values()):
+            client.outlet.end()
+
+    async def _exchanges_done(self, drain: float) -> None:
+        if self._exchanges:
+            self._quiet = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._quiet.wait(), drain)
+
+    # --- the way in ---------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive, send)
+        try:
+            await self._let_in(request)
+        except Refused as refused:
+            await request.refuse(refused)
+        except ClientGone:
+            pass
+        finally:
+            request.connection.watch(None)
+
+    async def _let_in(self, request: Request) -> None:
+        guard = self._guard
+        origins = request.all(b"origin")
+        _check(guard.refuses_place(request.all(b"host"), origins))
+        request.cors = guard.cors(origins)
+        path = request.path.rstrip("/") if len(request.path) > 1 else request.path
+        if request.method == "OPTIONS" and request.all(b"access-control-request-method"):
+            granted = guard.preflight(origins, request.all(b"access-control-request-headers"))
+            if granted is None:
+                raise Refused(403, "pages of other origins may not use this server; see --allow-origin")
+            request.cors = granted
+            await request.answer(204)
+            return
+        unguarded = self._open_routes.get(path)
+        if unguarded is not None:
+            if request.method != "GET":
+                raise _not_allowed("GET")
+            await unguarded(request)
+            return
+        _check(guard.refuses_caller(request.all(_AUTHORIZATION)))
+        methods = self._routes.get(path)
+        if methods is None:
+            raise Refused(404, "there is nothing here; MCP is at /mcp, HTTP+SSE at /sse")
+        handler = methods.get(request.method)
+        if handler is None:
+            raise _not_allowed(", ".join(methods))
+        if self._closing:
+            raise Refused(503, "the gateway is being stopped", headers=[(b"connection", b"close")])
+        await handler(request)
+
+    async def _health(self, request: Request) -> None:
+        await request.answer(200, b'{"status":"ok"}')
+
+    async def _readiness(self, request: Request) -> None:
+        ready = self._ready() and not self._closing
+        await request.answer(200 if ready else 503, b'{"status":"ready"}' if ready else b'{"status":"starting"}')
+
+    # --- /mcp ---------------------------------------------------------------------------------
+
+    async def _post(self, request: Request) -> None:
+        """Decide which era a message is of, and answer it."""
+        request.must_be_json()
+        request.must_accept(json=True)
+        body = await request.body(self._settings.max_body_bytes)
+        versions = request.all(_VERSION)
+        modern = _is_modern(versions)
+        try:
+            envelope = messages.decode(body)
+        except ParseError as error:
+            raise Refused(400, error) from None
+        except NotAnEnvelope as error:
+            if messages.is_batch(body) and not modern:
+                await self._post_batch(request, body)
+                return
+            why = NO_BATCHES if messages.is_batch(body) else f"not a JSON-RPC request: {error}"
+            raise Refused(400, why, id_=error.id) from None
+        self._sse_only = False
+        self._on_wanted()
+        if modern:
+            await self._post_stateless(request, envelope)
+        elif _has_envelope(envelope):
+            stated = "names a handshake revision" if versions else "is missing"
+            why = f"the header MCP-Protocol-Version {stated}, the body has the envelope of {era.NEWEST.date}"
+            raise Refused(400, RpcError(why, code=HEADER_MISMATCH), id_=_id(envelope))
+        else:
+            await self._post_session(request, envelope)
+
+    async def _post_session(self, request: Request, envelope: Envelope) -> None:
+        method = envelope.method
+        if method == "initialize" and envelope.id is not ABSENT and not request.all(_SESSION):
+            await self._initialize(request, envelope, method)
+            return
+        session = self._session_of(request, _id(envelope))
+        if method is None or envelope.id is ABSENT:
+            # Answers to nothing are dropped: this gateway asks its clients nothing.
+            if method is not None:
+                session.endpoint.hear_notice(method, envelope.params or {})
+            await request.answer(202)
+            return
+        reply = Reply()
+        session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
+        await self._deliver(request, reply, session)
+
+    async def _initialize(self, request: Request, envelope: Envelope, method: str) -> None:
+        if self._sessions.full:
+            raise Refused(429, "too many sessions are open", id_=_id(envelope), headers=[(b"retry-after", b"30")])
+        session = Session(self.switchboard, self._guard.owner(request.all(_AUTHORIZATION)))
+        reply = Reply()
+        session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
+        if session.endpoint.session is None:
+            session.close()
+            await request.answer(400, reply.answer)
+            return
+        self._sessions.add(session)
+        await request.answer(200, reply.answer, [(_SESSION, session.id.encode())])
+
+    async def _post_batch(self, request: Request, body: bytes) -> None:
+        session = self._session_of(request) if request.all(_SESSION) else None
+        if session is None:
+            raise Refused(400, NO_BATCHES)
+        reply = Reply()
+        if session.endpoint.hear_batch(body, reply.say, reply.tell):
+            await self._deliver(request, reply, session)
+        else:
+            await request.answer(202)
+
+    def _session_of(self, request: Request, id_: bytes | None = None) -> Session:
+        given = request.one(_SESSION)
+        if given is None:
+            why = "the header Mcp-Session-Id is missing: send `initialize` first, its answer has the id"
+            raise Refused(400, why, id_=id_)
+        session = self._sessions.find(given, self._guard.owner(request.all(_AUTHORIZATION)))
+        if session is None:
+            raise Refused(404, "there is no such session, or not any more: send `initialize` again", id_=id_)
+        return session
+
+    async def _deliver(self, request: Request, reply: Reply, session: Session | None) -> None:
+        """Answer with JSON if the answer comes soon and alone, else with events."""
+        if not reply.answered:
+            request.connection.watch(reply.lost)
+            await reply.wait(self._settings.commit_after)
+        if reply.alone:
+            await request.answer(reply.status if reply.answer else 202, reply.answer)
+        else:
+            await self._stream(request, reply, session)
+
+    async def _stream(self, request: Request, reply: Reply, session: Session | None) -> None:
+        if not reply.gone:
+            if session is None:
+                plain = PlainEvents()
+                reply.stream(plain)
+                await request.pump(plain.outlet, self._settings.keep_alive)
+            else:
+                stream, outlet = session.open_stream()
+                reply.stream(stream)
+                await self._carry(request, session, outlet)
+
+    async def _carry(self, request: Request, session: Session, outlet: Outlet) -> None:
+        try:
+            await request.pump(outlet, self._settings.keep_alive)
+        finally:
+            session.left(outlet)
+
+    async def _get(self, request: Request) -> None:
+        """Open a session's standalone stream, or read on where another stream broke off."""
+        versions = request.all(_VERSION)
+        if _is_modern(versions):
+            raise _not_allowed("POST")
+        if not versions and not request.all(_SESSION):
+            raise _not_allowed("POST, DELETE", "GET /mcp needs the session of an `initialize`; HTTP+SSE is at /sse")
+        request.must_accept(json=False)
+        session = self._session_of(request)
+        last = request.one(b"last-event-id")
+        if last is not None:
+            outlet = session.read_on(last)
+            if outlet is None:
+                raise Refused(400, "Last-Event-ID names no event of this session that is still kept: leave it out")
+        elif session.listening:
+            raise Refused(409, "another connection listens for this session already")
+        else:
+            outlet = session.listen()
+        await self._carry(request, session, outlet)
+
+    async def _delete(self, request: Request) -> None:
+        if _is_modern(request.all(_VERSION)):
+            raise _not_allowed("POST")
+        self._sessions.end(self._session_of(request))
+        await request.answer(200)
+
+    # --- stateless requests -------------------------------------------------------------------
+
+    async def _post_stateless(self, request: Request, envelope: Envelope) -> None:
+        method = envelope.method
+        if method is None:
+            raise Refused(400, "this server asks its clients nothing, so there is nothing to respond to")
+        if envelope.id is ABSENT:
+            await request.answer(202)
+            return
+        id_ = _id(envelope)
+        if id_ is None:
+            raise Refused(400, "an id is a string or an integer")
+        try:
+            call = self._admission.admit(request, envelope, method, self.switchboard)
+        except RpcError as error:
+            raise Refused(status_of(error), error, id_=id_) from None
+        exchange = StatelessExchange(id_, call)
+        if method == "subscriptions/listen":
+            await self._listen(request, exchange)
+            return
+        exchange.running = self.switchboard.handle(call, exchange)
+        if exchange.answered:
+            await request.answer(exchange.status, exchange.answer)
+            return
+        self._exchanges.add(exchange)
+        try:
+            await self._deliver(request, exchange, None)
+        finally:
+            self.ended(exchange)
+
+    def ended(self, exchange: StatelessExchange) -> None:
+        """A stateless request has its answer, or nobody who waits for one."""
+        self._exchanges.discard(exchange)
+        if self._quiet is not None and not self._exchanges:
+            self._quiet.set()
+        if not exchange.answered:
+            exchange.cancel("the client has closed the connection")
+
+    # --- the quick way ------------------------------------------------------------------------
+
+    def quick(self, connection: Connection, cycle: QuickCycle, body: bytes) -> bool:
+        """Take a plain POST to `/mcp` without a task; False for whatever is not plain, which then goes the usual way.
+
+        Says nothing of its own: all refusals are said in one place, by the usual way.
+        """
+        request = Request(cycle.scope)
+        guard = self._guard
+        if (
+            self._closing
+            or request.all(b"origin")
+            or guard.refuses_place(request.all(b"host"), ()) is not None
+            or guard.refuses_caller(request.all(_AUTHORIZATION)) is not None
+            or len(body) > self._settings.max_body_bytes
+        ):
+            return False
+        try:
+            request.must_be_json()
+            request.must_accept(json=True)
+            envelope = messages.decode(body)
+            return self._quick(request, connection, cycle, envelope)
+        except (Refused, RpcError, NotAnEnvelope):
+            return False
+
+    def _quick(self, request: Request, connection: Connection, cycle: QuickCycle, envelope: Envelope) -> bool:
+        method, id_ = envelope.method, _id(envelope)
+        if method is None or id_ is None or method in _NEVER_QUICK:
+            return False
+        if _is_modern(request.all(_VERSION)):
+            self._on_wanted()
+            call = self._admission.admit(request, envelope, method, self.switchboard)
+            exchange = StatelessExchange(id_, call)
+            self._exchanges.add(exchange)
+            exchange.running = self.switchboard.handle(call, exchange)
+            self._sse_only = False
+            _Quick(self, connection, cycle, exchange, None).begin()
+            return True
+        if _has_envelope(envelope):
+            return False
+        session = self._session_of(request)
+        reply = Reply()
+        session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
+        _Quick(self, connection, cycle, reply, session).begin()
+        return True
+
+    async def stream(self, request: Request, reply: Reply, session: Session | None) -> None:
+        """Go on with a quick request that has turned out to need a stream."""
+        try:
+            await self._stream(request, reply, session)
+        finally:
+            request.connection.watch(None)
+            if isinstance(reply, StatelessExchange):
+                self.ended(reply)
+
+    @property
+    def commit_after(self) -> float:
+        """Seconds without an answer after which an event stream is begun."""
+        return self._settings.commit_after
+
+    async def _listen(self, request: Request, exchange: StatelessExchange) -> None:
+        wanted = messages.members(exchange.call.params.get("notifications", b""))
+        if wanted is None:
+            raise Refused(400, InvalidParams(notices.NO_FILTER), id_=exchange.id)
+        exchange.tell(notices.acknowledged(exchange.id, wanted))
+        events = PlainEvents()
+        exchange.stream(events)
+        stop: Callable[[], None] | None = None
+        if notices.wants_tools(wanted):
+            stop = self.switchboard.listen(lambda: exchange.tell(notices.tools_changed(exchange.id)))
+        self._listens.add(exchange)
+        try:
+            await request.pump(events.outlet, self._settings.keep_alive)
+        finally:
+            self._listens.discard(exchange)
+            if stop is not None:
+                stop()
+
+    # --- HTTP+SSE -----------------------------------------------------------------------------
+
+    async def _open_sse(self, request: Request) -> None:
+        """Open a client's stream; the connection is its session."""
+        request.must_accept(json=False)
+        if len(self._sse) >= self._settings.max_sessions:
+            raise Refused(429, "too many clients are connected", headers=[(b"retry-after", b"30")])
+        self._on_wanted()
+        client = _SseClient(self.switchboard, self._guard.owner(request.all(_AUTHORIZATION)))
+        self._sse[client.id] = client
+        root: str = request.scope.get("root_path", "")
+        client.outlet.put(event(f"{root}/messages?session_id={client.id}".encode(), kind=b"endpoint"))
+        try:
+            await request.pump(client.outlet, self._settings.keep_alive)
+        finally:
+            del self._sse[client.id]
+            client.endpoint.abandon()
+            if not self._sse and self._sse_only and not self._closing:
+                asyncio.get_running_loop().call_later(self._settings.sse_linger, self._note_desertion)
+
+    def _note_desertion(self) -> None:
+        if not self._sse and self._sse_only and not self._closing:
+            self._on_deserted()
+
+    async def _post_sse(self, request: Request) -> None:
+        """Take a message of a client whose answers go to its stream."""
+        query: bytes = request.scope["query_string"]
+        ids = [part.partition(b"=")[2] for part in query.split(b"&") if part.partition(b"=")[0] in _SSE_ID]
+        if len(ids) != 1:
+            raise Refused(400, "the query must have the session_id that /sse gave")
+        client = self._sse.get(ids[0].decode("latin-1"))
+        if client is None or client.owner != self._guard.owner(request.all(_AUTHORIZATION)):
+            raise Refused(404, "there is no such session, or not any more: open /sse again")
+        request.must_be_json()
+        if client.outlet.waiting > _MOST_UNREAD:
+            raise Refused(429, "read the answers that wait on /sse first")
+        body = await request.body(self._settings.max_body_bytes)
+        try:
+            messages.decode(body)
+        except ParseError as error:
+            raise Refused(400, error) from None
+        except NotAnEnvelope as error:
+            if not messages.is_batch(body):
+                raise Refused(400, InvalidRequest(f"not a JSON-RPC request: {error}"), id_=error.id) from None
+        client.endpoint.hear(body, client.endpoint.say)
+        await request.answer(202)
+
+
+class _Quick:
+    """A request on the quick way, until it has its answer or needs a stream."""
+
+    __slots__ = ("_connection", "_cycle", "_door", "_reply", "_session", "_timer")
+
+    def __init__(
+        self, door: HttpDoor, connection: Connection, cycle: QuickCycle, reply: Reply, session: Session | None
+    ) -> None:
+        self._door, self._connection, self._cycle = door, connection, cycle
+        self._reply, self._session = reply, session
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        self._connection.begin(self._cycle)
+        if self._reply.answered:
+            self._settle()
+            return
+        self._reply.on_wake = self._settle
+        self._connection.watch(self._reply.lost)
+        self._timer = self._connection.loop.call_later(self._door.commit_after, self._settle)
+
+    def _settle(self) -> None:
+        """There is an answer, or a notice, or nobody any more, or it takes long."""
+        reply, connection = self._reply, self._connection
+        reply.on_wake = None
+        if self._timer is not None:
+            self._timer.cancel()
+        connection.watch(None)
+        if reply.alone or reply.gone:
+            if isinstance(reply, StatelessExchange):
+                self._door.ended(reply)
+            if not reply.gone:
+                connection.answer(self._cycle, reply.status if reply.answer else 202, reply.answer)
+        else:
+            connection.go_on(self._cycle, self._stream)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._door.stream(Request(scope, receive, send), self._reply, self._session)
+
+
+class _SseClient:
+    """A client of HTTP+SSE."""
+
+    def __init__(self, switchboard: Switchboard, owner: bytes) -> None:
+        self.id = secrets.token_urlsafe(24)
+        self.owner = owner
+        self.outlet = Outlet()
+        self.endpoint = Endpoint(switchboard, self._say)
+
+    def _say(self, frame: Sequence[Buffer]) -> None:
+        self.outlet.put(event(joined(frame)))
+
+
+_SSE_ID: Final = (b"session_id", b"sessionId")
+
+
+def _is_modern(versions: Sequence[bytes]) -> bool:
+    """Whether a request with these version headers is for the stateless ladder, if only to fail there."""
+    if not versions:
+        return False
+    if len(versions) > 1:
+        return True
+    revision = era.REVISIONS.get(versions[0].decode("latin-1").strip())
+    return revision is None or revision.stateless
+
+
+def _has_envelope(envelope: Envelope) -> bool:
+    meta = (envelope.params or {}).get("_meta")
+    return meta is not None and era.PROTOCOL_VERSION in (messages.members(meta) or {})
+
+
+def _id(envelope: Envelope) -> bytes | None:
+    return bytes(envelope.id) if messages.is_id(envelope.id) else None
+
+
+def _check(refusal: Refusal | None) -> None:
+    if refusal is not None:
+        raise Refused(refusal.status, refusal.why, headers=refusal.headers)
+
+
+def _not_allowed(methods: str, why: str = "the method is not allowed here") -> Refused:
+    return Refused(405, why, headers=[(b"allow", methods.encode())])

@@ -1,0 +1,242 @@
+"""Handshake sessions over HTTP: who is in one, what streams it has, and what was said on them lately.
+
+A session belongs to whoever opened it: to everybody else it does not exist. Its streams outlive the
+connections that carry them, so that a client can come back and read on; how much is kept for that is bounded.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from muxway.downstream.endpoint import Endpoint
+from muxway.downstream.outlet import Outlet, event, joined
+from muxway.protocol.era import NEWEST_HANDSHAKE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from muxway.core.switchboard import Switchboard
+    from muxway.protocol.messages import Buffer
+
+_MOST_EVENTS: Final = 256
+_MOST_BYTES: Final = 4 * 1024 * 1024
+_KEPT_SECONDS: Final = 300.0
+"""How much of what was said on the streams of one session can be read again, and for how long."""
+
+
+class Stream:
+    """One event stream of a session. Outlives the connection that carries it."""
+
+    __slots__ = ("_last", "_session", "ended", "events", "id", "outlet")
+
+    def __init__(self, session: Session) -> None:
+        self.id = secrets.token_hex(6)
+        self.events: deque[tuple[int, bytes]] = deque()
+        self.outlet: Outlet | None = None
+        """The connection that carries it now."""
+        self.ended = False
+        self._session = session
+        self._last = 0
+
+    def add(self, message: bytes, *, last: bool) -> None:
+        """Send a message, and keep it for whoever reads on."""
+        self._put(event(message, f"{self.id}-{self._last + 1}"), must=last)
+        if last:
+            self.end()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self.ended = True
+        if self.outlet is not None:
+            self.outlet.end()
+
+    def open(self, *, priming: bool) -> Outlet:
+        """Give it its first connection. A priming event tells the client where to read on before anything is said."""
+        outlet = self.outlet = Outlet()
+        if priming:
+            self._put(f"id: {self.id}-{self._last + 1}\ndata: \n\n".encode(), must=True)
+        return outlet
+
+    def read_on(self, after: int) -> Outlet:
+        """Give it a new connection instead of the one it had, and repeat what came after that event."""
+        if self.outlet is not None:
+            self.outlet.end()
+        outlet = self.outlet = Outlet()
+        for number, frame in self.events:
+            if number > after:
+                outlet.put(frame)
+        if self.ended:
+            outlet.end()
+        return outlet
+
+    def _put(self, frame: bytes, *, must: bool) -> None:
+        self._last += 1
+        self._session.keep(self, self._last, frame)
+        if self.outlet is not None:
+            self.outlet.put(frame, must=must)
+
+
+class Session:
+    """One client of a handshake revision."""
+
+    __slots__ = ("_bytes", "_kept", "_missed", "_standalone", "_streams", "endpoint", "id", "owner", "used")
+
+    def __init__(self, switchboard: Switchboard, owner: bytes) -> None:
+        self.id = secrets.token_urlsafe(24)
+        self.owner = owner
+        self.used = time.monotonic()
+        """When the client last said something."""
+        self._streams: dict[str, Stream] = {}
+        self._standalone: Stream | None = None
+        self._missed: bytes | None = None
+        self._kept: deque[tuple[Stream, float, int]] | None = None
+        self._bytes = 0
+        self.endpoint = Endpoint(switchboard, self._say)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way, or somebody listens."""
+        return bool(self.endpoint.peer.theirs) or any(stream.outlet for stream in self._streams.values())
+
+    @property
+    def listening(self) -> bool:
+        """Whether a connection carries the standalone stream."""
+        return self._standalone is not None and self._standalone.outlet is not None
+
+    def _say(self, frame: Sequence[Buffer]) -> None:
+        """Say something that belongs to no request: only that a list has changed, so the last word is enough."""
+        message = joined(frame)
+        if self._standalone is not None and self._standalone.outlet is not None:
+            self._standalone.add(message, last=False)
+        else:
+            self._missed = message
+
+    def open_stream(self) -> tuple[Stream, Outlet]:
+        """A stream for the answer to one request."""
+        stream = Stream(self)
+        self._streams[stream.id] = stream
+        return stream, stream.open(priming=self._primes)
+
+    def listen(self) -> Outlet:
+        """Open the standalone stream."""
+        stream = self._standalone
+        if stream is not None:
+            self._streams.pop(stream.id, None)
+        self._standalone, outlet = self.open_stream()
+        self._tell_missed()
+        return outlet
+
+    def read_on(self, last_event_id: str) -> Outlet | None:
+        """Go on with a stream after this event; None if the session has no such stream."""
+        id_, _, number = last_event_id.partition("-")
+        stream = self._streams.get(id_)
+        if stream is None or not (number.isascii() and number.isdigit() and len(number) < 16):
+            return None
+        outlet = stream.read_on(int(number))
+        if stream is self._standalone:
+            self._tell_missed()
+        return outlet
+
+    def left(self, outlet: Outlet) -> None:
+        """A connection that carried a stream has ended."""
+        for stream in list(self._streams.values()):
+            if stream.outlet is outlet:
+                stream.outlet = None
+                self._tidy(stream)
+
+    @property
+    def _primes(self) -> bool:
+        # Earlier clients would try to read the empty data as JSON.
+        session = self.endpoint.session
+        return session is not None and session.revision is NEWEST_HANDSHAKE
+
+    def _tell_missed(self) -> None:
+        if self._missed is not None and self._standalone is not None:
+            self._standalone.add(self._missed, last=False)
+            self._missed = None
+
+    # --- what is kept -------------------------------------------------------------------------
+
+    def keep(self, stream: Stream, number: int, frame: bytes) -> None:
+        """Keep an event for a while; the oldest make room."""
+        if self._kept is None:
+            self._kept = deque()
+        stream.events.append((number, frame))
+        self._kept.append((stream, time.monotonic(), len(frame)))
+        self._bytes += len(frame)
+        while len(self._kept) > _MOST_EVENTS or self._bytes > _MOST_BYTES:
+            self._forget(self._kept)
+
+    def forget_old(self, now: float) -> None:
+        """Drop what nobody will come back for."""
+        while self._kept and self._kept[0][1] < now - _KEPT_SECONDS:
+            self._forget(self._kept)
+
+    def _forget(self, kept: deque[tuple[Stream, float, int]]) -> None:
+        stream, _, size = kept.popleft()
+        self._bytes -= size
+        stream.events.popleft()
+        self._tidy(stream)
+
+    def _tidy(self, stream: Stream) -> None:
+        if stream.ended and not stream.events and stream.outlet is None:
+            self._streams.pop(stream.id, None)
+
+    def close(self) -> None:
+        """Cancel what runs and end every stream."""
+        self.endpoint.abandon()
+        for stream in self._streams.values():
+            stream.end()
+
+
+class Sessions:
+    """All sessions of a door."""
+
+    def __init__(self, limit: int, idle_seconds: float) -> None:
+        self._limit = limit
+        self._idle = idle_seconds
+        self._all: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._all.values()))
+
+    @property
+    def full(self) -> bool:
+        """Whether there may be no more."""
+        if len(self._all) >= self._limit:
+            self.sweep()
+        return len(self._all) >= self._limit
+
+    def add(self, session: Session) -> None:
+        """Make a session known."""
+        self._all[session.id] = session
+
+    def find(self, id_: str, owner: bytes) -> Session | None:
+        """The session with this id, if it is this owner's. Counts as a sign of life."""
+        session = self._all.get(id_)
+        if session is None or session.owner != owner:
+            return None
+        session.used = time.monotonic()
+        return session
+
+    def end(self, session: Session) -> None:
+        """End a session."""
+        self._all.pop(session.id, None)
+        session.close()
+
+    def sweep(self) -> None:
+        """End the sessions that nobody uses any more."""
+        now = time.monotonic()
+        for session in list(self._all.values()):
+            session.forget_old(now)
+            if session.used < now - self._idle:
+                if session.busy:
+                    session.used = now
+                else:
+                    self.end(session)

@@ -1,0 +1,218 @@
+"""Requests of 2026-07-28 over HTTP: each stands for itself, and its headers must say what its body says.
+
+The checks are a ladder, and the first that fails gives the answer: envelope, headers, version, then whatever
+the method asks for. The connection is the request's life: when it is lost, the request is cancelled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from muxway.core.call import Call, Caller
+from muxway.downstream import notices
+from muxway.downstream.outlet import Reply
+from muxway.errors import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+    InvalidParams,
+    RpcError,
+    UnsupportedVersion,
+)
+from muxway.protocol import era, headers, messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from muxway.catalog.model import Catalog
+    from muxway.core.ports import Running
+    from muxway.core.switchboard import Switchboard
+    from muxway.protocol.messages import Buffer, Envelope, Params, Raw
+
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+
+_STATUS: Final = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+_VERSION, _METHOD, _NAME = ((name.lower().encode(), name) for name in (headers.VERSION, headers.METHOD, headers.NAME))
+_PARAM: Final = b"mcp-param-"
+_HEADER_TYPES: Final = ("string", "integer", "boolean")
+
+
+def status_of(error: RpcError) -> int:
+    """The HTTP status of an answer that is this error."""
+    return _STATUS.get(error.code, 200)
+
+
+class HasHeaders(Protocol):
+    """A request, as far as its headers go."""
+
+    @property
+    def headers(self) -> Mapping[bytes, Sequence[bytes]]:
+        """Every header, its name in lower case."""
+        ...
+
+
+class Admission:
+    """The ladder, up to where the switchboard takes over."""
+
+    def __init__(self) -> None:
+        self._catalog: Catalog | None = None
+        self._mirrored: dict[str, Mapping[bytes, tuple[str, ...]]] = {}
+
+    def admit(self, request: HasHeaders, envelope: Envelope, method: str, switchboard: Switchboard) -> Call:
+        """The call that this request makes.
+
+        Raises:
+            RpcError: it may not be made.
+        """
+        params = envelope.params or {}
+        raw_meta = params.get("_meta")
+        meta = None if raw_meta is None else messages.members(raw_meta)
+        unsupported: UnsupportedVersion | None = None
+        stated: era.RequestEnvelope | None = None
+        try:
+            stated = era.read_envelope(meta)
+        except UnsupportedVersion as error:
+            # Headers that contradict the body count for more.
+            unsupported = error
+        if meta is None or (stated is None and unsupported is None):
+            raise InvalidParams(
+                f'params._meta["{era.PROTOCOL_VERSION}"] is missing: '
+                f"requests of {era.NEWEST.date} carry it, others need a session"
+            )
+        _agree(request.headers, _VERSION, messages.text(meta[era.PROTOCOL_VERSION]), encoded=False)
+        _agree(request.headers, _METHOD, method, encoded=False)
+        key = headers.NAMED_BY.get(method)
+        if key is not None:
+            _agree(request.headers, _NAME, messages.text(params.get(key)))
+        if stated is None:
+            raise cast("UnsupportedVersion", unsupported)
+        if method == "tools/call":
+            self._check_mirrored(request.headers, params, switchboard.catalog)
+        caller = Caller(revision=era.NEWEST, capabilities=stated.capabilities, client_info=stated.client_info)
+        return Call(caller, method, params, meta)
+
+    def _check_mirrored(self, given: Mapping[bytes, Sequence[bytes]], params: Params, catalog: Catalog) -> None:
+        """Compare arguments that the tool wants repeated in headers with these headers."""
+        if catalog is not self._catalog:
+            self._catalog, self._mirrored = catalog, {}
+        name = messages.text(params.get("name"))
+        route = None if name is None else catalog.find(name).route
+        if route is None:
+            return
+        mirrored = self._mirrored.get(route.public)
+        if mirrored is None:
+            mirrored = self._mirrored[route.public] = _mirrored_by(route.definition)
+        if not mirrored:
+            return
+        arguments = params.get("arguments")
+        for header, path in mirrored.items():
+            values = given.get(_PARAM + header, ())
+            argument = _at(arguments, path)
+            if not _same(argument, values):
+                shown = (_PARAM + header).decode()
+                raise RpcError(f"the header {shown} and the argument {'.'.join(path)} differ", code=HEADER_MISMATCH)
+
+
+def _agree(
+    given: Mapping[bytes, Sequence[bytes]], header: tuple[bytes, str], wanted: str | None, *, encoded: bool = True
+) -> None:
+    key, name = header
+    values = given.get(key, ())
+    if not values and wanted is None:
+        return
+    if len(values) != 1:
+        raise RpcError(f"the header {name} is {'missing' if not values else 'doubled'}", code=HEADER_MISMATCH)
+    text = values[0].decode("latin-1").strip(" \t")
+    if (headers.decode_value(text) if encoded else text) != wanted:
+        raise RpcError(f"the header {name} does not say what the body says", code=HEADER_MISMATCH)
+
+
+def _mirrored_by(definition: bytes) -> Mapping[bytes, tuple[str, ...]]:
+    """Header (lower case, without its prefix) → where the argument is that it repeats."""
+    if b"x-mcp-header" not in definition:
+        return {}
+    return {header.lower().encode(): path for header, path in _annotated(messages.value(definition)["inputSchema"], ())}
+
+
+def _annotated(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    properties: Any = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return
+    for name, inner in cast("dict[str, Any]", properties).items():
+        if isinstance(inner, dict):
+            annotated = cast("dict[str, Any]", inner)
+            header = annotated.get("x-mcp-header")
+            if isinstance(header, str) and header and annotated.get("type") in _HEADER_TYPES:
+                yield header, (*path, name)
+            yield from _annotated(annotated, (*path, name))
+
+
+def _at(raw: Raw | None, path: tuple[str, ...]) -> Raw | None:
+    for step in path:
+        raw = None if raw is None else (messages.members(raw) or {}).get(step)
+    return None if raw is None or messages.is_null(raw) else raw
+
+
+def _same(argument: Raw | None, values: Sequence[bytes]) -> bool:
+    if argument is None or len(values) != 1:
+        return argument is None and not values
+    given = headers.decode_value(values[0].decode("latin-1"))
+    text = messages.text(argument)
+    if text is not None or given is None:
+        return given == text and given is not None
+    plain = bytes(argument).decode()
+    if plain in ("true", "false"):
+        return given == plain
+    # 42 and 42.0 are the same integer.
+    return messages.number(given.encode()) == messages.number(argument) is not None
+
+
+class StatelessExchange(Reply):
+    """One request and what is under way for it. A `core.ports.Sink`."""
+
+    __slots__ = ("call", "id", "running")
+
+    def __init__(self, id_: bytes, call: Call) -> None:
+        super().__init__()
+        self.id = id_
+        self.call = call
+        self.running: Running | None = None
+
+    def done(self, *result: Buffer) -> None:
+        self.running = None
+        self.say(messages.result(self.id, *result))
+
+    def failed(self, error: RpcError) -> None:
+        self.running = None
+        self.status = status_of(error)
+        self.say(messages.failure(self.id, error))
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        notice = notices.progress(self.call, params)
+        if notice is not None and not self.answered:
+            self.tell(notice)
+
+    def stop(self, reason: str) -> None:
+        """Give up on it, and say so."""
+        running = self.running
+        self.failed(RpcError(reason))
+        if running is not None:
+            running.cancel(reason)
+
+    def cancel(self, reason: str) -> None:
+        """Nobody waits for it any more."""
+        running, self.running = self.running, None
+        self.answered = True
+        if running is not None:
+            running.cancel(reason)

@@ -1,0 +1,210 @@
+"""Safe by default: Host, Origin, CORS and tokens, on every route."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muxway.downstream.guard import Guard, is_loopback
+from muxway.testing import ScriptedServer
+
+from .harness import BOTH, Web, initialize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    Webs = Callable[..., AbstractAsyncContextManager[Web]]
+
+ROUTES = [
+    ("POST", "/mcp"),
+    ("GET", "/mcp"),
+    ("DELETE", "/mcp"),
+    ("OPTIONS", "/mcp"),
+    ("GET", "/sse"),
+    ("POST", "/messages"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/nothing"),
+]
+FOREIGN_ORIGINS = [
+    "https://evil.example",
+    "null",
+    "http://localhost.evil.example",
+    "http://127.0.0.1.evil.example:3006",
+    "http://localhost:1@evil.example",
+    "https://localhost%00.evil.example",
+    "http://localhost:99999",
+    "file://localhost",
+    "localhost",
+    "",
+]
+
+
+@pytest.mark.parametrize(("verb", "path"), ROUTES)
+async def test_a_foreign_host_is_misdirected_on_every_route(verb: str, path: str, web: Webs) -> None:
+    """reliability.md S1: DNS rebinding."""
+    async with web() as http:
+        answer = await http.ask(verb, path, {"Host": f"evil.example:{http.port}", "Accept": BOTH})
+        assert answer.status == 421
+
+
+@pytest.mark.parametrize(("verb", "path"), ROUTES)
+async def test_a_foreign_origin_is_forbidden_on_every_route(verb: str, path: str, web: Webs) -> None:
+    """mcp-wire.md §3.3 and §3.4: present and invalid → 403."""
+    async with web() as http:
+        assert (await http.ask(verb, path, {"Origin": "https://evil.example", "Accept": BOTH})).status == 403
+
+
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+async def test_origins_that_only_look_like_ours_are_foreign(origin: str, web: Webs) -> None:
+    """reliability.md S1: `origin_null`, `origin_lookalike`."""
+    async with web() as http:
+        answer = await http.post(initialize(), {"Origin": origin})
+        assert answer.status == 403
+        assert http.door.sessions == 0
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:6274", "http://127.0.0.1", "https://[::1]:1"])
+async def test_pages_of_this_machine_may_ask_but_get_no_cors(origin: str, web: Webs) -> None:
+    """conformance.md: valid local origins are accepted; issue 3, 5: CORS only for configured origins."""
+    async with web() as http:
+        answer = await http.post(initialize(), {"Origin": origin})
+        assert answer.status == 200
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("host", ["{host}/?", "{host}#", "a b", "{host}/public", "", "[::1", "u@{host}", "{host}:1"])
+async def test_a_malformed_host_is_a_bad_request(host: str, web: Webs) -> None:
+    """reliability.md S2: BadHost."""
+    async with web() as http:
+        assert (await http.post(initialize(), {"Host": host.format(host=http.host)})).status == 400
+
+
+async def test_two_hosts_or_none_are_a_bad_request(web: Webs) -> None:
+    """Issue 3, bad input: headers missing, doubled."""
+    async with web() as http:
+        assert (await http.post(initialize(), [("Host", http.host), ("Host", http.host)])).status == 400
+        assert (await (await http.raw(b"GET /healthz HTTP/1.0\r\n\r\n")).head()).status == 400
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:3006"])
+async def test_this_machine_is_known_by_its_names(host: str, web: Webs) -> None:
+    """Ours: whatever port it is mapped to."""
+    async with web() as http:
+        assert (await http.ask("GET", "/healthz", {"Host": host})).status == 200
+
+
+def test_a_door_on_all_addresses_is_known_by_address_and_by_what_is_allowed() -> None:
+    """Ours: an address in Host cannot be rebound, a name can."""
+    guard = Guard(host="0.0.0.0", allow_hosts=["mcp.example"])
+    refused = {
+        host: (refusal := guard.refuses_place([host], ())) and refusal.status
+        for host in (b"10.0.0.7:3006", b"[fe80::1]", b"mcp.example", b"evil.example")
+    }
+    assert refused == {b"10.0.0.7:3006": None, b"[fe80::1]": None, b"mcp.example": None, b"evil.example": 421}
+    assert Guard(allow_hosts=["*"]).refuses_place([b"anything.example"], ()) is None
+
+
+def test_a_door_on_all_addresses_takes_its_own_origin_only() -> None:
+    """Ours: a page of the visitor's own machine is not a page of this one."""
+    guard = Guard(host="0.0.0.0", allow_hosts=["mcp.example"])
+    assert guard.refuses_place([b"mcp.example"], [b"http://mcp.example"]) is None
+    assert guard.refuses_place([b"mcp.example:8080"], [b"http://mcp.example:8080"]) is None
+    for origin in (b"http://localhost", b"http://mcp.example:8080", b"http://other.example"):
+        refusal = guard.refuses_place([b"mcp.example"], [origin])
+        assert refusal is not None
+        assert refusal.status == 403
+
+
+def test_what_counts_as_loopback() -> None:
+    """Issue 3, 5."""
+    assert [is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "LocalHost")] == [True] * 5
+    assert [is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "", "example.org")] == [False] * 5
+
+
+# --- CORS -------------------------------------------------------------------------------------
+
+APP = "https://app.example"
+PREFLIGHT = {
+    "Origin": APP,
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "content-type, mcp-session-id, authorization, mcp-param-region, x-other",
+}
+
+
+async def test_a_configured_origin_gets_its_preflight_without_a_token(web: Webs) -> None:
+    """Issue 3, 5; mcp-wire.md trap 58: what must be allowed and exposed."""
+    async with web(guard=Guard(allow_origins=[APP], tokens=["t"])) as http:
+        answer = await http.ask("OPTIONS", "/mcp", PREFLIGHT)
+        assert answer.status == 204
+        assert answer.headers["access-control-allow-origin"] == APP
+        assert answer.headers["vary"] == "Origin"
+        allowed = answer.headers["access-control-allow-headers"].split(", ")
+        wanted = {"authorization", "content-type", "mcp-protocol-version", "mcp-session-id", "last-event-id"}
+        assert wanted | {"mcp-method", "mcp-name", "mcp-param-region"} <= {*allowed}
+        assert "x-other" not in allowed
+        assert "access-control-allow-credentials" not in answer.headers
+
+
+async def test_a_configured_origin_may_read_answers_and_errors(web: Webs) -> None:
+    """mcp-wire.md trap 58."""
+    async with web(guard=Guard(allow_origins=[APP + "/"])) as http:
+        answer = await http.post(initialize(), {"Origin": APP})
+        assert answer.headers["access-control-allow-origin"] == APP
+        assert "Mcp-Session-Id" in answer.headers["access-control-expose-headers"]
+        assert (await http.post(b"{", {"Origin": APP})).headers["access-control-allow-origin"] == APP
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:6274", "https://evil.example"])
+async def test_other_origins_get_no_preflight(origin: str, web: Webs) -> None:
+    """Issue 3, 5: CORS only for configured origins."""
+    async with web(guard=Guard(allow_origins=[APP])) as http:
+        answer = await http.ask("OPTIONS", "/mcp", {**PREFLIGHT, "Origin": origin})
+        assert answer.status == 403
+        assert "access-control-allow-origin" not in answer.headers
+
+
+# --- tokens -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given", [None, "", "Bearer", "Bearer ", "Bearer wrong", "Bearer t0ke", "Bearer t0kenn", "Basic t0ken", "t0ken"]
+)
+async def test_without_the_token_nothing_is_served(given: str | None, web: Webs) -> None:
+    """Issue 3, 5: a bearer token; the answer says what is missing, and never the token."""
+    async with web(guard=Guard(tokens=["t0ken"])) as http:
+        for verb, path in ROUTES:
+            if path in ("/healthz", "/readyz"):
+                continue
+            answer = await http.ask(verb, path, {"Authorization": given, "Accept": BOTH})
+            assert answer.status == 401
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+            assert b"t0ken" not in answer.body
+
+
+async def test_with_the_token_it_is(web: Webs) -> None:
+    """Issue 3, 5."""
+    async with web({"s": ScriptedServer(tools={"echo": None})}, guard=Guard(tokens=["t0ken", "other"])) as http:
+        for given in ("Bearer t0ken", "bearer other"):
+            client = await http.session(headers={"Authorization": given})
+            assert (await client.ask("tools/list")).status == 200
+
+
+async def test_health_is_told_without_a_token_and_says_nothing_else(web: Webs) -> None:
+    """Issue 3, 1: /healthz, /readyz; reliability.md S17."""
+    async with web(guard=Guard(tokens=["t0ken"])) as http:
+        assert (await http.ask("GET", "/healthz")).json == {"status": "ok"}
+        assert (await http.ask("GET", "/readyz")).json == {"status": "ready"}
+        assert (await http.ask("POST", "/healthz")).status == 405
+
+
+async def test_credentials_of_the_caller_do_not_reach_a_server(web: Webs) -> None:
+    """reliability.md S8."""
+    server = ScriptedServer(tools={"echo": None})
+    async with web({"s": server}, guard=Guard(tokens=["t0ken"])) as http:
+        client = await http.session(headers={"Authorization": "Bearer t0ken", "Cookie": "c00kie", "X-Api-Key": "k3y"})
+        await client.ask("tools/call", {"name": "s__echo", "arguments": {}})
+        said = b"".join(server.lines)
+        assert not [secret for secret in (b"t0ken", b"c00kie", b"k3y") if secret in said]

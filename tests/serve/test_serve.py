@@ -1,0 +1,300 @@
+"""`muxway serve` as its user meets it: a process that listens, says so, and ends when told; and real clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muxway import demo
+from muxway.cli import cli
+
+from ..interop import peers
+from .harness import BOTH, Opened, initialize, modern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE = 30.0
+CLIENTS = Path(__file__).with_name("clients.py")
+
+
+class Served:
+    """The command as a process of its own."""
+
+    def __init__(self, folder: Path, *args: str, **env: str) -> None:
+        config = folder / "servers.json"
+        servers = demo.config()
+        for server in servers["mcpServers"].values():
+            server["args"].append(str(folder))
+        config.write_text(json.dumps(servers))
+        self.mark = str(folder)
+        self._log = folder / "stderr"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "muxway", "serve", "-c", str(config), "--port", "0", *args],
+                env={**os.environ, **env},
+                stderr=log,
+            )
+        self.until(r"(\d) of 3 servers up")
+        found = self.until(r"muxway listens on http://([\d.]+):(\d+)")
+        self.host, self.port = found[1], int(found[2])
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def until(self, pattern: str) -> re.Match[str]:
+        deadline = time.monotonic() + PATIENCE
+        while (found := re.search(pattern, self.said())) is None:
+            assert time.monotonic() < deadline, self.said()
+            assert self.process.poll() is None, self.said()
+            time.sleep(0.02)
+        return found
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        given = {"Accept": BOTH, "Content-Type": "application/json"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, None if body is None else json.dumps(body), given)
+        response = connection.getresponse()
+        text = response.read()
+        connection.close()
+        return response.status, json.loads(text) if text else None, {k.lower(): v for k, v in response.getheaders()}
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, float]:
+        """Send a signal; the exit code, and how long it took."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE), time.monotonic() - began
+
+    def children(self) -> int:
+        """How many of its servers run."""
+        count = 0
+        for entry in Path("/proc").iterdir():
+            try:
+                command = (entry / "cmdline").read_bytes() if entry.name.isdecimal() else b""
+            except OSError:
+                continue
+            count += b"muxway.demo" in command and self.mark.encode() in command
+        return count
+
+    def until_children(self, count: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while self.children() != count:
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Any]:
+    started: list[Served] = []
+
+    def start(*args: str, **env: str) -> Served:
+        started.append(Served(tmp_path, *args, **env))
+        return started[-1]
+
+    yield start
+    for served in started:
+        if served.process.poll() is None:
+            served.process.kill()
+            served.process.wait()
+
+
+def test_it_says_where_it_listens_what_is_up_and_how_to_connect(serve: Any) -> None:
+    """Issue 3, 1."""
+    served = serve()
+    said = served.said()
+    assert f"{served.url('/mcp')}" in said
+    assert f"{served.url('/sse')}" in said
+    assert '"mcpServers"' in said
+    assert "3 of 3 servers up, 8 tools" in said
+    assert served.host == "127.0.0.1"
+    assert served.ask("GET", "/healthz")[0] == 200
+    assert served.ask("GET", "/readyz")[0] == 200
+    message, headers = modern("tools/list")
+    status, answer, _ = served.ask("POST", "/mcp", message, **{k: str(v) for k, v in headers.items()})
+    assert status == 200
+    assert len(answer["result"]["tools"]) == 8
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_and_its_servers(number: int, code: int, serve: Any) -> None:
+    """Issue 3: drain, exit within 9 s; open streams do not hold it up."""
+    served = serve()
+    _, _, headers = served.ask("POST", "/mcp", initialize())
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
+    connection.request("GET", "/mcp", headers={"Mcp-Session-Id": headers["mcp-session-id"], "Accept": BOTH})
+    assert connection.getresponse().status == 200
+    left, seconds = served.end(number)
+    assert left == code
+    assert seconds < 9
+    assert served.children() == 0
+    connection.close()
+
+
+async def test_a_call_under_way_is_answered_before_the_end(serve: Any) -> None:
+    """Issue 3: a graceful end."""
+    served = serve()
+    message, headers = modern("tools/call", {"name": "text__read_aloud", "arguments": {"text": "a b c"}})
+    headers["Mcp-Name"] = "text__read_aloud"
+    body = json.dumps(message).encode()
+    lines = {"Host": f"127.0.0.1:{served.port}", "Accept": BOTH, "Content-Type": "application/json", **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    await asyncio.sleep(0.3)
+    served.process.send_signal(signal.SIGTERM)
+    opened = await Opened(reader, writer).head()
+    assert json.loads(await opened.rest())["result"]["content"][0]["text"] == "a b c"
+    assert await asyncio.to_thread(served.process.wait, PATIENCE) == 0
+    writer.close()
+
+
+def test_a_second_signal_ends_it_at_once(serve: Any) -> None:
+    """Issue 3: second signal at once."""
+    served = serve()
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
+    message, headers = modern("tools/call", {"name": "text__read_aloud", "arguments": {"text": "a " * 100}})
+    usual = {"Accept": BOTH, "Content-Type": "application/json"}
+    connection.request("POST", "/mcp", json.dumps(message), {**usual, **{k: str(v) for k, v in headers.items()}})
+    time.sleep(0.3)
+    served.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert served.process.poll() is None
+    code, seconds = served.end()
+    assert code == 128 + signal.SIGTERM
+    assert seconds < 2
+    served.until_children(0)
+    connection.close()
+
+
+def test_the_token_may_come_from_the_environment(serve: Any) -> None:
+    """Issue 3, 5: a bearer token by option or environment, told to nobody."""
+    served = serve(MUXWAY_TOKEN="s3cr3t-t0ken")
+    assert served.ask("POST", "/mcp", initialize())[0] == 401
+    assert served.ask("POST", "/mcp", initialize(), Authorization="Bearer s3cr3t-t0ken")[0] == 200
+    assert "Authorization: Bearer" in served.said()
+    served.end()
+    assert "s3cr3t" not in served.said()
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_servers_rest_after_the_last_sse_client_unless_kept_open(keep: bool, serve: Any) -> None:
+    """Issue 3, 1: KEEP_SERVER_OPEN=1; without it they are started again for the next client."""
+    served = serve(**({"KEEP_SERVER_OPEN": "1"} if keep else {}))
+
+    def visit() -> str:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
+        connection.request("GET", "/sse", headers={"Accept": "text/event-stream"})
+        response = connection.getresponse()
+        assert response.status == 200
+        response.readline()
+        where = response.readline().decode().removeprefix("data: ").strip()
+        response.readline()
+        assert served.ask("POST", where, initialize())[0] == 202
+        assert served.ask("POST", where, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})[0] == 202
+        while "tools" not in (line := response.readline().decode()) or "protocolVersion" in line:
+            pass
+        response.close()
+        connection.close()
+        return line
+
+    assert "notes__add" in visit()
+    if keep:
+        time.sleep(6)
+        assert served.children() == 3
+        return
+    served.until_children(0)
+    assert served.process.poll() is None
+    assert "notes__add" in visit()
+    served.end()
+
+
+# --- refusing to start ------------------------------------------------------------------------
+
+
+def run(*args: str, **env: str) -> tuple[int, str]:
+    from click.testing import CliRunner
+
+    result = CliRunner(env=env, catch_exceptions=False).invoke(cli, ["serve", *args], prog_name="muxway")
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3"])
+def test_an_address_others_can_reach_needs_a_token(host: str) -> None:
+    """Issue 3, 5: refusing to bind elsewhere without one unless --insecure is said."""
+    code, said = run("--host", host)
+    assert code == 2
+    assert "MUXWAY_TOKEN" in said
+    assert "--insecure" in said
+    assert run(HOST=host)[0] == 2
+
+
+@pytest.mark.parametrize("token", ["changeme", "two words", "größe"])
+def test_a_token_that_cannot_work_is_refused(token: str) -> None:
+    """reliability.md S33: known placeholders; and what does not fit a header."""
+    code, said = run("--token", token)
+    assert code == 3
+    assert token not in said
+
+
+def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    """style.md, example 3: what, whom, what to do."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, said = run("--port", str(taken.getsockname()[1]), PORT="1")
+        assert code == 1
+        assert "in use" in said
+        assert "--port" in said
+
+
+def test_insecure_binds_anywhere(serve: Any) -> None:
+    """Issue 3, 5; and PORT and HOST are honoured."""
+    served = serve("--insecure", HOST="0.0.0.0")
+    assert served.ask("POST", "/mcp", initialize())[0] == 200
+
+
+# --- the official SDKs ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "transport", "path", "version"),
+    [
+        ("mcp1", "http", "/mcp", "2025-11-25"),
+        ("mcp1", "sse", "/sse", "2025-11-25"),
+        ("mcp2", "legacy", "/mcp", "2025-11-25"),
+        ("mcp2", "auto", "/mcp", "2026-07-28"),
+        ("mcp2", "2026-07-28", "/mcp", "2026-07-28"),
+    ],
+)
+def test_clients_on_the_official_sdks_list_and_call(
+    env: str, transport: str, path: str, version: str, serve: Any
+) -> None:
+    """Issue 3, must show: the Python SDK 1.x and 2.x clients work against `muxway serve`."""
+    served = serve()
+    done = subprocess.run(
+        [peers.python(env), str(CLIENTS), transport, served.url(path)],
+        capture_output=True,
+        timeout=90,
+        env={name: value for name, value in os.environ.items() if "proxy" not in name.lower()},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    report = json.loads(done.stdout)
+    assert report["version"] == version
+    assert len(report["names"]) == 8
+    assert [bool(failed) for failed in report["failed"]] == [False, False]
+    assert report["progress"] == [1, 2, 3]

@@ -1,0 +1,450 @@
+"""Handshake sessions over Streamable HTTP: their life, their streams, and what cannot be done to them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muxway.testing import ScriptedServer
+
+from ..conftest import HANDSHAKE_REVISIONS
+from .harness import BOTH, Web, initialize, request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    Webs = Callable[..., AbstractAsyncContextManager[Web]]
+
+
+async def reporting(server: ScriptedServer, message: dict[str, Any]) -> None:
+    """A tool that reports progress twice before it answers."""
+    server.progress(message, 1)
+    server.progress(message, 2)
+    await asyncio.sleep(0.01)
+    server.reply(message, {"content": []})
+
+
+class Held:
+    """A tool that answers when told to."""
+
+    def __init__(self) -> None:
+        self.called = asyncio.Event()
+        self._go = asyncio.Event()
+
+    async def __call__(self, server: ScriptedServer, message: dict[str, Any]) -> None:
+        self.called.set()
+        if "progressToken" in message["params"].get("_meta", {}):
+            server.progress(message, 1)
+        await self._go.wait()
+        server.reply(message, {"content": [], "structuredContent": {"done": True}})
+
+    def release(self) -> None:
+        self._go.set()
+
+
+def echo() -> dict[str, ScriptedServer]:
+    return {"s": ScriptedServer(tools={"echo": None, "report": reporting})}
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
+async def test_a_session_lists_and_calls_and_gets_json(revision: str, web: Webs) -> None:
+    """mcp-wire.md §3.3; issue 3, 2: quick results as JSON."""
+    async with web(echo()) as http:
+        client = await http.session(revision)
+        listed = await client.ask("tools/list")
+        assert listed.status == 200
+        assert listed.headers["content-type"] == "application/json"
+        assert [tool["name"] for tool in listed.json["result"]["tools"]] == ["s__echo", "s__report"]
+        called = await client.ask("tools/call", {"name": "s__echo", "arguments": {"a": 1}}, "x")
+        assert called.json["id"] == "x"
+        # Clients of earlier revisions do not know structured content.
+        assert revision < "2025-06-18" or called.json["result"]["structuredContent"] == {"a": 1}
+
+
+async def test_session_ids_cannot_be_guessed(web: Webs) -> None:
+    """mcp-wire.md §3.3: visible ASCII, unguessable; reliability.md S9: 128 bits or more."""
+    async with web() as http:
+        ids = {(await http.session()).id for _ in range(50)}
+        assert len(ids) == 50
+        assert all(re.fullmatch(r"[\x21-\x7e]{22,}", id_) for id_ in ids)
+
+
+async def test_an_initialize_for_2026_is_answered_with_the_newest_handshake_revision(web: Webs) -> None:
+    """mcp-wire.md §2.1, end."""
+    async with web() as http:
+        answer = await http.post(initialize("2026-07-28"))
+        assert answer.json["result"]["protocolVersion"] == "2025-11-25"
+
+
+async def test_an_initialize_that_fails_opens_no_session(web: Webs) -> None:
+    """reliability.md S24: sessions only after a valid initialize."""
+    async with web() as http:
+        answer = await http.post(request("initialize", {"protocolVersion": 5}))
+        assert answer.status == 400
+        assert answer.code == -32602
+        assert "mcp-session-id" not in answer.headers
+        assert http.door.sessions == 0
+
+
+async def test_a_second_initialize_in_a_session_is_refused(web: Webs) -> None:
+    """mcp-wire.md §2.1: initialize opens the session, once."""
+    async with web() as http:
+        client = await http.session()
+        answer = await http.post(initialize(), {"Mcp-Session-Id": client.id})
+        assert answer.code == -32600
+        assert (await client.ask("ping")).json["result"] == {}
+
+
+async def test_a_request_without_a_session_is_a_bad_request(web: Webs) -> None:
+    """mcp-wire.md §3.3: missing where required → 400."""
+    async with web() as http:
+        for method in ("tools/list", "ping"):
+            answer = await http.post(request(method, id_=7))
+            assert (answer.status, answer.code, answer.json["id"]) == (400, -32600, 7)
+        assert (await http.post({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 400
+
+
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
+async def test_an_unknown_session_is_not_found(verb: str, web: Webs) -> None:
+    """mcp-wire.md §3.3: unknown or terminated → 404."""
+    async with web() as http:
+        headers = {"Mcp-Session-Id": "nobody", "Accept": BOTH, "Content-Type": "application/json"}
+        body = json.dumps(request("tools/list")).encode() if verb == "POST" else b""
+        assert (await http.ask(verb, "/mcp", headers, body)).status == 404
+
+
+async def test_a_deleted_session_is_gone(web: Webs) -> None:
+    """mcp-wire.md §3.3: DELETE terminates."""
+    async with web() as http:
+        client = await http.session()
+        stream = await client.listen()
+        assert (await http.ask("DELETE", "/mcp", client.headers)).status == 200
+        assert await stream.messages() == []
+        assert (await client.ask("tools/list")).status == 404
+        assert (await http.ask("DELETE", "/mcp", client.headers)).status == 404
+
+
+async def test_deleting_a_session_cancels_what_it_runs(web: Webs) -> None:
+    """Ours: nobody can hear the answer any more."""
+    held = Held()
+    server = ScriptedServer(tools={"wait": held})
+    async with web({"s": server}) as http:
+        client = await http.session()
+        calling = asyncio.ensure_future(client.start("tools/call", {"name": "s__wait"}))
+        await held.called.wait()
+        await http.ask("DELETE", "/mcp", client.headers)
+        assert (await calling).status == 202
+        assert server.heard[-1]["method"] == "notifications/cancelled"
+
+
+@pytest.mark.parametrize("other", [{}, {"Authorization": "Bearer b"}])
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
+async def test_someone_elses_session_does_not_exist(other: dict[str, str], verb: str, web: Webs) -> None:
+    """reliability.md S9: bound to who created it; another principal gets 404, and the owner notices nothing."""
+    async with web(echo()) as http:
+        client = await http.session(headers={"Authorization": "Bearer a"})
+        stream = await client.listen()
+        assert stream.status == 200
+        headers = {"Mcp-Session-Id": client.id, "Accept": BOTH, "Content-Type": "application/json", **other}
+        body = json.dumps(request("tools/list")).encode() if verb == "POST" else b""
+        assert (await http.ask(verb, "/mcp", headers, body)).status == 404
+        assert (await client.ask("tools/list")).status == 200
+
+
+async def test_an_idle_session_expires_and_a_used_one_does_not(web: Webs) -> None:
+    """Issue 3, 2: idle expiry. A stream that is open counts as use."""
+    async with web(session_idle=0.3) as http:
+        idle, listening = await http.session(), await http.session()
+        await listening.listen()
+        await asyncio.sleep(0.8)
+        assert (await idle.ask("ping")).status == 404
+        assert (await listening.ask("ping")).status == 200
+
+
+async def test_there_may_be_so_many_sessions_and_no_more(web: Webs) -> None:
+    """Issue 3, 2: a cap; reliability.md S24: 429. Those that are open go on."""
+    async with web(max_sessions=3) as http:
+        clients = [await http.session() for _ in range(3)]
+        assert (await http.post(initialize())).status == 429
+        assert (await clients[0].ask("ping")).status == 200
+        await http.ask("DELETE", "/mcp", clients[0].headers)
+        await http.session()
+
+
+async def test_a_session_id_that_comes_twice_is_a_bad_request(web: Webs) -> None:
+    """Issue 3, bad input: headers doubled."""
+    async with web() as http:
+        client = await http.session()
+        doubled = [("Mcp-Session-Id", client.id), ("Mcp-Session-Id", client.id)]
+        assert (await http.post(request("ping"), doubled)).status == 400
+
+
+async def test_errors_of_a_session_have_status_200(web: Webs) -> None:
+    """mcp-wire.md §3.3: clients of handshake revisions read a JSON-RPC error only there."""
+    async with web() as http:
+        client = await http.session()
+        for method, params in (("tools/call", {"name": "a__nothing"}), ("no/such", {})):
+            answer = await client.ask(method, params)
+            assert (answer.status, answer.code) == (200, -32601)
+
+
+async def test_an_id_still_in_use_is_refused(web: Webs) -> None:
+    """mcp-wire.md §1.6: an id may not be reused while it is unanswered; as no answer can name it, the status tells."""
+    held = Held()
+    async with web({"s": ScriptedServer(tools={"wait": held})}) as http:
+        client = await http.session()
+        first = asyncio.ensure_future(client.ask("tools/call", {"name": "s__wait"}))
+        await held.called.wait()
+        assert (await client.ask("ping")).status == 400
+        held.release()
+        assert (await first).json["result"]["structuredContent"] == {"done": True}
+
+
+async def test_two_sessions_may_use_the_same_ids(web: Webs) -> None:
+    """reliability.md S10: crossed replies."""
+    async with web(echo()) as http:
+        clients = [await http.session() for _ in range(8)]
+        calls = [
+            client.ask("tools/call", {"name": "s__echo", "arguments": {"n": n}}) for n, client in enumerate(clients)
+        ]
+        answers = await asyncio.gather(*calls)
+        assert [answer.json["result"]["structuredContent"]["n"] for answer in answers] == list(range(8))
+
+
+# --- versions and batches ---------------------------------------------------------------------
+
+
+async def test_the_version_header_may_be_left_out_in_a_session(web: Webs) -> None:
+    """mcp-wire.md §2.5: V absent, session present → the negotiated version."""
+    async with web() as http:
+        client = await http.session()
+        assert (await http.post(request("ping"), {"Mcp-Session-Id": client.id})).status == 200
+
+
+async def test_an_unknown_version_header_is_a_bad_request(web: Webs) -> None:
+    """mcp-wire.md §3.3: invalid or unsupported → 400."""
+    async with web() as http:
+        client = await http.session()
+        answer = await http.post(request("ping"), {**client.headers, "MCP-Protocol-Version": "1999-01-01"})
+        assert answer.status == 400
+
+
+async def test_a_batch_is_answered_with_an_array(web: Webs) -> None:
+    """mcp-wire.md §2.5 and §3.3: batches in sessions of 2025-03-26."""
+    async with web(echo()) as http:
+        client = await http.session("2025-03-26")
+        batch = [request("ping", id_=1), {"jsonrpc": "2.0", "method": "notifications/x"}, request("tools/list", id_=2)]
+        answer = await http.post(batch, client.headers)
+        assert answer.status == 200
+        assert [part["id"] for part in answer.json] == [1, 2]
+
+
+async def test_a_batch_of_notifications_is_accepted(web: Webs) -> None:
+    """mcp-wire.md §3.3: only notifications → 202."""
+    async with web() as http:
+        client = await http.session("2025-03-26")
+        assert (await http.post([{"jsonrpc": "2.0", "method": "notifications/x"}], client.headers)).status == 202
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", None])
+async def test_a_batch_elsewhere_is_refused(revision: str | None, web: Webs) -> None:
+    """mcp-wire.md §2.5: a JSON array, unless the session is of 2025-03-26 → 400, -32600."""
+    async with web() as http:
+        headers = (await http.session(revision)).headers if revision else {}
+        answer = await http.post([request("ping")], headers)
+        assert (answer.status, answer.code) == (400, -32600)
+
+
+# --- streams ----------------------------------------------------------------------------------
+
+
+async def test_progress_before_the_answer_makes_it_a_stream(web: Webs) -> None:
+    """Issue 3, 2: JSON or SSE as needed; progress goes on the request's own stream, then the answer, then its end."""
+    async with web(echo()) as http:
+        client = await http.session()
+        standalone = await client.listen()
+        opened = await client.start("tools/call", {"name": "s__report", "_meta": {"progressToken": "t"}}, 5)
+        assert opened.headers["content-type"] == "text/event-stream"
+        assert opened.headers["x-accel-buffering"] == "no"
+        *progress, answer = await opened.messages()
+        assert [(notice["params"]["progressToken"], notice["params"]["progress"]) for notice in progress] == [
+            ("t", 1),
+            ("t", 2),
+        ]
+        assert answer["id"] == 5
+        http.world.gateway.switchboard.publish([])
+        assert (await standalone.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_a_slow_answer_makes_it_a_stream_with_signs_of_life(web: Webs) -> None:
+    """mcp-wire.md §3.4, which we also follow here: commit to SSE after a while, then comments."""
+    held = Held()
+    async with web({"s": ScriptedServer(tools={"wait": held})}, commit_after=0.05, keep_alive=0.05) as http:
+        client = await http.session()
+        opened = await client.start("tools/call", {"name": "s__wait"})
+        assert opened.headers["content-type"] == "text/event-stream"
+        await opened.comment()
+        held.release()
+        assert (await opened.messages())[0]["result"]["structuredContent"] == {"done": True}
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
+async def test_only_the_newest_handshake_clients_get_a_priming_event(revision: str, web: Webs) -> None:
+    """mcp-wire.md §3.3 (SEP-1699): older clients would read its empty data as JSON."""
+    async with web(echo()) as http:
+        client = await http.session(revision)
+        opened = await client.start("tools/call", {"name": "s__report", "_meta": {"progressToken": 1}})
+        first = await opened.event()
+        assert (first.data == b"") == (revision == "2025-11-25")
+        assert first.id
+
+
+async def test_the_standalone_stream_tells_of_changes(web: Webs) -> None:
+    """mcp-wire.md §3.3: GET carries what belongs to no request."""
+    async with web(echo()) as http:
+        client = await http.session()
+        stream = await client.listen()
+        http.world.gateway.switchboard.publish([])
+        assert (await stream.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_a_change_before_the_standalone_stream_is_told_on_it(web: Webs) -> None:
+    """Ours: a client that listens a moment too late still learns that its list is old."""
+    async with web(echo()) as http:
+        client = await http.session()
+        http.world.gateway.switchboard.publish([])
+        assert (await (await client.listen()).message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_a_second_standalone_stream_is_refused(web: Webs) -> None:
+    """mcp-wire.md §3.3, reliability.md S9: 409, never replace."""
+    async with web(echo()) as http:
+        client = await http.session()
+        first = await client.listen()
+        assert (await client.listen()).status == 409
+        http.world.gateway.switchboard.publish([])
+        await first.message()
+
+
+async def test_the_standalone_stream_can_be_opened_again_after_it_was_lost(web: Webs) -> None:
+    """Ours: a lost connection does not lock its client out."""
+    async with web() as http:
+        client = await http.session()
+        (await client.listen()).drop()
+        for _ in range(100):
+            if (again := await client.listen()).status == 200:
+                break
+            await asyncio.sleep(0.01)
+        assert again.status == 200
+
+
+async def test_the_standalone_stream_shows_life(web: Webs) -> None:
+    """Issue 3, 2: keep-alive comments."""
+    async with web(keep_alive=0.05) as http:
+        await (await (await http.session()).listen()).comment()
+
+
+async def test_get_must_accept_events(web: Webs) -> None:
+    """mcp-wire.md §3.3."""
+    async with web() as http:
+        client = await http.session()
+        assert (await http.ask("GET", "/mcp", {**client.headers, "Accept": "application/json"})).status == 406
+
+
+# --- disconnects and resumption ---------------------------------------------------------------
+
+
+async def test_a_disconnect_is_not_a_cancel(web: Webs) -> None:
+    """mcp-wire.md §3.3: the client must say notifications/cancelled."""
+    held = Held()
+    server = ScriptedServer(tools={"wait": held})
+    async with web({"s": server}) as http:
+        client = await http.session()
+        opened = await client.start("tools/call", {"name": "s__wait", "_meta": {"progressToken": 1}})
+        await opened.message()
+        opened.drop()
+        assert (await client.ask("ping", id_=2)).status == 200
+        held.release()
+        assert (await client.ask("ping", id_=3)).status == 200
+        assert all(message.get("method") != "notifications/cancelled" for message in server.heard)
+
+
+async def test_a_cancelled_request_ends_without_an_answer(web: Webs) -> None:
+    """mcp-wire.md §3.3 and trap 9: cancelled requests are not answered, but their POST must end."""
+    held = Held()
+    async with web({"s": ScriptedServer(tools={"wait": held})}) as http:
+        client = await http.session()
+        calling = asyncio.ensure_future(client.ask("tools/call", {"name": "s__wait"}, 9))
+        await held.called.wait()
+        await client.tell("notifications/cancelled", {"requestId": 9})
+        answer = await calling
+        assert (answer.status, answer.body) == (202, b"")
+
+
+async def test_a_broken_stream_can_be_read_on(web: Webs) -> None:
+    """mcp-wire.md §3.3: resume by GET with Last-Event-ID, which replays only that stream's later messages."""
+    held = Held()
+    async with web({"s": ScriptedServer(tools={"wait": held})}) as http:
+        client = await http.session()
+        opened = await client.start("tools/call", {"name": "s__wait", "_meta": {"progressToken": 1}}, 4)
+        await opened.event()
+        progress = await opened.event()
+        opened.drop()
+        held.release()
+        again = await client.listen(progress.id)
+        assert again.status == 200
+        (answer,) = await again.messages()
+        assert answer["id"] == 4
+        replayed = await (await client.listen(progress.id)).messages()
+        assert replayed == [answer]
+
+
+async def test_an_answer_that_nobody_was_there_for_is_replayed_from_the_priming_event(web: Webs) -> None:
+    """SEP-1699: the priming event's id is enough to get everything."""
+    async with web(echo()) as http:
+        client = await http.session()
+        opened = await client.start("tools/call", {"name": "s__report", "_meta": {"progressToken": 1}})
+        priming = await opened.event()
+        opened.drop()
+        await asyncio.sleep(0.1)
+        assert len(await (await client.listen(priming.id)).messages()) == 3
+
+
+@pytest.mark.parametrize("last", ["1", "0-0", "nonsense", "-1", "", "x" * 500, "a-" + "9" * 40])
+async def test_a_last_event_id_that_means_nothing_is_a_bad_request(last: str, web: Webs) -> None:
+    """Issue 3, bad input: Last-Event-ID nonsense."""
+    async with web() as http:
+        assert (await (await http.session()).listen(last)).status == 400
+
+
+async def test_an_event_of_another_session_gives_nothing(web: Webs) -> None:
+    """reliability.md S25: looked up inside the caller's session only."""
+    async with web(echo()) as http:
+        one, other = await http.session(), await http.session()
+        opened = await one.start("tools/call", {"name": "s__report", "_meta": {"progressToken": 1}})
+        event = await opened.event()
+        assert (await other.listen(event.id)).status == 400
+
+
+async def test_what_is_kept_for_resumption_is_bounded(web: Webs) -> None:
+    """reliability.md S25: 256 events; what is left of the stream is given."""
+
+    async def chatty(server: ScriptedServer, message: dict[str, Any]) -> None:
+        for number in range(400):
+            server.progress(message, number)
+        await asyncio.sleep(0.01)
+        server.reply(message, {"content": []})
+
+    async with web({"s": ScriptedServer(tools={"chat": chatty})}) as http:
+        client = await http.session()
+        opened = await client.start("tools/call", {"name": "s__chat", "_meta": {"progressToken": 1}})
+        priming = await opened.event()
+        assert len(await opened.messages()) == 401
+        replayed = await (await client.listen(priming.id)).messages()
+        assert len(replayed) == 256
+        assert "result" in replayed[-1]
