@@ -14,16 +14,31 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN = re.compile(r"[\w./:@+,<>()*-]+")
+_SHORTEST_SECRET = 4
 _LOGGER = logging.getLogger("muxway")
 
 
 def printable(text: str) -> str:
     """The text with control, escape and direction-changing characters, and halves of surrogate pairs, made visible."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def masker(secrets: Iterable[str]) -> Callable[[str], str]:
+    """What puts `***` in place of these secrets. Very short ones stay: hiding each of their letters hides nothing."""
+    # Longest first, so that a secret that contains another is masked whole.
+    hidden = sorted((secret for secret in secrets if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True)
+
+    def mask(text: str) -> str:
+        for secret in hidden:
+            text = text.replace(secret, "***")
+        return text
+
+    return mask
 
 
 class EventLog:

@@ -15,6 +15,7 @@ from muxway.cli.options import config_option, debug_option, json_option, read_co
 from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table
 from muxway.cli.session import opened, quiet_log, run
 from muxway.errors import ConfigError
+from muxway.log import masker
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def show_connected(config: Config, found: Iterable[Server]) -> None:
 def shown(server: ServerConfig) -> str:
     """How the server is reached, without its secrets."""
     if server.command is None:
-        return _masked(_bare_url(server.url or ""), server.secrets)
+        return masker(server.secrets)(_bare_url(server.url or ""))
     words = [server.command, *server.args]
     for index, word in enumerate(words):
         flag, equals, _ = word.partition("=")
@@ -136,15 +137,8 @@ def shown(server: ServerConfig) -> str:
             words[index] = f"{flag}=***"
         elif index and _SECRET_FLAG.fullmatch(words[index - 1]) and not word.startswith("-"):
             words[index] = "***"
-    words = [_masked(word, server.secrets) for word in words]
+    words = [*map(masker(server.secrets), words)]
     return one_line(" ".join(word if "***" in word else shlex.quote(word) for word in words))
-
-
-def _masked(text: str, secrets: Iterable[str]) -> str:
-    # Longest first, so that a secret that contains another is masked whole.
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
 
 
 def _bare_url(url: str) -> str:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
-import os
 import resource
-import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +13,7 @@ import click
 import uvicorn
 
 from muxway.app import Gateway
-from muxway.cli.exits import INTERRUPTED
+from muxway.cli.ending import DRAIN, Ending, settle_memory
 from muxway.cli.session import loop_factory
 from muxway.downstream.connection import Connection
 from muxway.downstream.http import HttpDoor
@@ -31,10 +28,6 @@ if TYPE_CHECKING:
     from muxway.downstream.guard import Guard
     from muxway.upstream.launch import ReaperProcess
 
-_DRAIN = 4.0
-"""Seconds that calls under way get after a signal."""
-_HARD_END = 8.5
-"""Seconds after a signal at which we leave whatever is left to the reaper: whoever sent it waits no longer than 10."""
 _IDLE_CONNECTION = 75
 """Seconds that a connection may stay open between two requests."""
 
@@ -129,38 +122,25 @@ async def _serve(config: Config, reaper: ReaperProcess, guard: Guard, address: A
     )
     server = _Server(settings)
     loop = asyncio.get_running_loop()
-    signals: list[signal.Signals] = []
     asked = asyncio.Event()
-
-    def end(number: signal.Signals) -> None:
-        if signals:
-            # The reaper sees our end of its socket close, and ends the children.
-            os._exit(128 + number)
-        signals.append(number)
-        asked.set()
-        loop.call_later(_HARD_END, os._exit, _code(signals))
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
+    ending = Ending(asked.set)
     assert serving.gateway is not None  # noqa: S101 - it was made a moment ago
     serving.gateway.start()
     serving.door.open()
     running = loop.create_task(server.serve(sockets=[address.listener]))
     announcing = loop.create_task(_announce(serving.gateway, address))
-    # A call leaves nothing for the collector to find; what is loaded by now stays for good.
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    settle_memory()
     waiting = loop.create_task(asked.wait())
     try:
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-        await serving.door.close(_DRAIN)
+        await serving.door.close(DRAIN)
         server.should_exit = True
         await running
     finally:
         announcing.cancel()
         waiting.cancel()
         await serving.stop()
-    return _code(signals)
+    return ending.code
 
 
 async def _announce(gateway: Gateway, address: Address) -> None:
@@ -190,7 +170,3 @@ def _allow_many_connections() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _code(signals: list[signal.Signals]) -> int:
-    return INTERRUPTED if signal.SIGINT in signals else 0

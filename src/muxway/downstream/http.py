@@ -21,8 +21,8 @@ from muxway.downstream.guard import Guard
 from muxway.downstream.outlet import Outlet, PlainEvents, Reply, event, joined
 from muxway.downstream.request import ClientGone, Refused, Request
 from muxway.downstream.sessions import Session, Sessions
-from muxway.downstream.stateless import HEADER_MISMATCH, Admission, StatelessExchange, status_of
-from muxway.errors import InvalidParams, InvalidRequest, ParseError, RpcError
+from muxway.downstream.stateless import Admission, StatelessExchange, status_of
+from muxway.errors import HEADER_MISMATCH, InvalidParams, InvalidRequest, ParseError, RpcError
 from muxway.protocol import era, messages
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 

@@ -12,9 +12,11 @@ from muxway.core.call import Call, Caller
 from muxway.downstream import notices
 from muxway.downstream.outlet import Reply
 from muxway.errors import (
+    HEADER_MISMATCH,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     InvalidParams,
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
     from muxway.core.ports import Running
     from muxway.core.switchboard import Switchboard
     from muxway.protocol.messages import Buffer, Envelope, Params, Raw
-
-HEADER_MISMATCH: Final = -32020
-MISSING_CAPABILITY: Final = -32021
 
 _STATUS: Final = {
     PARSE_ERROR: 400,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from muxway.errors import UNSUPPORTED_VERSION, MuxwayError, UpstreamError, UpstreamSaid
+from muxway.errors import STATELESS_CODES, UNSUPPORTED_VERSION, MuxwayError, UpstreamError, UpstreamSaid
 from muxway.protocol import messages
 from muxway.protocol.era import (
     CLIENT_CAPABILITIES,
@@ -32,8 +32,6 @@ Era = Literal["auto", "modern", "legacy"]
 
 _PROBE: Final = 5.0
 """Seconds of silence after which the upstream is taken for a handshake server that ignores what it does not know."""
-_STATELESS_CODES: Final = frozenset((-32020, -32021, UNSUPPORTED_VERSION))
-"""Errors that only a stateless server gives."""
 
 
 class GreetingFailed(MuxwayError):
@@ -98,7 +96,7 @@ async def _discover(link: Link, meta: bytes, timeout: float) -> Greeting | None:
     try:
         raw = await link.ask("server/discover", {"_meta": b"{" + meta + b"}"}, timeout=timeout)
     except UpstreamSaid as error:
-        if error.code not in _STATELESS_CODES:
+        if error.code not in STATELESS_CODES:
             return None
         supported = _object(error.data).get("supported")
         result: dict[str, Any] = {}

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from muxway.errors import UNSUPPORTED_VERSION, MethodNotFound, ParseError, RpcError, SpawnError, UpstreamError
+from muxway.errors import STATELESS_CODES, MethodNotFound, ParseError, RpcError, SpawnError, UpstreamError
 from muxway.log import EventLog
 from muxway.protocol import headers as names
 from muxway.protocol import messages
@@ -51,7 +51,6 @@ _EXCERPT: Final = 4096
 _ERROR_BODY: Final = 256 * 1024
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
-_STATELESS_CODES: Final = frozenset((-32020, -32021, UNSUPPORTED_VERSION))
 _NO_SSE_HINT: Final = frozenset((401, 403, 429))
 """Refusals that say nothing about which transport is spoken."""
 _ANNOTATION: Final = names.ANNOTATION.encode()
@@ -394,7 +393,7 @@ class HttpChannel:
             and self._config.transport == "auto"
             and 400 <= status < 500
             and status not in _NO_SSE_HINT
-            and code not in _STATELESS_CODES
+            and code not in STATELESS_CODES
         )
 
     # --- hearing ------------------------------------------------------------------------------

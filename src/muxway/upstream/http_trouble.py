@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from muxway.log import printable
+from muxway.log import masker, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 CONNECT: Final = 5.0
 """Seconds for a connection to be made."""
 _SHOWN: Final = 160
-_SHORTEST_SECRET: Final = 4
+_LONGEST_WAIT: Final = 5
+"""Digits of a Retry-After that still make sense."""
 """Shorter texts are found by chance in any answer; hiding them would show where they are."""
 _HTML: Final = re.compile(rb"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE).match
 _TITLE: Final = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE).search
@@ -54,7 +55,7 @@ def refusal(status: int, body: bytes, secrets: Iterable[str], retry_after: str |
     advice = _ADVICE.get(status)
     if advice is not None:
         words = f"{words} ({advice})"
-    if retry_after is not None and retry_after.isdigit() and len(retry_after) < _SHORTEST_SECRET + 2:
+    if retry_after is not None and retry_after.isdigit() and len(retry_after) <= _LONGEST_WAIT:
         words = f"{words}; it asks to wait {retry_after} s"
     shown = excerpt(body, secrets)
     return f"{words}: {shown}" if shown else words
@@ -65,10 +66,6 @@ def excerpt(body: bytes, secrets: Iterable[str]) -> str:
     if _HTML(body) is not None:
         title = _TITLE(body)
         body = b"a web page" + (b"" if title is None else b' titled "' + title[1].strip() + b'"')
-    text = body.decode("utf-8", "replace")
-    # The longest first: one may be part of another.
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, "***")
+    text = masker(secrets)(body.decode("utf-8", "replace"))
     text = printable(" ".join(text.split()))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

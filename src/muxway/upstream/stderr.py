@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from muxway.log import printable
+from muxway.log import masker, printable
 from muxway.protocol.framing import LineFramer, Oversized
 
 if TYPE_CHECKING:
@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 _RING_BYTES: Final = 256 * 1024
 _LINE_BYTES: Final = 8 * 1024
 _LINES_PER_SECOND: Final = 100
-_SHORTEST_SECRET: Final = 4
 
 
 class StderrTail:
     """The last lines of one child."""
 
     def __init__(self, secrets: Iterable[str], on_line: Callable[[str], None], clock: Callable[[], float]) -> None:
-        # Longest first, so that a secret that contains another is masked whole.
-        self._secrets = sorted((s for s in secrets if len(s) >= _SHORTEST_SECRET), key=len, reverse=True)
+        self._mask = masker(secrets)
         self._on_line = on_line
         self._clock = clock
         self._framer = LineFramer(_LINE_BYTES)
@@ -55,10 +53,7 @@ class StderrTail:
         return next((line for line in reversed(self._lines) if line.strip()), None)
 
     def _keep(self, raw: bytes) -> None:
-        text = raw.decode("utf-8", "replace").rstrip("\r\n")
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        text = printable(text)
+        text = printable(self._mask(raw.decode("utf-8", "replace").rstrip("\r\n")))
         self._lines.append(text)
         self._size += len(text)
         while self._size > _RING_BYTES:
