@@ -1,15 +1,20 @@
 """`muxway demo`: everything at once, for someone who has just installed it.
 
-Nothing is staged: the servers are child processes, and the two clients launch `muxway stdio` and talk to it over its
-pipes as any MCP client would.
+Nothing is staged: the servers are child processes, the two clients launch `muxway stdio` and talk to it over its
+pipes as any MCP client would, and what is served at the end is `muxway serve`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import socket
 import statistics
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -23,8 +28,11 @@ from muxway.cli.help import Verb
 from muxway.cli.output import badge, dim, heading, one_line, plural, show_table
 from muxway.cli.session import opened, quiet_log, run
 from muxway.config import load_config
+from muxway.demo import web
 from muxway.demo.client import Client
 from muxway.demo.serving import STATELESS
+from muxway.downstream.guard import Guard
+from muxway.upstream.launch import ReaperProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,22 +41,37 @@ if TYPE_CHECKING:
 
 _HANDSHAKE = "2025-11-25"
 _ROUNDS = 100
+_HOST, _PORT = "127.0.0.1", 3006
 
 
-@click.command(cls=Verb, examples=["muxway demo", "muxway demo | less"])
-def command() -> None:
+@click.command(cls=Verb, examples=["muxway demo", "muxway demo --no-keep | less"])
+@click.option(
+    "--keep/--no-keep",
+    default=None,
+    help="Serve until Ctrl-C, or end after the first call over HTTP.  "
+    "[default: serve if stdin and stdout are a terminal]",
+)
+def command(*, keep: bool | None) -> None:
     """Show what muxway does, with servers of its own. Needs no config.
 
     Starts three small servers of three protocol revisions behind one gateway,
     connects an older and a newer client to it, and makes real calls, with times.
+
+    Then it serves them over HTTP, on port 3006 or another if that is taken, for a
+    client of yours: until Ctrl-C, or just for one call of its own where nobody could
+    press it, as in a script. Exit 0 both ways.
     """
+    by_person = sys.stdin.isatty() and sys.stdout.isatty()
     quiet_log(debug=False)
     with tempfile.TemporaryDirectory(prefix="muxway-demo-") as folder:
         file = Path(folder) / "servers.json"
         file.write_text(json.dumps(demo.config(), indent=2))
         try:
             run(_show(file))
-        except (TimeoutError, ConnectionError) as error:
+            _show_http(file, keep=by_person if keep is None else keep)
+        except BrokenPipeError:
+            raise  # Nobody reads on, as with `| head`: click ends quietly then.
+        except OSError as error:
             why = str(error) or "the gateway did not answer in time"
             raise Failed(f"the demo could not go on: {why}. Please report this with your platform.") from None
 
@@ -58,7 +81,6 @@ async def _show(file: Path) -> None:
     await _show_servers(file)
     await _show_handshake_client(file)
     await _show_stateless_client(file)
-    _show_next_steps()
 
 
 async def _show_servers(file: Path) -> None:
@@ -95,12 +117,78 @@ async def _show_stateless_client(file: Path) -> None:
         click.echo(f"  {badge('ok')}     {_ROUNDS} calls of clock__now, one after another: median {median:.2f} ms each")
 
 
-def _show_next_steps() -> None:
+# --- over HTTP --------------------------------------------------------------------------------
+
+
+def _show_http(file: Path, *, keep: bool) -> None:
+    _part("The same over HTTP: `muxway serve --config servers.json`")
+    listener = _listen()
+    # Loaded only now: the first lines of the demo need not wait for it.
+    from muxway.cli.http_serving import Address, run_http
+
+    address = Address(_HOST, listener, needs_token=False)
+    visitor = _Visitor(f"{address.url}/mcp", keep=keep)
+    visitor.start()
+    # What it says of itself is part of the show, so it belongs where the rest of it goes.
+    with contextlib.redirect_stderr(sys.stdout):
+        run_http(load_config(file), ReaperProcess(), Guard(host=_HOST), address, keep_open=True)
+    visitor.join()
+    if visitor.problem is not None:
+        raise visitor.problem
+    if keep:
+        click.echo("\nStopped.")
+
+
+def _listen() -> socket.socket:
+    try:
+        listener = socket.create_server((_HOST, _PORT))
+    except OSError as error:
+        listener = socket.create_server((_HOST, 0))
+        why = os.strerror(error.errno or 0).lower()
+        click.echo(f"  {badge('warning')}  port {_PORT} cannot be had ({why}): taking another one")
+    listener.setblocking(False)
+    return listener
+
+
+class _Visitor(threading.Thread):
+    """Uses the served endpoint as a stranger would, and tells how; the main thread is busy serving."""
+
+    def __init__(self, url: str, *, keep: bool) -> None:
+        super().__init__(daemon=True)
+        self._url = url
+        self._keep = keep
+        self._context = click.get_current_context()  # knows whether there are colours
+        self.problem: Exception | None = None
+
+    def run(self) -> None:
+        """Make one call, say what to do next, and, unless it is to be kept, end the serving."""
+        try:
+            with self._context.scope(cleanup=False):
+                self._visit()
+        except Exception as error:  # noqa: BLE001 - raised again in the main thread
+            self.problem = error
+        if self.problem is not None or not self._keep:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _visit(self) -> None:
+        web.wait_until_ready(self._url)
+        click.echo(f"\n  A client posts a call to {self._url}")
+        _show_answer(web.call(self._url, "clock__now", {}), "clock__now", {})
+        _show_next_steps(self._url)
+        ending = "Ctrl-C stops it" if self._keep else "stopped after this call; --keep serves until Ctrl-C"
+        click.echo(f"\n{heading(f'Served at {self._url}')}  ({ending})")
+
+
+def _show_next_steps(url: str) -> None:
     _part("Next")
-    client = {"mcpServers": {"muxway": {"command": "muxway", "args": ["--config", "/path/to/servers.json"]}}}
-    click.echo("  Your servers  muxway check servers.json --connect   (any client's mcpServers file)")
-    click.echo(f"  Your client   {json.dumps(client)}")
-    click.echo("  Read on       muxway --help, muxway config explain, docs/ in the repository")
+    served = {"mcpServers": {"muxway": {"type": "http", "url": url}}}
+    launched = {"mcpServers": {"muxway": {"command": "muxway", "args": ["--config", "/path/to/servers.json"]}}}
+    click.echo("  Read on         muxway --help, muxway config explain, docs/ in the repository")
+    click.echo("  Your servers    muxway check servers.json --connect   (any client's mcpServers file)")
+    click.echo(f"  Without HTTP    {json.dumps(launched)}")
+    click.echo(f"  Over HTTP       {json.dumps(served)}")
+    click.echo(f"  In Claude Code  claude mcp add --transport http muxway {url}")
+    click.echo(f"  By hand         {web.curl(url, 'clock__now', {})}")
 
 
 # --- pieces -----------------------------------------------------------------------------------
@@ -127,7 +215,10 @@ async def _show_connecting(client: Client, what: str) -> list[dict[str, Any]]:
 
 async def _show_call(client: Client, tool: str, arguments: Mapping[str, Any], *, progress: bool = False) -> None:
     """Make a call and tell about it: verdict, time and call on one line, what came of it on the next."""
-    answer = await client.call(tool, arguments, progress=progress)
+    _show_answer(await client.call(tool, arguments, progress=progress), tool, arguments)
+
+
+def _show_answer(answer: Answer, tool: str, arguments: Mapping[str, Any]) -> None:
     words = "".join(f" {key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
     good, text = _outcome(answer)
     verdict = f"{badge('ok')}   " if good else badge("error")

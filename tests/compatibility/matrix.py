@@ -1,0 +1,167 @@
+"""Every kind of client with every kind of server, through one gateway that has them all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from muxway import Gateway
+from muxway.downstream.connection import Connection
+from muxway.downstream.http import HttpDoor
+from tests.compatibility.clients import Client, connect
+from tests.compatibility.subjects import ABSENT, SUBJECTS, Outcome
+from tests.compatibility.web_server import WebServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from muxway.testing import Reply
+    from tests.compatibility.subjects import Subject
+
+ROOT = Path(__file__).parents[2]
+REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+TRANSPORTS = {"stdio": "stdio", "http": "Streamable HTTP", "sse": "HTTP+SSE"}
+EXISTS = {"stdio": REVISIONS, "http": REVISIONS[1:], "sse": REVISIONS[:1]}
+"""Transport → the revisions that have it."""
+_PAGE = 40
+_CELL = 30.0
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A transport and a revision: a kind of client, or of server."""
+
+    transport: str
+    revision: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.transport}-{self.revision}"
+
+
+KINDS = [Kind(transport, revision) for transport, revisions in EXISTS.items() for revision in revisions]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A client, and the server it speaks with."""
+
+    client: Client
+    server: Kind
+    barrier: asyncio.Barrier
+
+    async def everybody(self) -> int:
+        """Wait until all clients are here; returns the number of this one, from 0."""
+        return await self.barrier.wait()
+
+    def name_of(self, tool: str) -> str:
+        """The public name of a tool of the server."""
+        return f"{self.server.name}__{tool}"
+
+    async def definition(self, tool: str) -> dict[str, Any]:
+        """How the client sees a tool, its name taken off."""
+        shown = dict((await self.client.definitions())[self.name_of(tool)])
+        del shown["name"]
+        return shown
+
+    async def reply(self, tool: str, arguments: dict[str, Any] | None = None, **params: Any) -> Reply:
+        """What the client gets for a call."""
+        return await self.client.call(self.name_of(tool), arguments, **params)
+
+    async def result(self, tool: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The result of a call, without what only 2026-07-28 has around each."""
+        result = (await self.reply(tool, arguments)).result
+        if self.client.stateless:
+            del result["resultType"], result["_meta"]
+        return result
+
+    async def content(self, tool: str, arguments: dict[str, Any] | None = None) -> Any:
+        """The content of the result of a call."""
+        return (await self.result(tool, arguments))["content"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One result."""
+
+    subject: Subject
+    client: Kind
+    server: Kind
+    outcome: Outcome
+
+
+async def run() -> list[Cell]:
+    """Try everything."""
+    async with contextlib.AsyncExitStack() as stack:
+        gateway, origin = await stack.enter_async_context(_world())
+        clients = {
+            kind: await stack.enter_async_context(connect(kind.transport, kind.revision, gateway, origin))
+            for kind in KINDS
+        }
+        cells: list[Cell] = []
+        for server in KINDS:
+            barrier = asyncio.Barrier(len(clients))
+            pairs = {kind: Pair(client, server, barrier) for kind, client in clients.items()}
+            for subject in SUBJECTS:
+                if subject.together:
+                    outcomes = await asyncio.gather(*(_try(subject, pair) for pair in pairs.values()))
+                else:
+                    outcomes = [await _try(subject, pair) for pair in pairs.values()]
+                cells += [Cell(subject, kind, server, outcome) for kind, outcome in zip(pairs, outcomes, strict=True)]
+        return cells
+
+
+async def _try(subject: Subject, pair: Pair) -> Outcome:
+    if not subject.exists_in(pair.server.revision):
+        return ABSENT
+    try:
+        async with asyncio.timeout(_CELL):
+            return await subject.check(pair)
+    except (AssertionError, KeyError, TimeoutError, asyncio.BrokenBarrierError) as error:
+        return Outcome("failed", f"{type(error).__name__}: {str(error)[:400]}")
+
+
+@contextlib.asynccontextmanager
+async def _world() -> AsyncIterator[tuple[Gateway, str]]:
+    """A gateway in front of a server of every kind, and the origin where it serves HTTP."""
+    async with contextlib.AsyncExitStack() as stack:
+        servers: dict[str, dict[str, Any]] = {}
+        for kind in KINDS:
+            if kind.transport == "stdio":
+                module = ["-m", "tests.compatibility.server", kind.revision]
+                servers[kind.name] = {"command": sys.executable, "args": module, "cwd": str(ROOT)}
+            else:
+                origin = await stack.enter_async_context(WebServer(kind.revision).serving())
+                path = {"http": "/mcp", "sse": "/sse"}[kind.transport]
+                servers[kind.name] = {"type": kind.transport, "url": origin + path}
+        config = {"mcpServers": servers, "gateway": {"pageSize": _PAGE}}
+        gateway = await stack.enter_async_context(Gateway.open(config))
+        found = {server.name: (server.status, server.revision) for server in gateway.servers()}
+        assert found == {kind.name: ("running", kind.revision) for kind in KINDS}, gateway.servers()
+        yield gateway, await stack.enter_async_context(_door(gateway))
+
+
+@contextlib.asynccontextmanager
+async def _door(gateway: Gateway) -> AsyncIterator[str]:
+    door = HttpDoor(gateway.switchboard)
+    config = uvicorn.Config(door, http=Connection, ws="none", lifespan="off", log_config=None, access_log=False)
+    config.load()
+    state = ServerState()
+    listening = await asyncio.get_running_loop().create_server(lambda: Connection(config, state, {}), "127.0.0.1", 0)
+    door.open()
+    try:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    finally:
+        listening.close()
+        await door.close(0)
+        if state.tasks:
+            await asyncio.wait(state.tasks, timeout=10)
+        for connection in list(state.connections):
+            connection.shutdown()
