@@ -1,4 +1,4 @@
-"""Runs the foreign clients: each in its own environment, over pipes, with one plan in and one report out.
+"""Runs the foreign clients: each in its own environment, with one plan in and one report out.
 
 A client that hangs is killed with everything it started, and its stderr becomes the failure.
 """
@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import peers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from pathlib import Path
 
+K = TypeVar("K", bound="Hashable")
 T = TypeVar("T")
 
 MODERN = "2026-07-28"
@@ -32,7 +34,7 @@ CLIENT_SECONDS = 80
 
 @dataclass(frozen=True)
 class Client:
-    """A foreign SDK in one of its modes."""
+    """A foreign SDK in one of its modes; for Python SDK 1.x a mode may be an older handshake revision."""
 
     script: str
     mode: str = "legacy"
@@ -44,7 +46,7 @@ class Client:
     @property
     def is_modern(self) -> bool:
         """Whether it speaks 2026-07-28 to a gateway, which serves both eras."""
-        return self.mode != "legacy"
+        return self.mode in ("auto", MODERN)
 
     @property
     def can_cancel(self) -> bool:
@@ -85,6 +87,20 @@ class Server:
     def tapped(self, directory: Path) -> Server:
         """The same server, with every line of the conversation kept in `directory` (see `tap.py`)."""
         return Server([*peers.PYTHON, str(peers.HERE / "tap.py"), str(directory), *self.command], self.env)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A URL at which MCP is spoken."""
+
+    url: str
+    transport: str = "http"
+    """`http` or `sse`."""
+    token: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
 @dataclass(frozen=True)
@@ -151,11 +167,11 @@ class Report:
         return [tool["name"] for tool in self.tools]
 
 
-def once_each(visit: Callable[[Client], T]) -> Callable[[Client], T]:
+def once_each(visit: Callable[[K], T]) -> Callable[[K], T]:
     """Let each client make the visit once, and remember a failed one too: repeating it costs a timeout every time."""
-    made: dict[Client, Future[T]] = {}
+    made: dict[K, Future[T]] = {}
 
-    def remembered(client: Client) -> T:
+    def remembered(client: K) -> T:
         if client not in made:
             made[client] = future = Future()
             try:
@@ -167,44 +183,70 @@ def once_each(visit: Callable[[Client], T]) -> Callable[[Client], T]:
     return remembered
 
 
-def run(client: Client, server: Server, calls: list[Call] | None = None, expect: list[str] | None = None) -> Report:
+def run(
+    client: Client, server: Server | Site, calls: list[Call] | None = None, expect: list[str] | None = None
+) -> Report:
     """Connect, list the tools until all the expected ones are there, make the calls one after another."""
-    plan = {
-        "command": server.command,
-        "env": server.env,
+    report = json.loads(execute(command(client, server, calls, expect)))
+    return Report(report["protocolVersion"], report["tools"], [Outcome(**call) for call in report["calls"]])
+
+
+def command(
+    client: Client, server: Server | Site, calls: list[Call] | None = None, expect: list[str] | None = None
+) -> list[str]:
+    """The command that runs this client with this plan."""
+    where = asdict(server) | ({"headers": server.headers} if isinstance(server, Site) else {})
+    plan = where | {
         "mode": client.mode,
         "expect": expect or [],
         "seconds": LIST_SECONDS,
         "calls": [asdict(call) for call in calls or []],
         "modules": str(peers.ENVS / "node"),
     }
-    report = json.loads(execute([*client.command(), json.dumps(plan)]))
-    return Report(report["protocolVersion"], report["tools"], [Outcome(**call) for call in report["calls"]])
+    return [*client.command(), json.dumps(plan)]
 
 
-def inspect(server: Server, *arguments: str) -> dict[str, Any]:
+def inspect(server: Server | Site, *arguments: str) -> dict[str, Any]:
     """Run Inspector's command line once against the server and give the JSON it prints."""
-    inspector = peers.node_script("@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+    return json.loads(execute(inspector(server, *arguments)))
+
+
+def inspector(server: Server | Site, *arguments: str) -> list[str]:
+    """The command that runs Inspector's command line against the server."""
+    start = [*peers.node_script("@modelcontextprotocol/inspector/clients/launcher/build/index.js"), "--cli"]
+    if isinstance(server, Site):
+        headers = [part for key, value in server.headers.items() for part in ("--header", f"{key}: {value}")]
+        return [*start, server.url, "--transport", server.transport, *arguments, *headers]
     settings = [part for key, value in server.env.items() for part in ("-e", f"{key}={value}")]
-    return json.loads(execute([*inspector, "--cli", *settings, *arguments, "--", *server.command]))
+    return [*start, *settings, *arguments, "--", *server.command]
 
 
 def execute(command: list[str]) -> str:
     """Run a program to its end and give its stdout; anything but success fails with its stderr."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    with process:
-        try:
-            stdout, stderr = process.communicate(timeout=CLIENT_SECONDS)
-        except BaseException:
-            # Whatever it started and moved to another group ends when its stdin closes.
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    assert process.returncode == 0, f"{command} ended with {process.returncode}\n{stdout}\n{stderr}"
-    return stdout
+    done = finish(command)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def finish(command: list[str], seconds: float = CLIENT_SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, however it ends."""
+    # Nobody but the server on loopback is to be asked, and nothing is to be left in the user's home.
+    environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    with tempfile.TemporaryDirectory() as kept:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=environ | {"MCP_STORAGE_DIR": kept},
+        )
+        with process:
+            try:
+                stdout, stderr = process.communicate(timeout=seconds)
+            except BaseException:
+                # Whatever it started and moved to another group ends when its stdin closes.
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)

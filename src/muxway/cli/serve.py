@@ -55,7 +55,7 @@ def _with_stdio_options(command: _F) -> _F:
     multiple=True,
     metavar="TEXT",
     help="Bearer token clients must send; may be given again. The command line is visible to other users of "
-    "this machine: better in the environment.  [env: MUXWAY_TOKEN]",
+    "this machine: better in the environment.  [env: MUXWAY_TOKEN; default: gateway.token of the config]",
 )
 @click.option("--insecure", is_flag=True, help="Allow an address others can reach without a token.")
 @click.option(
@@ -95,16 +95,17 @@ def command(
 
     Ends on SIGTERM (exit 0) or Ctrl-C (exit 130): calls under way get 4 seconds.
     """
-    _check_safety(host, tokens, insecure=insecure)
     stdio.start_log(os.environ, debug=debug)
-    listener = _bind(host, port)
     # Its own start-up overlaps all that is loaded from here on.
     reaper = ReaperProcess()
     try:
         loaded = stdio.overridden(read_config(config), **overrides)
+        if not tokens and loaded.gateway.token is not None:
+            tokens = (loaded.gateway.token,)
+        _check_safety(host, tokens, insecure=insecure)
+        listener = _bind(host, port)
     except BaseException:
         reaper.close()
-        listener.close()
         raise
     for warning in loaded.warnings:
         log.EventLog("config").warning("config", problem=warning)
@@ -127,8 +128,8 @@ def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None
             raise BadConfig("the token may hold visible ASCII characters only: it travels in a header.")
     if not (tokens or insecure or is_loopback(host)):
         raise click.UsageError(
-            f"others could reach {host} and call every tool: set MUXWAY_TOKEN (or --token), bind to 127.0.0.1, "
-            "or say --insecure if something else keeps strangers out."
+            f"others could reach {host} and call every tool: set MUXWAY_TOKEN (or --token, or gateway.token in the "
+            "config), bind to 127.0.0.1, or say --insecure if something else keeps strangers out."
         )
 
 

@@ -213,12 +213,54 @@ SERVER = Section(
             example=["delete_repository"],
         ),
         Field(
+            key="exposedPrompts",
+            kind="exposed",
+            attribute="exposed_prompts",
+            doc='The only prompts to show, by their own names; `["*"]` is all of them. '
+            "`{original, exposed}` shows a prompt under another name.",
+            example=["review", {"original": "summarize_file", "exposed": "summarize"}],
+        ),
+        Field(
+            key="hiddenPrompts",
+            kind="tool_names",
+            attribute="hidden_prompts",
+            doc="Prompts to hide, by their own names. Wins over `exposedPrompts`.",
+            example=["debug"],
+        ),
+        Field(
+            key="exposedResources",
+            kind="strings",
+            attribute="exposed_resources",
+            doc="The only resources to show and to read, as patterns of their URIs: `*` is any text, `?` any "
+            "character. Templates are shown if their own text matches.",
+            example=["file:///docs/*"],
+        ),
+        Field(
+            key="hiddenResources",
+            kind="strings",
+            attribute="hidden_resources",
+            doc="Resources to hide, as patterns of their URIs. They cannot be read either, however the URI is spelled. "
+            "Wins over `exposedResources`.",
+            example=["file:///docs/private/*"],
+        ),
+        Field(
             key="era",
             kind="choice",
             choices=("auto", "modern", "legacy"),
             attribute="era",
-            doc="Protocol generation to speak: `modern` (2026-07-28), `legacy` (with handshake), `auto` finds out.",
+            doc="Protocol generation to speak: `modern` (2026-07-28), `legacy` (with handshake), `auto` finds out; "
+            "a server that speaks both is then used in its caller's.",
             example="legacy",
+        ),
+        Field(
+            key="isolation",
+            kind="choice",
+            choices=("shared", "principal", "session"),
+            attribute="isolation",
+            doc="Who shares this server: `shared` is one process (or upstream session) for all, `principal` one for "
+            "each token clients come with, `session` one for each client session. Default: `principal`, which "
+            "without tokens is the same as `shared`.",
+            example="session",
         ),
         Field(
             key="startTimeout",
@@ -363,8 +405,41 @@ GATEWAY = Section(
             key="maxTools",
             kind="integer",
             attribute="max_tools",
-            doc="Most tools taken from one server; more are left out with a warning.",
+            doc="Most tools taken from one server, and most prompts, resources and resource templates; more are left "
+            "out with a warning.",
             example=10000,
+        ),
+        Field(
+            key="token",
+            kind="name",
+            attribute="token",
+            doc="Bearer token that clients of `muxway serve` must send. `--token` and `MUXWAY_TOKEN` win over it. "
+            "Better a variable than the token itself: files get copied.",
+            example="${MCP_GATEWAY_TOKEN}",
+        ),
+        Field(
+            key="stateKey",
+            kind="name",
+            attribute="state_key",
+            doc="Secret text that seals what stateless clients keep for muxway between two rounds of a call. With the "
+            "same key, calls go on after a restart or at another muxway, where the server allows it. "
+            "Default: a random one for each run.",
+            example="${MUXWAY_STATE_KEY}",
+        ),
+        Field(
+            key="maxInstances",
+            kind="integer",
+            attribute="max_instances",
+            doc="Most processes or upstream sessions of one server beside its first, where `isolation` or the era of "
+            "the caller ask for more than one.",
+            example=100,
+        ),
+        Field(
+            key="instanceIdle",
+            kind="seconds",
+            attribute="instance_idle",
+            doc="How long one of these is kept when nobody uses it.",
+            example="5m",
         ),
     ),
 )

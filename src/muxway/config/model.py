@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 Transport = Literal["stdio", "http", "sse", "auto"]
 Era = Literal["auto", "modern", "legacy"]
+Isolation = Literal["shared", "principal", "session"]
 Separator = Literal["__", ":", "."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposedTool:
-    """One entry of `exposedTools`: a tool to show, perhaps under another name."""
+    """One entry of `exposedTools` or `exposedPrompts`: what to show, perhaps under another name."""
 
     original: str
     """The name the upstream gives it."""
@@ -60,8 +61,18 @@ class ServerConfig:
     """The only tools to show, by native name. None: all."""
     hidden_tools: tuple[str, ...] = ()
     """Tools to hide, by native name; wins over `exposed_tools`."""
+    exposed_prompts: tuple[ExposedTool, ...] | None = None
+    """The only prompts to show, by native name. None: all."""
+    hidden_prompts: tuple[str, ...] = ()
+    """Prompts to hide, by native name; wins over `exposed_prompts`."""
+    exposed_resources: tuple[str, ...] | None = None
+    """Globs of the only URIs to show and to read. None: all."""
+    hidden_resources: tuple[str, ...] = ()
+    """Globs of URIs to hide; wins over `exposed_resources`."""
     era: Era = "auto"
     """Protocol generation to speak; `auto` finds out."""
+    isolation: Isolation = "principal"
+    """Which callers are kept apart at this server."""
     start_timeout: float | None = None
     """Seconds from start to ready. None: 30, or 120 where the command may have to download the server first."""
     call_timeout: float | None = None
@@ -131,7 +142,15 @@ class GatewaySettings:
     list_timeout: float = 15.0
     """Seconds an upstream may take for one page of a listing."""
     max_tools: int = 10_000
-    """Most tools taken from one upstream."""
+    """Most tools taken from one upstream, and most prompts, resources and templates."""
+    state_key: str | None = field(default=None, repr=False)
+    """Seals what stateless clients keep between two rounds of a call. None: a random one."""
+    max_instances: int = 100
+    """Most connections to one server beside its first."""
+    instance_idle: float = 300.0
+    """Seconds after which such a connection is ended when nobody uses it."""
+    token: str | None = field(default=None, repr=False)
+    """What clients of `muxway serve` must send as their bearer token. None: nothing, or what the command line says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,13 @@ const POLL_MS = 100;
 export const plan = JSON.parse(process.argv[2]);
 export const require = createRequire(`${plan.modules}/package.json`);
 
+// The transport to what the plan names: a command, or a URL at which one of two transports is spoken.
+export function reach({ stdio, http, sse }) {
+  if (plan.command) return stdio(plan.command[0], plan.command.slice(1));
+  const options = { requestInit: { headers: plan.headers } };
+  return (plan.transport === 'sse' ? sse : http)(new URL(plan.url), options);
+}
+
 async function listTools(client) {
   const tools = [];
   let cursor;

@@ -6,6 +6,9 @@ import asyncio
 from typing import Any
 
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from plan import list_until, print_report, read_plan
 
 
@@ -48,12 +51,19 @@ async def call_tool(client: Client, step: dict[str, Any]) -> dict[str, Any]:
         return report | {"cancelled": True}
 
 
+def reach(plan: dict[str, Any]) -> Any:
+    """What the plan names, as the client wants to be told."""
+    if "command" in plan:
+        command, *arguments = plan["command"]
+        return StdioServerParameters(command=command, args=arguments, env=plan["env"])
+    if plan["transport"] == "sse":
+        return sse_client(plan["url"], plan["headers"])
+    return streamable_http_client(plan["url"], http_client=create_mcp_http_client(plan["headers"]))
+
+
 async def main() -> None:
     plan = read_plan()
-    command, *arguments = plan["command"]
-    async with Client(
-        StdioServerParameters(command=command, args=arguments, env=plan["env"]), mode=plan["mode"]
-    ) as client:
+    async with Client(reach(plan), mode=plan["mode"]) as client:
         tools = await list_until(plan["expect"], plan["seconds"], lambda: list_tools(client))
         calls = [await call_tool(client, step) for step in plan["calls"]]
         version = client.protocol_version
