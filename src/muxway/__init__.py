@@ -10,7 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muxway.app import Gateway, Server, Tool, ToolResult
+    from muxway.app import (
+        Gateway,
+        Prompt,
+        PromptResult,
+        Resource,
+        ResourceResult,
+        ResourceTemplate,
+        Server,
+        Tool,
+        ToolResult,
+    )
     from muxway.config import Config, load_config, parse_config
     from muxway.errors import (
         ConfigError,
@@ -34,6 +44,11 @@ __all__ = [
     "InvalidParams",
     "MuxwayError",
     "Problem",
+    "Prompt",
+    "PromptResult",
+    "Resource",
+    "ResourceResult",
+    "ResourceTemplate",
     "RpcError",
     "Server",
     "Status",
@@ -50,6 +65,11 @@ __all__ = [
 
 _HOME = {
     "Gateway": "app",
+    "Prompt": "app",
+    "PromptResult": "app",
+    "Resource": "app",
+    "ResourceResult": "app",
+    "ResourceTemplate": "app",
     "Server": "app",
     "Tool": "app",
     "ToolResult": "app",

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from muxway import __version__
 from muxway.catalog import build
+from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import Naming
+from muxway.catalog.uris import UriFilter
 from muxway.config import load_config, parse_config, parse_server
 from muxway.config.model import Config, GatewaySettings
 from muxway.core import custom
 from muxway.core.call import LIBRARY, Call
 from muxway.core.ports import Waiter
 from muxway.core.relay import Member
+from muxway.core.sealing import Seal
 from muxway.core.switchboard import Switchboard
 from muxway.downstream.memory import MemoryDoor
 from muxway.downstream.stdio import StdioDoor
@@ -24,6 +28,7 @@ from muxway.log import EventLog
 from muxway.pipes import Turn
 from muxway.protocol import messages
 from muxway.protocol.era import PROGRESS_TOKEN
+from muxway.upstream.lanes import Lanes
 from muxway.upstream.nursery import Nursery
 from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
@@ -35,9 +40,10 @@ if TYPE_CHECKING:
 
     from muxway.catalog.build import Source
     from muxway.catalog.model import Route
-    from muxway.config.model import ServerConfig
+    from muxway.config.model import ExposedTool, ServerConfig
     from muxway.core.ports import Running
     from muxway.upstream.channel import Channel
+    from muxway.upstream.greeting import Era
     from muxway.upstream.launch import ReaperProcess
     from muxway.upstream.memory import InProcessServer
 
@@ -97,6 +103,120 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource as the gateway lists it."""
+
+    uri: str
+    """Public URI: what `read` takes."""
+    server: str
+    """The server that has it."""
+    original_uri: str
+    """What its server calls it."""
+    definition: Mapping[str, Any]
+    """The whole listed definition, unknown fields included."""
+
+    @property
+    def name(self) -> str:
+        """Its name, with the server's in front."""
+        return str(self.definition.get("name", ""))
+
+    @property
+    def description(self) -> str:
+        """What it is, in its author's words."""
+        return str(self.definition.get("description", ""))
+
+    @property
+    def mime_type(self) -> str | None:
+        """The type of its contents, if its server says."""
+        return self.definition.get("mimeType")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTemplate:
+    """A resource template as the gateway lists it."""
+
+    uri_template: str
+    """Public template, after RFC 6570: `read` takes what it expands to."""
+    server: str
+    """The server that has it."""
+    original_template: str
+    """What its server calls it."""
+    definition: Mapping[str, Any]
+    """The whole listed definition, unknown fields included."""
+
+    @property
+    def name(self) -> str:
+        """Its name, with the server's in front."""
+        return str(self.definition.get("name", ""))
+
+    @property
+    def description(self) -> str:
+        """What it is for, in its author's words."""
+        return str(self.definition.get("description", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceResult:
+    """What was read."""
+
+    raw: Mapping[str, Any]
+    """The whole result, unknown fields included."""
+
+    @property
+    def contents(self) -> Sequence[Mapping[str, Any]]:
+        """The contents, each with its `uri` and either `text` or a base64 `blob`."""
+        return self.raw.get("contents", ())
+
+    @property
+    def text(self) -> str:
+        """All texts, joined by newlines."""
+        return "\n".join(str(content["text"]) for content in self.contents if "text" in content)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt as the gateway lists it."""
+
+    name: str
+    """Public name: what `prompt` takes."""
+    server: str
+    """The server that has it."""
+    original_name: str
+    """What its server calls it."""
+    definition: Mapping[str, Any]
+    """The whole listed definition, unknown fields included."""
+
+    @property
+    def description(self) -> str:
+        """What it is for, with the server's name in front."""
+        return str(self.definition.get("description", ""))
+
+    @property
+    def arguments(self) -> Sequence[Mapping[str, Any]]:
+        """What it takes: `name`, `description` and `required` of each."""
+        return self.definition.get("arguments") or ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptResult:
+    """A prompt, filled in."""
+
+    raw: Mapping[str, Any]
+    """The whole result, unknown fields included."""
+
+    @property
+    def messages(self) -> Sequence[Mapping[str, Any]]:
+        """The messages, each with its `role` and one block of `content`."""
+        return self.raw.get("messages", ())
+
+    @property
+    def text(self) -> str:
+        """The text of all messages, joined by newlines."""
+        blocks = [message.get("content", {}) for message in self.messages]
+        return "\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """A server and how it is."""
 
@@ -106,6 +226,12 @@ class Server:
     """Why it is not running, if it failed."""
     tools: Sequence[Tool]
     """Its tools in the catalog; none unless it is running."""
+    prompts: int = 0
+    """How many prompts it shows."""
+    resources: int = 0
+    """How many resources it shows."""
+    resource_templates: int = 0
+    """How many resource templates it shows."""
     revision: str | None = None
     """The protocol revision spoken with it."""
     pid: int | None = None
@@ -139,6 +265,7 @@ class Gateway:
         self._naming = Naming.of(settings.separator, settings.max_name_length)
         self._members: dict[str, Member] = {}
         self._upstreams: dict[str, Upstream] = {}
+        self._lanes: dict[str, Lanes] = {}
         self._servers: dict[str, ServerConfig] = {}
         self._nursery = Nursery(reaper)
         self._turn = Turn()
@@ -152,7 +279,9 @@ class Gateway:
             members=self._members,
             tools=config.tools,
             page_size=settings.page_size,
+            seal=Seal(settings.state_key),
         )
+        self.switchboard.on_left.append(self._left)
         self._publish()
 
     @classmethod
@@ -206,7 +335,8 @@ class Gateway:
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
-        await asyncio.gather(*(upstream.stop() for upstream in self._upstreams.values()))
+        ending = [*self._upstreams.values(), *self._lanes.values()]
+        await asyncio.gather(*(connection.stop() for connection in ending))
         await self._nursery.aclose()
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1) -> StdioDoor:
@@ -243,20 +373,75 @@ class Gateway:
         """
         params = {"name": messages.encode(name), "arguments": messages.encode(dict(arguments or {}))}
         meta = None if on_progress is None else {PROGRESS_TOKEN: messages.Raw(b"1")}
-        call = Call(LIBRARY, "tools/call", {key: messages.Raw(value) for key, value in params.items()}, meta)
         waiter = Waiter(None if on_progress is None else _progress(on_progress))
+        return ToolResult(await self._ask("tools/call", params, meta, waiter))
+
+    def resources(self) -> list[Resource]:
+        """Every listed resource, in the order of the listing."""
+        listed = self.switchboard.resources.resources.values()
+        return [Resource(entry.public, entry.upstream, entry.native, entry.describe()) for entry in listed]
+
+    def resource_templates(self) -> list[ResourceTemplate]:
+        """Every resource template, in the order of the listing."""
+        listed = self.switchboard.resources.templates.values()
+        return [ResourceTemplate(entry.public, entry.upstream, entry.native, entry.describe()) for entry in listed]
+
+    def prompts(self) -> list[Prompt]:
+        """Every prompt, in the order of the listing."""
+        listed = self.switchboard.prompts.routes.values()
+        return [Prompt(route.public, route.upstream, route.native, route.describe()) for route in listed]
+
+    async def read(self, uri: str) -> ResourceResult:
+        """Read a resource, listed or not. Cancelling the task cancels the request at its server.
+
+        Raises:
+            RpcError: no server has it (code -32002), or several might.
+            UpstreamSaid: the server answered with a JSON-RPC error.
+            UpstreamError: the server is not running, was lost, or did not answer in time.
+        """
+        return ResourceResult(await self._ask("resources/read", {"uri": messages.encode(uri)}))
+
+    async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+        """Fill in a prompt. Cancelling the task cancels the request at its server.
+
+        Raises:
+            InvalidParams: there is no such prompt, or the name may mean several.
+            UpstreamSaid: the server answered with a JSON-RPC error.
+            UpstreamError: the server is not running, was lost, or did not answer in time.
+        """
+        params = {"name": messages.encode(name), "arguments": messages.encode(dict(arguments or {}))}
+        return PromptResult(await self._ask("prompts/get", params))
+
+    async def _ask(
+        self,
+        method: str,
+        params: Mapping[str, bytes],
+        meta: messages.Params | None = None,
+        waiter: Waiter | None = None,
+    ) -> Mapping[str, Any]:
+        call = Call(LIBRARY, method, {key: messages.Raw(value) for key, value in params.items()}, meta)
+        waiter = waiter or Waiter()
         running: Running | None = self.switchboard.handle(call, waiter)
-        return ToolResult(messages.value(await waiter.outcome(running)))
+        return messages.value(await waiter.outcome(running))
 
     def servers(self) -> list[Server]:
         """Every server and how it is, in the order of the configuration."""
         tools: dict[str, list[Tool]] = {}
         for tool in self.tools():
             tools.setdefault(tool.server, []).append(tool)
-        findings = self.switchboard.catalog.findings
+        board = self.switchboard
+        findings = board.findings
+        prompts = Counter(route.upstream for route in board.prompts.routes.values())
+        resources = Counter(entry.upstream for entry in board.resources.resources.values())
+        templates = Counter(entry.upstream for entry in board.resources.templates.values())
         return [
-            _server(upstream, tools.get(upstream.name, []), [str(f) for f in findings if f.upstream == upstream.name])
-            for upstream in self._upstreams.values()
+            replace(
+                _server(upstream, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
+                prompts=prompts[name],
+                resources=resources[name],
+                resource_templates=templates[name],
+            )
+            for name, upstream in self._upstreams.items()
         ]
 
     async def add(
@@ -281,7 +466,7 @@ class Gateway:
             dial = self._memory_channel(as_server(server, name))
         else:
             dial = self._channel_for(config)
-        upstream = self._add(name, config, dial)
+        upstream = self._add(name, config, dial, in_process=server is not None)
         await upstream.settled.wait()
         return next(known for known in self.servers() if known.name == name)
 
@@ -292,6 +477,9 @@ class Gateway:
             KeyError: there is no such server.
         """
         upstream = self._upstreams.pop(name)
+        lanes = self._lanes.pop(name, None)
+        if lanes is not None:
+            await lanes.stop()
         await upstream.stop()
         del self._members[name], self._servers[name]
         self._publish()
@@ -311,7 +499,9 @@ class Gateway:
 
         return lambda: MemoryChannel(server)
 
-    def _add(self, name: str, config: ServerConfig, dial: Callable[[], Channel]) -> Upstream:
+    def _add(
+        self, name: str, config: ServerConfig, dial: Callable[[], Channel], *, in_process: bool = False
+    ) -> Upstream:
         settings = self._settings
         self._servers[name] = config
         self._members[name] = Member(
@@ -319,18 +509,53 @@ class Gateway:
             limit=config.call_max or settings.call_max,
             prefix=self._prefixes()[name],
         )
-        upstream = self._upstreams[name] = Upstream(
-            name,
-            dial,
-            client_info=self._client_info,
-            on_change=self._changed,
-            era=config.era,
-            start_timeout=start_timeout(config.start_timeout, config.command),
-            list_timeout=settings.list_timeout,
-            max_tools=settings.max_tools,
-        )
+        upstream = self._upstreams[name] = self._upstream(config, dial, self._changed, config.era)
+        if not in_process:
+            # One Python object is one server; whatever else is reached can be reached several times.
+            lanes = self._lanes[name] = self._make_lanes(upstream, config, dial)
+            self._members[name].choose = lanes.choose
         upstream.start()
         return upstream
+
+    def _upstream(
+        self,
+        config: ServerConfig,
+        dial: Callable[[], Channel],
+        on_change: Callable[[Upstream], None],
+        era: Era,
+        **more: Any,
+    ) -> Upstream:
+        return Upstream(
+            config.name,
+            dial,
+            client_info=self._client_info,
+            on_change=on_change,
+            era=era,
+            start_timeout=start_timeout(config.start_timeout, config.command),
+            list_timeout=self._settings.list_timeout,
+            max_listed=self._settings.max_tools,
+            **more,
+        )
+
+    def _make_lanes(self, first: Upstream, config: ServerConfig, dial: Callable[[], Channel]) -> Lanes:
+        def open_lane(changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any]) -> Upstream:
+            # What a stateless server's tools want repeated in headers is learned from their list.
+            kinds = (TOOLS,) if era == "modern" else ()
+            return self._upstream(config, dial, changed, era, capabilities=capabilities, kinds=kinds)
+
+        return Lanes(
+            first,
+            open_lane,
+            isolation=config.isolation,
+            match_era=config.era == "auto",
+            keeps_state=config.transport == "stdio",
+            limit=self._settings.max_instances,
+            idle=self._settings.instance_idle,
+        )
+
+    def _left(self, party: object) -> None:
+        for lanes in self._lanes.values():
+            lanes.gone(party)
 
     def _changed(self, upstream: Upstream) -> None:
         member = self._members[upstream.name]
@@ -344,11 +569,11 @@ class Gateway:
             self.switchboard.release_listings()
 
     def _publish(self) -> None:
-        known = {str(finding) for finding in self.switchboard.catalog.findings}
-        catalog = self.switchboard.publish([self._custom, *self._sources()])
-        for finding in catalog.findings:
+        known = {str(finding) for finding in self.switchboard.findings}
+        self.switchboard.publish([self._custom, *self._sources()])
+        for finding in self.switchboard.findings:
             if str(finding) not in known:
-                log.warning("tool list", upstream=finding.upstream, problem=finding)
+                log.warning(f"{finding.kind.word} list", upstream=finding.upstream, problem=finding)
 
     def _prefixes(self) -> dict[str, str]:
         return build.assign_prefixes(self._naming, {name: config.prefix for name, config in self._servers.items()})
@@ -360,18 +585,32 @@ class Gateway:
             config = self._servers[name]
             if upstream.link is None:
                 continue
-            exposed = config.exposed_tools
+            greeting = upstream.greeting
             sources.append(
                 build.Source(
                     upstream=name,
-                    tools=upstream.tools,
+                    tools=upstream.offer(TOOLS).natives,
+                    prompts=upstream.offer(PROMPTS).natives,
+                    resources=upstream.offer(RESOURCES).natives,
+                    templates=upstream.offer(TEMPLATES).natives,
                     prefix=prefixes[name],
                     asked=name if config.prefix is None else config.prefix,
-                    exposed=None if exposed is None else {tool.original: tool.exposed for tool in exposed},
+                    exposed=_renames(config.exposed_tools),
                     hidden=frozenset(config.hidden_tools),
+                    exposed_prompts=_renames(config.exposed_prompts),
+                    hidden_prompts=frozenset(config.hidden_prompts),
+                    uris=UriFilter(config.exposed_resources, config.hidden_resources),
+                    reads=greeting is not None and greeting.has("resources"),
+                    completes=greeting is not None and greeting.completes,
+                    hints={kind.name: offer.hint for kind, offer in upstream.offers.items()},
+                    instructions="" if greeting is None else greeting.instructions,
                 )
             )
         return sources
+
+
+def _renames(exposed: Sequence[ExposedTool] | None) -> dict[str, str | None] | None:
+    return None if exposed is None else {entry.original: entry.exposed for entry in exposed}
 
 
 def _tool(route: Route) -> Tool:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 
 from muxway.catalog.build import Source, assign_prefixes, build
-from muxway.catalog.model import Catalog, NativeTool
+from muxway.catalog.model import Catalog, Native, NativeTool
 from muxway.catalog.naming import Naming
+from muxway.catalog.uris import UriFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,3 +57,21 @@ def merged(
 def publics(catalog: Catalog) -> dict[tuple[str, str], str]:
     """(Upstream, native name) → public name."""
     return {(route.upstream, route.native): route.public for route in catalog.routes.values()}
+
+
+def reading(
+    upstream: str,
+    *uris: str,
+    templates: Sequence[str] = (),
+    exposed: tuple[str, ...] | None = None,
+    hidden: tuple[str, ...] = (),
+) -> Source:
+    """One upstream with these resources and templates."""
+    return Source(
+        upstream=upstream,
+        prefix=upstream,
+        resources=[Native(uri, {"name": Raw(b'"n"')}) for uri in uris],
+        templates=[Native(text, {"name": Raw(b'"t"')}) for text in templates],
+        uris=UriFilter(exposed, hidden),
+        reads=True,
+    )

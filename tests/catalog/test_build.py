@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from muxway.catalog.build import Source, build, read_tools, same_listing
+from muxway.catalog.build import Source, build, read_listing, same_listing
+from muxway.catalog.kinds import TOOLS
 from muxway.catalog.model import EMPTY, Finding
 from muxway.catalog.naming import Naming
 
@@ -31,7 +32,7 @@ def found(*findings: Finding) -> list[str]:
 def test_a_definition_keeps_every_member_as_it_came() -> None:
     """design.md, idea 1: unknown fields, nulls and number spellings of a definition survive."""
     raw = b'{"title":null,"name":"x","inputSchema":{"type":"object","maximum":1E5},"x-vendor":{"a":-0},"icons":[]}'
-    (native,), findings = read_tools("up", [Raw(raw)])
+    (native,), findings = read_listing(TOOLS, "up", [Raw(raw)])
     assert not findings
     assert native.name == "x"
     assert [(name, bytes(value)) for name, value in native.members.items()] == [
@@ -65,7 +66,7 @@ def test_a_definition_keeps_every_member_as_it_came() -> None:
 def test_a_broken_definition_is_left_out_alone_and_named(broken: bytes, complaint: str) -> None:
     """Issue 2, point 5: with a warning, never the whole server."""
     good = [Raw(b'{"name":"%s","inputSchema":{}}' % name) for name in (b"a", b"b")]
-    tools, findings = read_tools("up", [good[0], Raw(broken), good[1]])
+    tools, findings = read_listing(TOOLS, "up", [good[0], Raw(broken), good[1]])
     assert [native.name for native in tools] == ["a", "b"]
     assert bytes(tools[0].members["inputSchema"]) == b"{}"
     assert found(*findings) == [complaint]
@@ -82,7 +83,8 @@ def test_one_merged_listing_as_a_client_sees_it() -> None:
         "clock": ["now", "files__read"],
     }
     definitions = {
-        upstream: read_tools(
+        upstream: read_listing(
+            TOOLS,
             upstream,
             [
                 Raw(
@@ -170,7 +172,7 @@ def test_a_name_that_had_to_change_is_reported(native: str, why: str) -> None:
     """Issue 2, point 5: over-long and illegal names handled deterministically and reported."""
     catalog = catalog_of(source("up", native))
     (finding,) = catalog.findings
-    assert finding.tool == native
+    assert finding.item == native
     assert why in finding.message
     assert repr(next(iter(catalog.routes))) in finding.message
     assert catalog_of(source("up", native)).routes == catalog.routes, "the same in every run"

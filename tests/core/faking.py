@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Raw
 
 from muxway.catalog.build import Source
-from muxway.catalog.model import NativeTool
+from muxway.catalog.model import Native, NativeTool
 from muxway.catalog.naming import Naming
 from muxway.core.call import Call, Caller
 from muxway.core.relay import Member
@@ -90,10 +90,10 @@ class Sent:
     def params(self) -> dict[str, bytes]:
         """The params an upstream would see, but for `_meta`: the head's, then the call's own."""
         opened = json.loads(b"{" + self.head + b"}}")
-        assert opened["method"] == "tools/call"
-        name = json.dumps(opened["params"]["name"], ensure_ascii=False).encode()
-        own = {key: bytes(raw) for key, raw in self.call.params.items() if key not in ("name", "_meta")}
-        return {"name": name, **own}
+        assert opened["method"] == self.call.method
+        head = {key: json.dumps(value, ensure_ascii=False).encode() for key, value in opened["params"].items()}
+        own = {key: bytes(raw) for key, raw in self.call.params.items() if key not in (*head, "_meta")}
+        return {**head, **own}
 
 
 class FakeLink:
@@ -116,6 +116,26 @@ class FakeLink:
 def answers(*result: bytes) -> Script:
     """A script: this result, in these pieces."""
     return lambda sink: sink.done(*result)
+
+
+def shows(
+    upstream: str,
+    *,
+    prompts: tuple[str, ...] = (),
+    resources: tuple[str, ...] = (),
+    templates: tuple[str, ...] = (),
+    **more: Any,
+) -> Source:
+    """The part of an upstream without tools in the catalog."""
+    return Source(
+        upstream=upstream,
+        prefix=upstream,
+        prompts=[Native(name, {"description": Raw(b'"?"')}) for name in prompts],
+        resources=[Native(uri, {"name": Raw(b'"n"')}) for uri in resources],
+        templates=[Native(text, {"name": Raw(b'"t"')}) for text in templates],
+        reads=True,
+        **more,
+    )
 
 
 def offer(upstream: str, *tools: str, prefix: str | None = None, description: bytes = b'"?"') -> Source:

@@ -292,16 +292,6 @@ def test_progress_passes_a_converting_sink_as_it_is(caller: Caller) -> None:
     assert heard.result is not None
 
 
-@pytest.mark.parametrize("caller", [HANDSHAKE, STATELESS], ids=["handshake", "stateless"])
-def test_a_question_of_a_stateless_upstream_is_refused_with_a_clear_error(caller: Caller) -> None:
-    """design.md §4: until asking is bridged. The upstream was told that this caller can give no input."""
-    asking = FakeLink(answers(b'{"resultType":"input_required","inputRequests":{"a":{}}}'), NEWEST)
-    heard = one_server(asking).call("up__x", caller)
-    assert isinstance(heard.refusal, UpstreamError)
-    assert heard.refusal.reason == "unsupported"
-    assert heard.refusal.message == 'server "up" asks for input, which it was told this caller cannot give'
-
-
 # --- listings -----------------------------------------------------------------------------------
 
 
@@ -335,7 +325,13 @@ def test_what_is_discovered_is_what_is_offered() -> None:
     assert World().ask("server/discover", {}, STATELESS).value == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
-        "capabilities": {"tools": {"listChanged": True}},
+        "capabilities": {
+            "tools": {"listChanged": True},
+            "prompts": {"listChanged": True},
+            "resources": {"subscribe": True, "listChanged": True},
+            "logging": {},
+            "completions": {},
+        },
         "ttlMs": 0,
         "cacheScope": "private",
         "_meta": {SERVER_INFO: {"name": "gate", "version": "1.2"}},
@@ -346,8 +342,8 @@ def test_what_is_discovered_is_what_is_offered() -> None:
     ("method", "caller"),
     [
         ("server/discover", HANDSHAKE),
-        ("resources/list", HANDSHAKE),
-        ("prompts/list", STATELESS),
+        ("resources/write", HANDSHAKE),
+        ("prompts/List", STATELESS),
         ("initialize", STATELESS),
         ("ping", STATELESS),
         ("logging/setLevel", STATELESS),

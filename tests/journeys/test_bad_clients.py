@@ -117,9 +117,7 @@ async def test_initialize_echoes_a_known_version_and_answers_the_newest_otherwis
         assert result["capabilities"] == {"tools": {"listChanged": True}}
 
 
-@pytest.mark.parametrize(
-    "method", ["resources/list", "prompts/list", "logging/setLevel", "completion/complete", "no/such"]
-)
+@pytest.mark.parametrize("method", ["resources/write", "prompts/call", "completion/list", "no/such"])
 async def test_a_method_that_is_not_offered_is_not_found(method: str) -> None:
     """mcp-wire.md §1.1: without the capability, -32601."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:

@@ -138,18 +138,32 @@ async def test_a_flood_of_notices_does_not_drown_the_answer() -> None:
         assert (await (await world.client()).call("up__flood")).result["ok"] == 1
 
 
-async def test_a_stateless_server_that_asks_for_input_fails_only_that_call() -> None:
+@pytest.mark.parametrize("method", ["sampling/createMessage", "roots/list", "no/such"])
+async def test_a_stateless_server_that_asks_for_what_was_never_declared_fails_only_that_call(method: str) -> None:
     """mcp-wire.md §9.3: what was never declared cannot be asked for."""
 
     def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
-        server.say(
-            {"jsonrpc": "2.0", "id": request["id"], "result": {"resultType": "input_required", "requestState": "s"}}
-        )
+        server.need(request, {"q": {"method": method}}, "s")
+
+    async with a_world({"up": ScriptedServer("2026-07-28", tools={"asks": tool, "echo": None})}) as world:
+        new = await world.client("2026-07-28")
+        assert (await new.call("up__asks")).error["data"]["muxway"] == {"reason": "unsupported", "upstream": "up"}
+        old = await world.client("2025-11-25")
+        result = (await old.call("up__asks")).result
+        assert result["isError"]
+        assert method in result["content"][0]["text"]
+        assert "result" in (await old.call("up__echo")).message
+
+
+@pytest.mark.parametrize("wrong", [{}, {"inputRequests": {}}, {"inputRequests": 7, "requestState": "s"}])
+async def test_input_required_that_says_nothing_is_malformed(wrong: dict[str, Any]) -> None:
+    def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.say({"jsonrpc": "2.0", "id": request["id"], "result": {"resultType": "input_required", **wrong}})
 
     async with a_world({"up": ScriptedServer("2026-07-28", tools={"asks": tool})}) as world:
         for revision in ("2025-11-25", "2026-07-28"):
             error = (await (await world.client(revision)).call("up__asks")).error
-            assert error["data"]["muxway"] == {"reason": "unsupported", "upstream": "up"}
+            assert error["data"]["muxway"] == {"reason": "malformed", "upstream": "up"}
 
 
 # --- starting -------------------------------------------------------------------------------------

@@ -62,6 +62,46 @@ async def test_arguments_that_a_tool_wants_in_headers_are_repeated_there() -> No
     assert "Mcp-Param-Region" not in second.headers
 
 
+def _mismatch(message: dict[str, Any]) -> web.Response:
+    error = {"code": -32020, "message": "Header mismatch"}
+    return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": error}, status=400)
+
+
+@pytest.mark.parametrize("listed", ["changed", "refused"])
+async def test_a_server_that_wants_other_headers_than_it_said_is_asked_what_it_wants(listed: str) -> None:
+    """mcp-wire.md §3.5: on -32020 list the tools again and try once more; the second refusal stands."""
+    wanted = "Region"
+
+    async def posts(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse | None:
+        given = [name for name in request.headers if name.startswith("Mcp-Param-")]
+        if message.get("method") == "tools/call" and given != [f"Mcp-Param-{wanted}"]:
+            return _mismatch(message)
+        if message.get("method") != "tools/list":
+            return None
+        if wanted == "Zone" and listed == "refused":
+            return _mismatch(message)
+        annotated = {"type": "object", "properties": {"place": {"type": "string", "x-mcp-header": wanted}}}
+        # On a second page, so that all of them have to be read.
+        last = "cursor" in message["params"]
+        tools = [{"name": "good" if last else "echo", "inputSchema": annotated if last else {"type": "object"}}]
+        return reply(message, {"tools": tools, **({} if last else {"nextCursor": "2"})})
+
+    remote = Remote("stateless", posts=posts)
+    async with behind(remote) as up:
+        await up.call("up.good", {"place": "here"})
+        wanted = "Zone"
+        if listed == "refused":
+            with pytest.raises(muxway.RpcError) as raised:
+                await up.call("up.good", {"place": "here"})
+            assert raised.value.code == -32020
+        else:
+            assert (await up.call("up.good", {"place": "here"})).text == '{"place": "here"}'
+            # The clients are told.
+            await until(lambda: "Zone" in str(up.tools()[-1].definition))
+    assert len(remote.of("tools/call")) == 3
+    assert remote.of("tools/call")[-1].headers.get("Mcp-Param-Zone") == ("here" if listed == "changed" else None)
+
+
 async def _nothing() -> None:
     return None
 

@@ -105,6 +105,45 @@ async def test_what_the_client_accepts(accept: str | None, status: int, web: Web
         assert (await http.post(initialize(), {"Accept": accept})).status == status
 
 
+DOUBLED = [
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"ping","params":{}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{},"m\\u0065thod":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"id":1,"method":"ping","params":{"a":1}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":1},"params":{}}',
+    b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"ping"}',
+    b'{ "jsonrpc": "2.0", "method": "notifications/initialized", "method": "notifications/initialized" }',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{},"":1,"":1}',
+]
+SINGLE = [
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"method":"x","id":1,"params":{"id":2,"id":3}}}',
+    b'{"params":{"jsonrpc":"2.0"},"method":"ping","id":"1","jsonrpc":"2.0"}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": "p\\u0069ng", "more": {"method": 1}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{}}',
+]
+
+
+@pytest.mark.parametrize("body", DOUBLED)
+async def test_a_member_that_stands_twice_is_refused(body: bytes, web: Webs) -> None:
+    """reliability.md S21, `json_ambiguous`: a filter in front of us may heed the other one."""
+    async with web() as http:
+        client = await http.session()
+        _, headers = modern("ping")
+        for answer in (await http.post(body, client.headers), await http.post(body, headers)):
+            assert (answer.status, answer.code) == (400, -32700)
+            assert answer.json["id"] is None
+        stream = await http.open("GET", "/sse", {"Accept": "text/event-stream"})
+        path = (await stream.event()).data.decode()
+        assert (await http.post(body, path=path)).status == 400
+
+
+@pytest.mark.parametrize("body", SINGLE)
+async def test_a_member_that_stands_once_on_each_level_is_fine(body: bytes, web: Webs) -> None:
+    """reliability.md S21: names inside the params are nobody's business but the server's."""
+    async with web() as http:
+        client = await http.session()
+        assert (await http.post(body, client.headers)).json["result"] == {}
+
+
 async def test_a_compressed_body_is_refused(web: Webs) -> None:
     """reliability.md S19: no compressed bombs."""
     async with web() as http:

@@ -124,3 +124,13 @@ async def test_there_may_be_so_many_clients_and_no_more(web: Webs) -> None:
     async with web(max_sessions=1) as http:
         await opened(http)
         assert (await http.open("GET", "/sse", {"Accept": "text/event-stream"})).status == 429
+
+
+async def test_one_token_may_connect_so_many_clients_and_no_more(web: Webs) -> None:
+    """reliability.md S24: a cap per principal."""
+    async with web(guard=Guard(tokens=["one", "two"]), max_sessions_each=1) as http:
+        statuses = [
+            (await http.open("GET", "/sse", {"Accept": "text/event-stream", "Authorization": f"Bearer {token}"})).status
+            for token in ("one", "one", "two")
+        ]
+        assert statuses == [200, 429, 200]

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import pytest
 
 from muxway import demo
 from muxway.cli import cli
+from muxway.config import parse_config
 
 from ..interop import peers
 from .harness import BOTH, Opened, initialize, modern
@@ -32,9 +34,9 @@ CLIENTS = Path(__file__).with_name("clients.py")
 class Served:
     """The command as a process of its own."""
 
-    def __init__(self, folder: Path, *args: str, **env: str) -> None:
+    def __init__(self, folder: Path, *args: str, gateway: dict[str, str] | None = None, **env: str) -> None:
         config = folder / "servers.json"
-        servers = demo.config()
+        servers = {**demo.config(), "gateway": gateway or {}}
         for server in servers["mcpServers"].values():
             server["args"].append(str(folder))
         config.write_text(json.dumps(servers))
@@ -102,8 +104,8 @@ class Served:
 def serve(tmp_path: Path) -> Iterator[Any]:
     started: list[Served] = []
 
-    def start(*args: str, **env: str) -> Served:
-        started.append(Served(tmp_path, *args, **env))
+    def start(*args: str, **more: Any) -> Served:
+        started.append(Served(tmp_path, *args, **more))
         return started[-1]
 
     yield start
@@ -223,18 +225,67 @@ def test_servers_rest_after_the_last_sse_client_unless_kept_open(keep: bool, ser
     served.end()
 
 
+# --- the token ----------------------------------------------------------------------------------
+
+CONFIGURED, OTHER = "token-of-the-config-file", "token-from-elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "token"),
+    [
+        ([], {"FROM_THE_ENVIRONMENT": CONFIGURED}, CONFIGURED),
+        (["--token", OTHER], {"FROM_THE_ENVIRONMENT": CONFIGURED}, OTHER),
+        ([], {"FROM_THE_ENVIRONMENT": CONFIGURED, "MUXWAY_TOKEN": OTHER}, OTHER),
+    ],
+    ids=["config", "option", "variable"],
+)
+def test_the_token_may_stand_in_the_config_and_the_others_win_over_it(
+    args: list[str], env: dict[str, str], token: str, serve: Any
+) -> None:
+    """Issue 3, 5: `gateway.token`, with variables; there is one set of tokens, not a sum of all places."""
+    served = serve("--debug", "--host", "0.0.0.0", *args, gateway={"token": "${FROM_THE_ENVIRONMENT}"}, **env)
+
+    codes = [
+        served.ask("POST", "/mcp", initialize(), Authorization=f"Bearer {known}")[0] for known in (CONFIGURED, OTHER)
+    ]
+    assert codes == [200 if known == token else 401 for known in (CONFIGURED, OTHER)]
+    assert served.ask("POST", "/mcp", initialize())[0] == 401
+    assert "Authorization: Bearer <the token>" in served.said()
+    assert CONFIGURED not in served.said()
+    assert OTHER not in served.said()
+
+
+def test_the_token_is_in_no_repr_of_the_config() -> None:
+    """CONTRIBUTING.md: never show a value of the config; reprs end up in logs and tracebacks."""
+    config = parse_config({"mcpServers": {"one": {"command": "none"}}, "gateway": {"token": CONFIGURED}})
+    assert config.gateway.token == CONFIGURED
+    assert CONFIGURED not in repr(config)
+
+
 # --- refusing to start ------------------------------------------------------------------------
 
 
-def run(*args: str, **env: str) -> tuple[int, str]:
-    from click.testing import CliRunner
+Run = Callable[..., tuple[int, str]]
 
-    result = CliRunner(env=env, catch_exceptions=False).invoke(cli, ["serve", *args], prog_name="muxway")
-    return result.exit_code, result.output
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run the command where it is to end by itself, with this `gateway` section in its config."""
+
+    def run(*args: str, gateway: dict[str, str] | None = None, **env: str) -> tuple[int, str]:
+        from click.testing import CliRunner
+
+        config = tmp_path / "servers.json"
+        config.write_text(json.dumps({"mcpServers": {"one": {"command": "none"}}, "gateway": gateway or {}}))
+        arguments = ["serve", "-c", str(config), *args]
+        result = CliRunner(env=env, catch_exceptions=False).invoke(cli, arguments, prog_name="muxway")
+        return result.exit_code, result.output
+
+    return run
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3"])
-def test_an_address_others_can_reach_needs_a_token(host: str) -> None:
+def test_an_address_others_can_reach_needs_a_token(host: str, run: Run) -> None:
     """Issue 3, 5: refusing to bind elsewhere without one unless --insecure is said."""
     code, said = run("--host", host)
     assert code == 2
@@ -244,14 +295,22 @@ def test_an_address_others_can_reach_needs_a_token(host: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["changeme", "two words", "größe"])
-def test_a_token_that_cannot_work_is_refused(token: str) -> None:
-    """reliability.md S33: known placeholders; and what does not fit a header."""
-    code, said = run("--token", token)
+def test_a_token_that_cannot_work_is_refused(token: str, run: Run) -> None:
+    """reliability.md S33: known placeholders; and what does not fit a header. Wherever it comes from."""
+    for code, said in (run("--token", token), run(gateway={"token": token}), run(gateway={"token": "${T}"}, T=token)):
+        assert code == 3
+        assert token not in said
+
+
+@pytest.mark.parametrize("token", ["", "${NOT_SET_ANYWHERE}"])
+def test_a_token_that_is_configured_but_empty_does_not_open_the_door(token: str, run: Run) -> None:
+    """Ours: whoever writes `token` wants one; nothing must not mean no token."""
+    code, said = run(gateway={"token": token})
     assert code == 3
-    assert token not in said
+    assert "token" in said
 
 
-def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_told(run: Run) -> None:
     """style.md, example 3: what, whom, what to do."""
     import socket
 

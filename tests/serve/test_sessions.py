@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway.downstream.guard import Guard
 from muxway.testing import ScriptedServer
 
 from ..conftest import HANDSHAKE_REVISIONS
@@ -174,6 +175,43 @@ async def test_there_may_be_so_many_sessions_and_no_more(web: Webs) -> None:
         assert (await clients[0].ask("ping")).status == 200
         await http.ask("DELETE", "/mcp", clients[0].headers)
         await http.session()
+
+
+def bearer(token: str, scheme: str = "Bearer") -> dict[str, str]:
+    return {"Authorization": f"{scheme} {token}"}
+
+
+async def test_one_token_may_open_so_many_sessions_and_no_more(web: Webs) -> None:
+    """reliability.md S24: a cap per principal, and 429. Others do not notice."""
+    async with web(guard=Guard(tokens=["one", "two"]), max_sessions_each=3) as http:
+        clients = [await http.session(headers=bearer("one", scheme)) for scheme in ("Bearer", "bearer", "BEARER ")]
+        refused = await http.post(initialize(), bearer("one"))
+        assert refused.status == 429
+        assert refused.headers["retry-after"] == "30"
+        assert "3 sessions of this token are open" in refused.json["error"]["message"]
+        await http.session(headers=bearer("two"))
+        assert (await clients[0].ask("ping")).status == 200
+        await http.ask("DELETE", "/mcp", clients[0].headers)
+        await http.session(headers=bearer("one"))
+        assert http.door.sessions == 4
+
+
+async def test_a_session_left_behind_makes_room_for_a_new_one(web: Webs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: clients on the TypeScript SDK leave without a word; they must not lock their token out for half an hour."""
+    async with web(guard=Guard(tokens=["one"]), max_sessions_each=3) as http:
+        listening, oldest, newer = [await http.session(headers=bearer("one")) for _ in range(3)]
+        await listening.listen()
+        monkeypatch.setattr("muxway.downstream.sessions._LEFT_BEHIND", 0.0)
+        await http.session(headers=bearer("one"))
+        assert (await oldest.ask("ping")).status == 404
+        assert [(await client.ask("ping")).status for client in (listening, newer)] == [200, 200]
+
+
+async def test_callers_without_a_token_are_counted_together_only(web: Webs) -> None:
+    """Ours: where nobody needs a token, nothing tells one caller from another."""
+    async with web(max_sessions_each=1) as http:
+        for _ in range(3):
+            await http.session()
 
 
 async def test_a_session_id_that_comes_twice_is_a_bad_request(web: Webs) -> None:

@@ -1,15 +1,17 @@
-"""Listings of many upstreams → one catalog.
+"""Listings of many upstreams → one catalog of tools, and one of prompts by the same rules.
 
 The result depends on what each upstream lists and on the order of the configuration,
-never on who answered first. A bad tool costs only itself.
+never on who answered first. A bad definition costs only itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from muxway.catalog.model import EMPTY, Catalog, Finding, NativeTool, Route
+from muxway.catalog.kinds import PROMPTS, TOOLS, Kind
+from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Native, Route
+from muxway.catalog.uris import EVERY_URI, UriFilter
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -18,50 +20,88 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from muxway.catalog.naming import Naming
+    from muxway.protocol.messages import Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One upstream's part in the catalog: its tools, and what its configuration makes of them."""
+    """One upstream's part in the catalogs: what it lists, and what its configuration makes of it."""
 
     upstream: str
-    tools: Sequence[NativeTool]
+    tools: Sequence[Native] = ()
+    prompts: Sequence[Native] = ()
+    resources: Sequence[Native] = ()
+    templates: Sequence[Native] = ()
     prefix: str
     asked: str | None = None
     """The prefix asked for, if it is not the one that could be given."""
     exposed: Mapping[str, str | None] | None = None
-    """Native names to show (None: all), with their new public name where they are renamed."""
+    """Native names of tools to show (None: all), with their new public name where they are renamed."""
     hidden: frozenset[str] = frozenset()
+    """Native names of tools to hide."""
+    exposed_prompts: Mapping[str, str | None] | None = None
+    hidden_prompts: frozenset[str] = frozenset()
+    uris: UriFilter = EVERY_URI
+    """Which of its resources may be seen and read."""
+    reads: bool = False
+    """Whether it says that it has resources, listed or not."""
+    completes: bool = False
+    """Whether it may be asked to complete arguments."""
+    hints: Mapping[str, Hint] = field(default_factory=dict[str, Hint])
+    """Name of a kind that it lists → how long that holds."""
+    instructions: str = ""
+    """What it wants a model to know about it."""
     own: bool = False
     """The gateway's own compound tools: never prefixed, and they come first."""
+
+    def of(self, kind: Kind) -> Offer:
+        """What it has of one kind that goes by name."""
+        if kind is PROMPTS:
+            return Offer(self.prompts, self.exposed_prompts, self.hidden_prompts)
+        return Offer(self.tools, self.exposed, self.hidden)
+
+
+class Offer(NamedTuple):
+    """What a source has of one kind, and which of it to show."""
+
+    natives: Sequence[Native]
+    exposed: Mapping[str, str | None] | None
+    hidden: frozenset[str]
 
 
 @dataclass(slots=True)
 class _Draft:
     naming: Naming
+    kind: Kind
     routes: dict[str, Route] = field(default_factory=dict[str, Route])
     findings: list[Finding] = field(default_factory=list[Finding])
 
+    def note(self, source: Source, item: str, message: str) -> None:
+        """Write down a finding."""
+        self.findings.append(Finding(source.upstream, item, message, self.kind))
 
-def read_tools(upstream: str, raw_tools: Sequence[Raw]) -> tuple[list[NativeTool], list[Finding]]:
+
+def read_listing(kind: Kind, upstream: str, raw_items: Sequence[Raw]) -> tuple[list[Native], list[Finding]]:
     """Open a listing. A definition that no client could use is left out, alone, with a finding."""
-    tools: dict[str, NativeTool] = {}
+    natives: dict[str, Native] = {}
     findings: list[Finding] = []
-    for index, raw in enumerate(raw_tools):
+
+    def leave_out(item: str, why: str) -> None:
+        findings.append(Finding(upstream, item, f"left out: {why}", kind))
+
+    for index, raw in enumerate(raw_items):
         members = messages.members(raw)
-        name = messages.text(members.get("name")) if members is not None else None
+        name = messages.text(members.get(kind.identity)) if members is not None else None
         if members is None or not name:
-            findings.append(Finding(upstream, f"#{index + 1}", "left out: it has no name"))
-            continue
-        schema = members.get("inputSchema")
-        if schema is None or messages.members(schema) is None:
-            findings.append(Finding(upstream, name, "left out: its inputSchema is not a JSON object"))
-        elif name in tools:
-            findings.append(Finding(upstream, name, "left out: the server lists this name twice; the first is kept"))
+            leave_out(f"#{index + 1}", f"it has no {kind.identity}")
+        elif kind is TOOLS and messages.members(members.get("inputSchema", b"")) is None:
+            leave_out(name, "its inputSchema is not a JSON object")
+        elif name in natives:
+            leave_out(name, f"the server lists this {kind.identity} twice; the first is kept")
         else:
-            del members["name"]
-            tools[name] = NativeTool(name, members)
-    return list(tools.values()), findings
+            del members[kind.identity]
+            natives[name] = Native(name, members)
+    return list(natives.values()), findings
 
 
 def assign_prefixes(naming: Naming, wanted: Mapping[str, str | None]) -> dict[str, str]:
@@ -82,11 +122,11 @@ def assign_prefixes(naming: Naming, wanted: Mapping[str, str | None]) -> dict[st
 
 
 def build(naming: Naming, sources: Sequence[Source], before: Catalog = EMPTY) -> Catalog:
-    """The catalog of these sources, in this order, following on the one before.
+    """The catalog of these sources, in this order, following on the one before and of the same kind.
 
     It has a version of its own only if a client that lists both sees a difference.
     """
-    draft = _Draft(naming)
+    draft = _Draft(naming, before.kind)
     for source in sources:
         _add(draft, source)
     catalog = Catalog(
@@ -94,6 +134,8 @@ def build(naming: Naming, sources: Sequence[Source], before: Catalog = EMPTY) ->
         draft.routes,
         tuple(draft.findings),
         former=_former(before, draft.routes, {source.upstream for source in sources}),
+        kind=before.kind,
+        rewriters=before.rewriters,
     )
     return before.with_routes_of(catalog) if same_listing(before, catalog) else catalog
 
@@ -104,50 +146,56 @@ def _former(before: Catalog, routes: Mapping[str, Route], present: set[str]) -> 
 
 
 def _add(draft: _Draft, source: Source) -> None:
-    if source.asked is not None and source.asked != source.prefix:
+    kind = draft.kind
+    offer = source.of(kind)
+    if kind is TOOLS and source.asked is not None and source.asked != source.prefix:
         why = f"listed under {source.prefix!r}, because {source.asked!r} is not legal for every client or taken"
-        draft.findings.append(Finding(source.upstream, "*", f"{why}; set `prefix`"))
-    shown = {tool.name for tool in source.tools}
-    for name in sorted(({*source.exposed} if source.exposed is not None else set[str]()) | source.hidden):
+        draft.note(source, "*", f"{why}; set `prefix`")
+    shown = {native.name for native in offer.natives}
+    for name in sorted(({*offer.exposed} if offer.exposed is not None else set[str]()) | offer.hidden):
         if name not in shown:
-            key = "hiddenTools" if name in source.hidden else "exposedTools"
-            draft.findings.append(Finding(source.upstream, name, f"named in {key}, but the server has no such tool"))
-    for tool in source.tools:
-        if tool.name in source.hidden or (source.exposed is not None and tool.name not in source.exposed):
+            key = kind.hidden if name in offer.hidden else kind.exposed
+            draft.note(source, name, f"named in {key}, but the server has no such {kind.word}")
+    for native in offer.natives:
+        if native.name in offer.hidden or (offer.exposed is not None and native.name not in offer.exposed):
             continue
-        renamed = source.exposed.get(tool.name) if source.exposed is not None else None
-        _add_tool(draft, source, tool, renamed)
+        renamed = offer.exposed.get(native.name) if offer.exposed is not None else None
+        _add_one(draft, source, native, renamed)
 
 
-def _add_tool(draft: _Draft, source: Source, tool: NativeTool, renamed: str | None) -> None:
+def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None) -> None:
     naming = draft.naming
-    verbatim = renamed or (tool.name if source.own else None)
+    verbatim = renamed or (native.name if source.own else None)
     if verbatim is not None:
-        public = naming.fit(naming.legal(verbatim), source.upstream, tool.name)
+        public = naming.fit(naming.legal(verbatim), source.upstream, native.name)
         asked = verbatim
     else:
-        public = naming.public(source.prefix, tool.name)
-        asked = f"{source.prefix}{naming.separator}{tool.name}" if source.prefix else tool.name
+        public = naming.public(source.prefix, native.name)
+        asked = f"{source.prefix}{naming.separator}{native.name}" if source.prefix else native.name
     if public != asked:
         why = "too long" if len(asked) > naming.limit else "not legal for every client"
-        draft.findings.append(Finding(source.upstream, tool.name, f"listed as {public!r}, because {asked!r} is {why}"))
+        draft.note(source, native.name, f"listed as {public!r}, because {asked!r} is {why}")
     taken = draft.routes.get(public)
     if taken is not None:
-        public = _free_name(draft, public, source.upstream, tool.name)
-        draft.findings.append(
-            Finding(
-                source.upstream,
-                tool.name,
-                f"listed as {public!r}, because {taken.public!r} is already {taken.upstream!r}'s {taken.native!r}; "
-                "set `prefix` or rename it in `exposedTools`",
-            )
+        public = _free_name(draft, public, source.upstream, native.name)
+        draft.note(
+            source,
+            native.name,
+            f"listed as {public!r}, because {taken.public!r} is already {taken.upstream!r}'s {taken.native!r}; "
+            f"set `prefix` or rename it in `{draft.kind.exposed}`",
         )
-    native = messages.encode(tool.name)
-    definition = messages.object_of((("name", messages.encode(public)), *tool.members.items()))
-    head = b'"method":"tools/call","params":{"name":' + native
+    members = _with_server(source, native) if draft.kind is PROMPTS else native.members
+    definition = messages.object_of((("name", messages.encode(public)), *members.items()))
+    head = b'"method":"%b","params":{"name":%b' % (draft.kind.use, messages.encode(native.name))
     draft.routes[public] = Route(
-        public, source.upstream, tool.name, source.prefix, renamed or tool.name, definition, head
+        public, source.upstream, native.name, source.prefix, renamed or native.name, definition, head
     )
+
+
+def _with_server(source: Source, prompt: Native) -> dict[str, Buffer]:
+    """The members of a prompt whose description says which server has it: people choose prompts, models do not."""
+    description = messages.text(prompt.members.get("description")) or prompt.name
+    return {**prompt.members, "description": messages.encode(f"[{source.upstream}] {description}")}
 
 
 def _free_name(draft: _Draft, taken: str, *identity: str) -> str:

@@ -1,16 +1,18 @@
-"""Routes, tools and the catalog they make."""
+"""Routes, and the catalog they make: of all tools, or of all prompts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from muxway.catalog.kinds import TOOLS, Kind
 from muxway.catalog.naming import spellings
 from muxway.protocol import convert, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from muxway.protocol.bridge import Converter
     from muxway.protocol.messages import Params
 
 
@@ -22,11 +24,60 @@ _PageKey: TypeAlias = "tuple[int, int | None, Variant | None]"
 
 
 @dataclass(frozen=True, slots=True)
-class NativeTool:
-    """A tool as its upstream defines it: the name, and every other member as the bytes that came."""
+class Native:
+    """A tool, prompt, resource or template as its upstream defines it."""
 
     name: str
+    """What tells it from the others: its name, its URI, the text of the template."""
     members: Params
+    """Every other member, as the bytes that came."""
+
+
+NativeTool = Native
+
+
+class Hint(NamedTuple):
+    """How long a listing holds and for whom, as 2026-07-28 says it."""
+
+    ttl_ms: int = 0
+    public: bool = False
+
+    @classmethod
+    def of(cls, parts: Sequence[Hint]) -> Hint:
+        """The hint for a listing that is put together of these parts: it holds as long as all of them do."""
+        return cls(min(part.ttl_ms for part in parts), all(part.public for part in parts)) if parts else UNSAID
+
+
+UNSAID: Final = Hint()
+"""What holds where nothing is said: it may change at any time, and is for this caller alone."""
+
+
+class Pages:
+    """Definitions in the order of their listing, joined to pages once for all who ask for the same."""
+
+    def __init__(self, definitions: Sequence[bytes]) -> None:
+        self._definitions = definitions
+        self._encoded: dict[_PageKey, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    def page(self, offset: int = 0, size: int | None = None, variant: Variant | None = None) -> bytes:
+        """What is listed from `offset` on, joined with commas."""
+        encoded = self._encoded.get((offset, size, variant))
+        if encoded is None:
+            encoded = self._encoded[offset, size, variant] = self._encode(offset, size, variant)
+        return encoded
+
+    def _encode(self, offset: int, size: int | None, variant: Variant | None) -> bytes:
+        definitions = self._definitions[offset : None if size is None else offset + size]
+        if variant is None:
+            return b",".join(definitions)
+        converted = [variant(definition) for definition in definitions]
+        if all(new is old for new, old in zip(converted, definitions, strict=True)):
+            # Nothing in it that such callers do not know: one text for all of them.
+            return self.page(offset, size)
+        return b",".join(converted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +93,9 @@ class Route:
     alias: str
     """What follows the server's name in the spellings a call may use: the native name, or the new one if renamed."""
     definition: bytes
-    """The tool as it is listed."""
+    """The tool or prompt as it is listed."""
     head: bytes
-    """The start of a `tools/call` to the upstream, ready to be followed by the call's own params."""
+    """The start of the request that uses it at the upstream, ready to be followed by the call's own params."""
     wrapped: bool = field(init=False)
     """Whether its output may be no object, so that callers who know only objects get it wrapped in one."""
 
@@ -53,7 +104,7 @@ class Route:
         object.__setattr__(self, "wrapped", convert.is_wrapped(self.definition))
 
     def spellings(self) -> set[str]:
-        """Every way a caller may write this tool, whatever the listing says."""
+        """Every way a caller may write it, whatever the listing says."""
         return {*spellings(self.upstream, self.alias), *(spellings(self.prefix, self.alias) if self.prefix else ())}
 
     def describe(self) -> dict[str, Any]:
@@ -63,14 +114,15 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about one upstream's tools that its owner should know."""
+    """Something about what one upstream lists that its owner should know."""
 
     upstream: str
-    tool: str
+    item: str
     message: str
+    kind: Kind = TOOLS
 
     def __str__(self) -> str:
-        return f"{self.upstream}: tool {self.tool!r}: {self.message}"
+        return f"{self.upstream}: {self.kind.word} {self.item!r}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +135,7 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Catalog:
-    """An immutable set of routes with its listing already encoded. A change makes a new one."""
+    """An immutable set of routes of one kind with its listing already encoded. A change makes a new one."""
 
     version: int
     routes: Mapping[str, Route]
@@ -93,8 +145,18 @@ class Catalog:
     """Public names that were listed by servers which are gone, and whose they were."""
     quick: dict[bytes, Route] = field(default_factory=dict[bytes, Route], repr=False, compare=False)
     """Names as they came in JSON → where they led: most calls are for a tool that was called before."""
-    _aliases: dict[str, Route | None] = field(default_factory=dict[str, "Route | None"], repr=False)
-    _pages: dict[_PageKey, bytes] = field(default_factory=dict["_PageKey", bytes], repr=False)
+    kind: Kind = TOOLS
+    rewriters: Mapping[str, Converter] = field(default_factory=dict[str, "Converter"], repr=False, compare=False)
+    """Upstream → what to do to the links in its results. Empty unless several servers have resources."""
+    pages: Pages = field(init=False, repr=False, compare=False)
+    _aliases: dict[str, Route | None] = field(default_factory=dict[str, "Route | None"], repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pages", Pages([route.definition for route in self.routes.values()]))
+
+    def result_rewriter(self, upstream: str) -> Converter | None:
+        """What is done to results of this upstream before anything else; None if they pass as they are."""
+        return self.rewriters.get(upstream)
 
     def remember(self, spelled: bytes, route: Route) -> None:
         """Note what a name, in the JSON spelling it came in, leads to. Bounded: callers choose the spelling."""
@@ -109,18 +171,25 @@ class Catalog:
     def _find_spelled_otherwise(self, name: str) -> Lookup:
         if not self._aliases and self.routes:
             # Built at the first name that is not listed as such: most clients never need it.
-            self._aliases.update(_aliases(self.routes.values()))
+            self._aliases.update(_aliases([*self.routes.values()]))
         if name in self._aliases:
             route = self._aliases[name]
             if route is not None:
                 return Lookup(route)
             candidates = [route.public for route in self.routes.values() if name in route.spellings()]
-            return Lookup(None, f"Tool name is ambiguous: {name} may be {' or '.join(candidates)}")
-        return Lookup(None, f"Tool not found: {name}")
+            word = self.kind.word.capitalize()
+            return Lookup(None, f"{word} name is ambiguous: {name} may be {' or '.join(candidates)}")
+        return Lookup(None, f"{self.kind.word.capitalize()} not found: {name}")
 
     def with_routes_of(self, other: Catalog) -> Catalog:
         """The other catalog under this one's version, for one that lists the same: what is encoded stays so."""
-        return replace(other, version=self.version, _pages=self._pages)
+        same = replace(other, version=self.version)
+        object.__setattr__(same, "pages", self.pages)
+        return same
+
+    def with_rewriters(self, rewriters: Mapping[str, Converter]) -> Catalog:
+        """This catalog, beside another one of resources."""
+        return self.with_routes_of(replace(self, rewriters=rewriters))
 
     def nearest(self, name: str) -> list[str]:
         """The three listed names most like this one, for an error that helps; a bare name is a tool's own."""
@@ -131,25 +200,11 @@ class Catalog:
         return owners[:3] or get_close_matches(name, self.routes, n=3, cutoff=0.6)
 
     def page(self, offset: int, size: int | None, variant: Variant | None = None) -> bytes:
-        """The listed tools from `offset` on, joined with commas; encoded once for all who ask for the same variant."""
-        encoded = self._pages.get((offset, size, variant))
-        if encoded is None:
-            encoded = self._pages[offset, size, variant] = self._encode(offset, size, variant)
-        return encoded
-
-    def _encode(self, offset: int, size: int | None, variant: Variant | None) -> bytes:
-        routes = list(self.routes.values())[offset : None if size is None else offset + size]
-        definitions = [route.definition for route in routes]
-        if variant is None:
-            return b",".join(definitions)
-        converted = [variant(definition) for definition in definitions]
-        if all(new is old for new, old in zip(converted, definitions, strict=True)):
-            # Nothing in it that such callers do not know: one text for all of them.
-            return self.page(offset, size)
-        return b",".join(converted)
+        """What is listed from `offset` on, joined with commas; encoded once for all who ask for the same variant."""
+        return self.pages.page(offset, size, variant)
 
 
-def _aliases(routes: Iterable[Route]) -> dict[str, Route | None]:
+def _aliases(routes: Sequence[Route]) -> dict[str, Route | None]:
     named: dict[str, Route | None] = {}
     prefixed: dict[str, Route | None] = {}
     for route in routes:
@@ -157,7 +212,24 @@ def _aliases(routes: Iterable[Route]) -> dict[str, Route | None]:
             _note(named, route, spellings(route.upstream, route.alias))
             _note(prefixed, route, spellings(route.prefix, route.alias) if route.prefix else ())
     # What a server is called counts for more than the prefix another one had to be given.
-    return {**prefixed, **named}
+    return {**_app_names(routes), **prefixed, **named}
+
+
+def _app_names(routes: Sequence[Route]) -> dict[str, Route]:
+    """Tools of servers with apps by their native names, where unambiguous: an app in the client knows no prefix."""
+    servers = {route.upstream for route in routes if _has_app(route.definition)}
+    names: dict[str, Route | None] = {}
+    for route in routes:
+        if route.upstream in servers:
+            _note(names, route, (route.native,))
+    return {name: route for name, route in names.items() if route is not None}
+
+
+def _has_app(definition: bytes) -> bool:
+    if b'"ui' not in definition:
+        return False
+    meta = messages.members((messages.members(definition) or {}).get("_meta", b"")) or {}
+    return "ui" in meta or "ui/resourceUri" in meta
 
 
 def _note(aliases: dict[str, Route | None], route: Route, names: Iterable[str]) -> None:

@@ -25,6 +25,12 @@ class Caller:
     """What the caller declared it can do, as it came."""
     client_info: Raw | None = None
     """The caller's own name and version, as they came. For display only."""
+    principal: bytes = b""
+    """Whose credentials it came with, as a digest; empty without any."""
+    party: object = None
+    """The connection, session or principal behind it. Calls of one party may learn of each other; None: of nobody."""
+    log_level: int | None = None
+    """The least severe log messages it wants, as a number of `era.LOG_LEVELS`; None if it never said."""
 
 
 LIBRARY: Final = Caller(revision=NEWEST_HANDSHAKE)

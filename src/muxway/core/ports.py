@@ -9,15 +9,24 @@ future in a sink, as `Waiter` does.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Protocol
+
+from muxway.errors import MethodNotFound
+from muxway.log import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muxway.core.asks import Ask
     from muxway.core.call import Call
     from muxway.errors import RpcError
     from muxway.protocol.era import Revision
     from muxway.protocol.messages import Buffer
+
+
+log = EventLog("gateway")
+"""Where the middle says what its owner should know."""
 
 
 class Sink(Protocol):
@@ -35,6 +44,14 @@ class Sink(Protocol):
         """The request goes on. The params are the upstream's, without its token. Never after the outcome."""
         ...
 
+    def log(self, params: dict[str, Buffer]) -> None:
+        """The upstream logs something about the request. The params are its own, `logger` says which upstream."""
+        ...
+
+    def ask(self, ask: Ask) -> None:
+        """The upstream wants something of the caller before it goes on."""
+        ...
+
 
 class Running(Protocol):
     """A request that is under way somewhere."""
@@ -49,6 +66,12 @@ class Link(Protocol):
 
     revision: Revision
     """The protocol revision spoken on this connection."""
+    log_level: int
+    """The least severe log messages the upstream was asked for; above all levels if it was never asked."""
+
+    def set_log_level(self, level: int) -> None:
+        """Ask the upstream for log messages from this level on."""
+        ...
 
     def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Running:
         """Send a request; its outcome goes to the sink.
@@ -61,6 +84,24 @@ class Link(Protocol):
             limit: seconds after which to give up in any case.
         """
         ...
+
+
+class Timer(Protocol):
+    """Something that is to happen later."""
+
+    def cancel(self) -> None:
+        """It need not happen any more."""
+        ...
+
+
+def later(seconds: float, do: Callable[..., None], *args: object) -> Timer:
+    """Do something after a while."""
+    return asyncio.get_running_loop().call_later(seconds, do, *args)
+
+
+def clock() -> float:
+    """The time of day, in seconds: good for comparing with what another process, or an earlier one, wrote down."""
+    return time.time()
 
 
 class Waiter:
@@ -81,6 +122,12 @@ class Waiter:
     def progress(self, params: dict[str, Buffer]) -> None:
         if self._on_progress is not None:
             self._on_progress(params)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        """Nobody listens."""
+
+    def ask(self, ask: Ask) -> None:
+        ask.refuse(MethodNotFound(f"{ask.method}: the caller is a program that answers no questions"))
 
     async def outcome(self, running: Running | None) -> bytes:
         """The result's JSON. Cancelling the wait cancels the request. Raises the RpcError it failed with."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import msgspec
+from msgspec import Raw
 
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.core import custom
-from muxway.errors import InvalidParams, RpcError, ToolNotFound, UpstreamError
+from muxway.core.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, visited
+from muxway.core.sealing import INVALID, Seal
+from muxway.errors import InvalidParams, ToolNotFound, UpstreamError
 from muxway.protocol import bridge, messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from muxway.catalog.model import Catalog, Route
     from muxway.config.model import CustomTool
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from muxway.core.ports import Link, Running, Sink
     from muxway.protocol.bridge import Converter
     from muxway.protocol.era import Revision
-    from muxway.protocol.messages import Buffer
 
 
 class Held(Protocol):
@@ -55,6 +57,8 @@ class Member(msgspec.Struct):
     """Why there is no link, while there is none."""
     held: list[Held] = []
     """Calls that wait for the start to be over."""
+    choose: Callable[[Call], Link | None] | None = None
+    """Which link a call goes to, where there may be several; None while all calls go to the one."""
 
     def settle(self, link: Link | None, absence: str) -> None:
         """The start is over, or the link is gone."""
@@ -70,7 +74,14 @@ class Member(msgspec.Struct):
 class Relay:
     """Sends tool calls where the catalog says."""
 
-    def __init__(self, members: Mapping[str, Member], tools: Mapping[str, CustomTool], server_info: bytes) -> None:
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        tools: Mapping[str, CustomTool],
+        server_info: bytes,
+        seal: Seal | None = None,
+    ) -> None:
+        self.desk = Desk(seal or Seal())
         self._members = members
         self._tools = tools
         self._server_info = server_info
@@ -93,11 +104,11 @@ class Relay:
         if arguments is not None and not messages.is_object(arguments) and not messages.is_null(arguments):
             raise InvalidParams(f"params.arguments of {route.public} must be an object")
         if route.upstream:
-            return self._send(route.upstream, route.head, call, sink, wrapped=route.wrapped)
+            return self.send(route.upstream, route.head, call, sink, wrapped=route.wrapped)
         choice = custom.choose(self._tools, route.native, call)
         head = b'"method":"tools/call","params":{"name":' + messages.encode(choice.tool)
         params = {**call.params, "arguments": choice.args}
-        return self._send(choice.upstream, head, msgspec.structs.replace(call, params=params), sink)
+        return self.send(choice.upstream, head, msgspec.structs.replace(call, params=params), sink)
 
     def _find(self, catalog: Catalog, call: Call, name: str | None) -> Route:
         if name is None:
@@ -134,44 +145,83 @@ class Relay:
             raise StillStarting(member)
         raise UpstreamError(upstream, "not_running", f'server "{upstream}" is not running: {member.absence}')
 
-    def _send(self, upstream: str, head: bytes, call: Call, sink: Sink, *, wrapped: bool = False) -> Running | None:
+    def send(self, upstream: str, head: bytes, call: Call, sink: Sink, *, wrapped: bool = False) -> Running | None:
+        """Send a request to an upstream; its result comes back in the caller's spelling.
+
+        Args:
+            upstream: the upstream's name.
+            head: `"method":…,"params":{…` with what was rewritten; the call's other params follow it.
+            call: the caller's request.
+            sink: hears the outcome.
+            wrapped: whether the tool's output is wrapped for callers that know only objects.
+
+        Raises:
+            RpcError: it can be refused at once.
+            StillStarting: the upstream may have it in a moment.
+        """
         member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
-        if member.link is None:
+        link = member.link if member.choose is None else member.choose(call)
+        if link is None:
             self._refuse(upstream, member)
-        link = member.link
-        crossing = (call.caller.revision, link.revision, wrapped)
+        caller = call.caller
+        level = caller.log_level
+        if level is not None and level < link.log_level:
+            link.set_log_level(level)
+        crossing = (caller.revision, link.revision, wrapped)
         try:
             convert = self._converters[crossing]
         except KeyError:
-            caller, spoken, _ = crossing
-            convert = bridge.result_converter(caller, spoken, self._server_info, wrapped=wrapped)
+            convert = bridge.result_converter(caller.revision, link.revision, self._server_info, wrapped=wrapped)
             self._converters[crossing] = convert
-        if convert is not None:
-            sink = _Converting(sink, convert, upstream)
-        return link.request(head, call, sink, idle=member.idle, limit=member.limit)
+        if convert is None:
+            return link.request(head, call, sink, idle=member.idle, limit=member.limit)
+        way = Way(upstream, link, convert, self._server_info, member.idle, member.limit)
+        across = self._across(sink, way, head, call)
+        across.begin()
+        return across
 
+    def set_log_level(self, level: int) -> None:
+        """Ask every upstream for log messages from this level on, unless it gives them already."""
+        for member in self._members.values():
+            link = member.link
+            if link is not None and level < link.log_level:
+                link.set_log_level(level)
 
-class _Converting:
-    """A sink that turns the result into the caller's spelling first."""
+    def _across(self, sink: Sink, way: Way, head: bytes, call: Call, round_: int = 0) -> Crossing:
+        if call.caller.revision.stateless:
+            kind = Wrapping if way.link.revision.stateless else Parking
+            return kind(sink, way, head, call, self.desk, round_)
+        return (Asking if way.link.revision.stateless else Crossing)(sink, way, head, call)
 
-    __slots__ = ("_convert", "_sink", "_upstream")
+    def retry(self, call: Call, sink: Sink) -> Running | None:
+        """Go on with a call of a stateless caller that was answered with questions.
 
-    def __init__(self, sink: Sink, convert: Converter, upstream: str) -> None:
-        self._sink = sink
-        self._convert = convert
-        self._upstream = upstream
-
-    def done(self, *result: Buffer) -> None:
-        try:
-            converted = self._convert(result[0] if len(result) == 1 else b"".join(result))
-        except bridge.InputRequired:
-            why = f'server "{self._upstream}" asks for input, which it was told this caller cannot give'
-            self._sink.failed(UpstreamError(self._upstream, "unsupported", why))
-        else:
-            self._sink.done(converted)
-
-    def failed(self, error: RpcError) -> None:
-        self._sink.failed(error)
-
-    def progress(self, params: dict[str, Buffer]) -> None:
-        self._sink.progress(params)
+        Raises:
+            RpcError: it is not one of ours, or not any more.
+            StillStarting: the upstream may have it in a moment.
+        """
+        claims = self.desk.seal.open(messages.text(call.params["requestState"]), call)
+        if claims.kind == "park":
+            parked = self.desk.parked.get(claims.state or "")
+            if parked is None:
+                raise InvalidParams(INVALID)
+            return parked.resume(call, claims, sink)
+        params = {name: raw for name, raw in call.params.items() if name != "requestState"}
+        if claims.kind == "url":
+            params.pop("inputResponses", None)
+            if not visited(call):
+                raise InvalidParams(f'server "{claims.upstream}" needs the user to visit a page first, who declined')
+        elif claims.state is not None:
+            params["requestState"] = Raw(messages.encode(claims.state))
+        again = msgspec.structs.replace(call, params=params)
+        member = self._members.get(claims.upstream)
+        link = None if member is None else member.link if member.choose is None else member.choose(call)
+        if member is None or link is None:
+            raise InvalidParams(INVALID)
+        convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)
+        if convert is None:
+            raise InvalidParams(INVALID)
+        way = Way(claims.upstream, link, convert, self._server_info, member.idle, member.limit)
+        across = self._across(sink, way, claims.head, again, claims.round + 1)
+        across.begin()
+        return across

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from muxway.catalog import build
-from muxway.catalog.model import EMPTY, Catalog
+from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
+from muxway.catalog.model import EMPTY, Catalog, Finding, Hint
+from muxway.catalog.resources import NONE, ResourceCatalog, build_resources
+from muxway.core import instructions
+from muxway.core.completion import Completion
+from muxway.core.listings import Shelf
+from muxway.core.prompts import Prompts
 from muxway.core.relay import Held, Relay, StillStarting
-from muxway.errors import InvalidParams, MethodNotFound, RpcError
-from muxway.protocol import convert, messages
-from muxway.protocol.era import SERVER_INFO, SUPPORTED
+from muxway.core.resources import Resources
+from muxway.core.sinks import Changing
+from muxway.errors import MethodNotFound, RpcError
+from muxway.protocol import messages
+from muxway.protocol.asking import REPEATABLE
+from muxway.protocol.era import NEWEST, SERVER_INFO, SUPPORTED, Revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from muxway.catalog.build import Source
+    from muxway.catalog.kinds import Kind
     from muxway.catalog.naming import Naming
     from muxway.config.model import CustomTool
     from muxway.core.call import Call
     from muxway.core.ports import Running, Sink
     from muxway.core.relay import Member
-    from muxway.protocol.messages import Buffer
+    from muxway.core.sealing import Seal
 
 CAPABILITIES: Final = {"tools": {"listChanged": True}}
-_LIST_TTL_MS: Final = 0
-_CURSOR = re.compile(r"(\d{1,15})\.(\d{1,15})").fullmatch
-_REMEMBERED: Final = 8
+_LISTS: Final = {kind.method: kind for kind in KINDS}
+_DISCOVER_TTL_MS: Final = 0
 
 
 class _HeldCall:
@@ -64,17 +72,30 @@ class Switchboard:
         members: Mapping[str, Member],
         tools: Mapping[str, CustomTool],
         page_size: int | None = None,
+        seal: Seal | None = None,
     ) -> None:
         self.identity = {"name": name, "version": version}
         self.catalog: Catalog = EMPTY
+        """The tools."""
+        self.prompts: Catalog = replace(EMPTY, kind=PROMPTS)
+        self.resources: ResourceCatalog = NONE
+        self.instructions = ""
+        """What the servers want a model to know, all in one."""
         self._naming = naming
-        self._page_size = page_size
+        self._members = members
+        self._sources: Sequence[Source] = ()
+        self._configured: list[str] = []
+        self._completing: frozenset[str] = frozenset()
         server_info = messages.encode(self.identity)
-        self._relay = Relay(members, tools, server_info)
-        self._meta = b'"_meta":{' + messages.encode(SERVER_INFO) + b":" + server_info + b"}}"
-        # A client half way through its pages goes on in the list it began with.
-        self._recent: deque[Catalog] = deque(maxlen=_REMEMBERED)
-        self._listeners: dict[object, Callable[[], None]] = {}
+        stamp = b'"_meta":{' + messages.encode(SERVER_INFO) + b":" + server_info + b"}"
+        self._relay = Relay(members, tools, server_info, seal)
+        self._reading = Resources(self._relay, members)
+        self._prompting = Prompts(self._relay)
+        self._completion = Completion(self._relay, members, self._prompting, self._reading, stamp)
+        self._shelves = {kind: Shelf(kind, page_size, stamp) for kind in KINDS}
+        self.on_left: list[Callable[[object], None]] = []
+        """Called with each client session that has ended."""
+        self._listeners: dict[object, Callable[[frozenset[str]], None]] = {}
         self._held_listings: list[_HeldCall] | None = None
 
     # --- requests -----------------------------------------------------------------------------
@@ -85,21 +106,59 @@ class Switchboard:
         Returns the request under way, to cancel it by, or None when it is already over.
         """
         try:
+            if "requestState" in call.params and call.caller.revision.stateless and call.method in REPEATABLE:
+                return self._relay.retry(call, self._changing(call, sink))
             if call.method == "tools/call":
+                if self.catalog.rewriters:
+                    sink = self._changing(call, sink)
                 return self._relay.call_tool(self.catalog, call, sink)
-            if call.method == "tools/list":
-                if self._held_listings is not None:
-                    return self._hold(self._held_listings, call, sink)
-                sink.done(*self._list_tools(call))
-            elif call.method == "server/discover" and call.caller.revision.stateless:
-                sink.done(self._discover())
-            else:
-                raise MethodNotFound(f"method {call.method} is not offered in revision {call.caller.revision.date}")
+            kind = _LISTS.get(call.method)
+            if kind is None:
+                return self._handle_other(call, sink)
+            if self._held_listings is not None:
+                return self._hold(self._held_listings, call, sink)
+            sink.done(*self._shelves[kind].answer(call))
         except RpcError as error:
             sink.failed(error)
         except StillStarting as wait:
             return self._hold(wait.member.held, call, sink)
         return None
+
+    def _handle_other(self, call: Call, sink: Sink) -> Running | None:
+        if call.method == "resources/read":
+            return self._reading.read(self.resources, call, sink)
+        if call.method == "prompts/get":
+            return self._prompting.get(self.prompts, call, sink)
+        if call.method == "completion/complete":
+            return self._completion.complete(self.prompts, self.resources, self._completing, call, sink)
+        if call.method == "server/discover" and call.caller.revision.stateless:
+            sink.done(self._discover())
+            return None
+        raise MethodNotFound(f"method {call.method} is not offered in revision {call.caller.revision.date}")
+
+    def _changing(self, call: Call, sink: Sink) -> Sink:
+        """The sink for the outcome of a call that is not looked up anew, or whose links must be put in our words."""
+        if call.method == "resources/read":
+            uri = messages.text(call.params.get("uri")) or ""
+            place = self.resources.find(uri)
+            return sink if place is None else self._reading.changing(self.resources, uri, place, call, sink)
+        catalog = self.prompts if call.method == "prompts/get" else self.catalog
+        route = catalog.find(messages.text(call.params.get("name")) or "").route
+        if route is None:
+            return sink
+        if catalog is self.prompts:
+            return self._prompting.changing(catalog, route, call, sink)
+        rewrite = catalog.result_rewriter(route.upstream)
+        return sink if rewrite is None else Changing(sink, rewrite)
+
+    def left(self, party: object) -> None:
+        """A client session has ended."""
+        for hear in self.on_left:
+            hear(party)
+
+    def set_log_level(self, level: int) -> None:
+        """Somebody wants log messages from this level on: every server is asked for them."""
+        self._relay.set_log_level(level)
 
     def _hold(self, queue: list[_HeldCall] | list[Held], call: Call, sink: Sink) -> _HeldCall:
         held = _HeldCall(self, call, sink)
@@ -116,41 +175,24 @@ class Switchboard:
         for call in held:
             call.release()
 
-    def _list_tools(self, call: Call) -> Sequence[Buffer]:
-        catalog, offset = self.catalog, 0
-        cursor = call.params.get("cursor")
-        if cursor is not None and not messages.is_null(cursor) and messages.text(cursor) != "":
-            catalog, offset = self._resume(messages.text(cursor))
-        size = self._page_size
-        shown = catalog.page(offset, size, convert.tool_converter(call.caller.revision))
-        parts: list[Buffer] = [b'{"tools":[', shown]
-        if size is not None and offset + size < len(catalog.routes):
-            parts.append(b'],"nextCursor":"%d.%d"' % (catalog.version, offset + size))
-        else:
-            parts.append(b"]")
-        if call.caller.revision.stateless:
-            parts.append(b',"resultType":"complete","ttlMs":%d,"cacheScope":"private",' % _LIST_TTL_MS)
-            parts.append(self._meta)
-        else:
-            parts.append(b"}")
-        return parts
-
-    def _resume(self, cursor: str | None) -> tuple[Catalog, int]:
-        match = _CURSOR(cursor or "")
-        if match is not None and self._page_size is not None:
-            version, offset = int(match[1]), int(match[2])
-            for catalog in (self.catalog, *self._recent):
-                # Only where a page begins: anything else was not ours, and each page asked for is kept encoded.
-                if catalog.version == version and offset < len(catalog.routes) and offset % self._page_size == 0:
-                    return catalog, offset
-        raise InvalidParams("params.cursor is not one of ours or has expired: list again without a cursor")
+    @staticmethod
+    def capabilities(revision: Revision) -> dict[str, Any]:
+        """What the gateway offers to callers of a revision, whatever its servers have at the moment."""
+        offered: dict[str, Any] = {
+            "tools": {"listChanged": True},
+            "prompts": {"listChanged": True},
+            "resources": {"subscribe": True, "listChanged": True},
+            "logging": {},
+        }
+        return {**offered, "completions": {}} if revision.completions else offered
 
     def _discover(self) -> bytes:
-        body = {
+        body: dict[str, Any] = {
             "resultType": "complete",
             "supportedVersions": list(SUPPORTED),
-            "capabilities": CAPABILITIES,
-            "ttlMs": _LIST_TTL_MS,
+            "capabilities": self.capabilities(NEWEST),
+            **({"instructions": self.instructions} if self.instructions else {}),
+            "ttlMs": _DISCOVER_TTL_MS,
             "cacheScope": "private",
             "_meta": {SERVER_INFO: self.identity},
         }
@@ -158,20 +200,56 @@ class Switchboard:
 
     # --- the catalog --------------------------------------------------------------------------
 
-    def publish(self, sources: Sequence[Source]) -> Catalog:
-        """Make the catalog of these sources the one in force; listeners hear of it only if it differs."""
-        old = self.catalog
-        new = self.catalog = build.build(self._naming, sources, old)
-        if new.version != old.version:
-            self._recent.append(old)
-        # While listings wait nobody has seen the old one, so nobody need hear of the new.
-        if new.version != old.version and self._held_listings is None:
-            for changed in list(self._listeners.values()):
-                changed()
-        return new
+    def publish(self, sources: Sequence[Source]) -> None:
+        """Make the catalogs of these sources those in force; listeners hear of it only if something differs."""
+        self.resources = self._new_resources(sources)
+        sources = [self.resources.with_apps(source) for source in sources]
+        before, self._sources = self._sources, sources
+        self.catalog = self._new_catalog(self.catalog, before)
+        self.prompts = self._new_catalog(self.prompts, before)
+        self.instructions = instructions.merged(sources, self._naming)
+        self._completing = frozenset(source.upstream for source in sources if source.completes)
+        lists = {TOOLS: self.catalog.pages, PROMPTS: self.prompts.pages, **self.resources.pages}
+        changed = {kind for kind, pages in lists.items() if self._shelves[kind].put(pages, self._hint(kind))}
+        # While listings wait nobody has seen the old ones, so nobody need hear of the new.
+        if changed and self._held_listings is None:
+            names = frozenset(kind.capability for kind in changed)
+            for tell in list(self._listeners.values()):
+                tell(names)
+
+    def _new_resources(self, sources: Sequence[Source]) -> ResourceCatalog:
+        def part(source: Source) -> tuple[object, ...]:
+            return source.upstream, source.resources, source.templates, source.uris, source.reads
+
+        # Most changes are of something else, and there may be many resources.
+        configured, self._configured = self._configured, [*self._members]
+        if configured == self._configured and [*map(part, sources)] == [*map(part, self._sources)]:
+            return self.resources
+        return build_resources(sources, self._members, self.resources)
+
+    def _new_catalog(self, old: Catalog, before: Sequence[Source]) -> Catalog:
+        def part(source: Source) -> tuple[object, ...]:
+            return source.upstream, source.prefix, source.asked, source.own, source.of(old.kind)
+
+        if old.version and [*map(part, self._sources)] == [*map(part, before)]:
+            return old if old.rewriters is self.resources.rewriters else old.with_rewriters(self.resources.rewriters)
+        return build.build(self._naming, self._sources, old.with_rewriters(self.resources.rewriters))
+
+    def _hint(self, kind: Kind) -> Hint:
+        """How long a list holds: as long as all parts of it do."""
+        return Hint.of([source.hints[kind.name] for source in self._sources if kind.name in source.hints])
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is odd about what the servers list."""
+        return [*self.catalog.findings, *self.prompts.findings, *self.resources.findings]
 
     def listen(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed` whenever the listing has changed. Returns how to stop that."""
+        """Call `changed` whenever the list of tools has changed. Returns how to stop that."""
+        return self.listen_kinds(lambda kinds: changed() if "tools" in kinds else None)
+
+    def listen_kinds(self, changed: Callable[[frozenset[str]], None]) -> Callable[[], None]:
+        """Call `changed` with what has changed: any of "tools", "prompts" and "resources". Returns how to stop that."""
         key = object()
         self._listeners[key] = changed
         return lambda: self._listeners.pop(key, None) and None

@@ -24,9 +24,6 @@ CONNECTION: Final = "muxway.connection"
 """Where in an ASGI scope the application finds the connection."""
 
 
-_OK: Final = STATUS_LINE[200] + b"content-type: application/json\r\n"
-
-
 class _Never:
     """Stands where uvicorn keeps an event that nobody waits for."""
 
@@ -61,6 +58,53 @@ class Limits:
     """How long a client may not read anything of what waits for it."""
 
 
+class Reminder:
+    """A timer that is set and cleared by an assignment, as each request does both.
+
+    To start and cancel a timer of the loop would cost more than the rest of a quick answer. This one is left
+    running, and when it strikes, it is set for what is then due, if anything is.
+    """
+
+    __slots__ = ("_callback", "_due", "_loop", "_strikes", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._callback: Callable[[], None] | None = None
+        self._due = self._strikes = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call this in so long, instead of what was to be called before."""
+        self._callback = callback
+        self._due = due = self._loop.time() + seconds
+        if self._timer is None or due < self._strikes:
+            self.stop()
+            self._strikes = due
+            self._timer = self._loop.call_later(seconds, self._strike)
+
+    def clear(self) -> None:
+        """Call nothing."""
+        self._callback = None
+
+    def stop(self) -> None:
+        """Stop the timer of the loop."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _strike(self) -> None:
+        self._timer = None
+        callback = self._callback
+        if callback is None:
+            return
+        left = self._due - self._loop.time()
+        if left > 0:
+            self.set(left, callback)
+        else:
+            self._callback = None
+            callback()
+
+
 class Connection(HttpToolsProtocol):
     """A connection that does not wait for ever."""
 
@@ -75,7 +119,14 @@ class Connection(HttpToolsProtocol):
         self._receiving = True
         self._in_header = True
         self._header_size = 0
+        """What arrived of the present header in earlier pieces."""
+        self._piece = 0
         self._unread = 0
+        self._reminder = Reminder(self.loop)
+        """Ends a connection that rests for too long after a quick answer; uvicorn has a timer after all others."""
+        self._default_headers: object = None
+        self._ok = b""
+        """How an answer with status 200 begins, as long as these are the headers of all answers."""
         app = cast("object", self.app)  # pyright: ignore[reportUnknownMemberType]
         self._quick: Callable[[Connection, QuickCycle, bytes], bool] | None = getattr(app, "quick", None)
         self._parts: list[bytes] | None = None
@@ -96,6 +147,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
+        self._reminder.stop()
         if self._stall is not None:
             self._stall.cancel()
         super().connection_lost(exc)
@@ -104,6 +156,7 @@ class Connection(HttpToolsProtocol):
             on_gone()
 
     def data_received(self, data: bytes) -> None:
+        self._piece = len(data)
         super().data_received(data)
         if self._parts is not None:
             self._take_usual_way(self._parts)
@@ -111,13 +164,13 @@ class Connection(HttpToolsProtocol):
             if self._clock is not None:
                 self._stop_clock()
         elif not self.transport.is_closing():
-            self._expect_more(len(data))
+            self._expect_more()
 
-    def _expect_more(self, received: int) -> None:
+    def _expect_more(self) -> None:
         """Only a request that does not arrive in one piece gets a clock."""
         limits = self.limits
         if self._in_header:
-            self._header_size += received
+            self._header_size += self._piece
             if self._header_size > limits.header_bytes:
                 self.refuse(431, "the header is too long")
                 return
@@ -130,17 +183,26 @@ class Connection(HttpToolsProtocol):
         self.scope[CONNECTION] = self  # pyright: ignore[reportGeneralTypeIssues]
         self._receiving = self._in_header = True
         self._header_size = 0
+        self._reminder.clear()
 
     def on_headers_complete(self) -> None:
         self._in_header = False
-        self._stop_clock()
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > self.limits.header_bytes or len(self.headers) > self.limits.header_count:
+        if self._clock is not None:
+            self._stop_clock()
+        if self._header_is_too_long():
             self.refuse(431, "the header is too long")
         elif self._may_be_quick():
             self._parts = []
         else:
             super().on_headers_complete()
+
+    def _header_is_too_long(self) -> bool:
+        limits = self.limits
+        if len(self.headers) > limits.header_count:
+            return True
+        if self._header_size + self._piece <= limits.header_bytes:
+            return False  # Not even all that has arrived is.
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > limits.header_bytes
 
     def _may_be_quick(self) -> bool:
         if self._quick is None or self.url != b"/mcp" or self.expect_100_continue:
@@ -192,14 +254,27 @@ class Connection(HttpToolsProtocol):
         cycle.response_complete = True
         if self.transport.is_closing():
             return
-        head = _OK if status == 200 else STATUS_LINE[status] + b"content-type: application/json\r\n"
-        for name, value in self.server_state.default_headers:
-            head += name + b": " + value + b"\r\n"
         close = b"" if cycle.keep_alive else b"connection: close\r\n"
-        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, close, len(body), body))
+        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (self._head(status), close, len(body), body))
+        if cycle.keep_alive and not self.pipeline:
+            self.server_state.total_requests += 1
+            self._reminder.set(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+            return
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()
+
+    def _head(self, status: int) -> bytes:
+        """How a JSON answer begins."""
+        headers = self.server_state.default_headers
+        if status == 200 and headers is self._default_headers:
+            return self._ok
+        head = STATUS_LINE[status] + b"content-type: application/json\r\n"
+        for name, value in headers:
+            head += name + b": " + value + b"\r\n"
+        if status == 200:
+            self._default_headers, self._ok = headers, head
+        return head
 
     def go_on(self, cycle: QuickCycle, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
         """Answer the request the usual way after all: it needs a stream."""

@@ -8,6 +8,7 @@ the pipe, this owns its meaning.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,12 +19,14 @@ from muxway.downstream import notices
 from muxway.errors import InvalidParams, InvalidRequest, ParseError, RpcError
 from muxway.log import EventLog
 from muxway.protocol import era, messages
+from muxway.protocol.asking import BadAnswer
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.peer import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.core.asks import Ask
     from muxway.core.ports import Running
     from muxway.core.switchboard import Switchboard
     from muxway.protocol.framing import Oversized
@@ -34,6 +37,8 @@ _OPENERS: Final = frozenset(("initialize", "ping"))
 NO_BATCHES: Final = (
     "batches (arrays of messages) exist only in sessions of revision 2025-03-26; send one message a line"
 )
+_ANSWER_SECONDS: Final = 600.0
+"""How long a client may take to answer."""
 _NOTHING: Final[dict[str, messages.Raw]] = {}
 
 log = EventLog("client")
@@ -70,6 +75,49 @@ class Exchange(msgspec.Struct, eq=False):
         if notice is not None and self.id in self.endpoint.peer.theirs:
             self.tell(notice)
 
+    def log(self, params: dict[str, Buffer]) -> None:
+        notice = notices.log(self.call.caller, params)
+        if notice is not None and self.id in self.endpoint.peer.theirs:
+            self.tell(notice)
+
+    def ask(self, ask: Ask) -> None:
+        self.endpoint.put(ask, self.call.caller, self.tell)
+
+
+class _Question:
+    """Something the client was asked, until it answers."""
+
+    __slots__ = ("_timer", "ask", "endpoint", "id", "tell")
+
+    def __init__(self, endpoint: Endpoint, ask: Ask, id_: int, tell: Callable[[Sequence[Buffer]], None]) -> None:
+        self.endpoint, self.ask, self.id, self.tell = endpoint, ask, id_, tell
+        self._timer = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._expire)
+        ask.on_withdrawn = self._withdraw
+
+    def answered(self, envelope: Envelope) -> None:
+        """The client has answered."""
+        self._timer.cancel()
+        ask = self.ask
+        try:
+            if envelope.error is not ABSENT:
+                raise messages.said_error(envelope.error) or BadAnswer("the client answered with a malformed error")
+            ask.answer(ask.check(envelope.result if envelope.result is not ABSENT else b"null"))
+        except RpcError as error:
+            ask.refuse(error)
+
+    def _expire(self) -> None:
+        self._forget("nobody answered in time")
+        self.ask.give_up(RpcError(f"the client did not answer within {_ANSWER_SECONDS:g} s"))
+
+    def _withdraw(self) -> None:
+        self._timer.cancel()
+        self._forget("the server does not wait for this any more")
+
+    def _forget(self, why: str) -> None:
+        if self.endpoint.peer.ours.pop(self.id, None) is not None:
+            params = messages.encode({"requestId": self.id, "reason": why})
+            self.tell(messages.notification("notifications/cancelled", params))
+
 
 class _Batch:
     """Collects the answers to a 2025-03-26 batch and sends them as one array, once none is missing."""
@@ -92,13 +140,21 @@ class _Batch:
 class Endpoint:
     """The gateway as one client sees it."""
 
-    def __init__(self, switchboard: Switchboard, say: Callable[[Sequence[Buffer]], None]) -> None:
+    def __init__(
+        self, switchboard: Switchboard, say: Callable[[Sequence[Buffer]], None], principal: bytes = b""
+    ) -> None:
         self.say = say
-        self.peer: Peer[None, Exchange] = Peer()
+        self._principal = principal
+        self.peer: Peer[_Question, Exchange] = Peer()
         self._switchboard = switchboard
         self.session: Caller | None = None
         """The handshake session, once `initialize` has opened it."""
         self._ready = False
+        self._here: dict[str, Callable[[Exchange], bool]] = {
+            "subscriptions/listen": self._listen,
+            "logging/setLevel": self._set_log_level,
+        }
+        """Requests about this connection itself; False from one of these means that it is none for this caller."""
         self._listens: dict[bytes, Exchange] = {}
         self._finishing = False
         self._idle = asyncio.Event()
@@ -133,14 +189,30 @@ class Endpoint:
             say(messages.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
             return True
         if envelope.method is None:
-            # An answer to nothing: this gateway asks its clients nothing.
-            self.peer.dropped += 1
+            self.hear_answer(envelope)
             return False
         if envelope.id is ABSENT:
             self.hear_notice(envelope.method, envelope.params or _NOTHING)
             return False
         self.hear_request(envelope, envelope.method, say, self.say)
         return True
+
+    def hear_answer(self, envelope: Envelope) -> None:
+        """Take the answer to something the client was asked; what answers nothing is dropped."""
+        question = self.peer.take(bytes(envelope.id))
+        if question is not None:
+            question.answered(envelope)
+
+    def put(self, ask: Ask, caller: Caller, tell: Callable[[Sequence[Buffer]], None]) -> None:
+        """Ask the client; the question goes to `tell`."""
+        try:
+            params = ask.worded(caller)
+        except RpcError as error:
+            ask.refuse(error)
+            return
+        id_ = self.peer.mint()
+        self.peer.ours[id_] = _Question(self, ask, id_, tell)
+        tell(messages.request(id_, ask.method, params))
 
     def hear_request(
         self,
@@ -175,16 +247,22 @@ class Endpoint:
         call = Call(caller, method, params, meta)
         exchange = Exchange(self, id_, call, say, tell)
         self.peer.theirs[id_] = exchange
-        if method == "subscriptions/listen" and caller.revision.stateless:
-            self._listen(exchange)
-        else:
+        here = self._here.get(method)
+        if here is None or not here(exchange):
             exchange.running = self._switchboard.handle(call, exchange)
 
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
         envelope = None if meta is None else era.read_envelope(meta)
         if envelope is not None:
-            return Caller(revision=era.NEWEST, capabilities=envelope.capabilities, client_info=envelope.client_info)
+            return Caller(
+                revision=era.NEWEST,
+                capabilities=envelope.capabilities,
+                client_info=envelope.client_info,
+                principal=self._principal,
+                party=self,
+                log_level=envelope.log_level,
+            )
         if method in _OPENERS:
             return None
         if self.session is None:
@@ -204,7 +282,11 @@ class Endpoint:
             raise InvalidRequest("this connection is already initialized; open another one for another session")
         revision = era.negotiate(version)
         self.session = Caller(
-            revision=revision, capabilities=params.get("capabilities"), client_info=params.get("clientInfo")
+            revision=revision,
+            capabilities=params.get("capabilities"),
+            client_info=params.get("clientInfo"),
+            principal=self._principal,
+            party=self,
         )
         log.debug("client connected", revision=revision.date)
         body = {
@@ -310,16 +392,34 @@ class Endpoint:
         self._stop_listening()
         for id_ in list(self.peer.theirs):
             self._cancel(id_, "the client has gone")
+        self._switchboard.left(self)
 
     # --- changes ------------------------------------------------------------------------------
 
-    def _listen(self, exchange: Exchange) -> None:
+    def _set_log_level(self, exchange: Exchange) -> bool:
+        session = self.session
+        if session is None or exchange.call.caller is not session:
+            return False
+        try:
+            level = era.read_log_level(exchange.call.params.get("level", b""))
+        except RpcError as error:
+            exchange.failed(error)
+        else:
+            self.session = replace(session, log_level=level)
+            self._switchboard.set_log_level(level)
+            exchange.done(b"{}")
+        return True
+
+    def _listen(self, exchange: Exchange) -> bool:
+        if not exchange.call.caller.revision.stateless:
+            return False
         wanted = messages.members(exchange.call.params.get("notifications", b""))
         if wanted is None:
             exchange.failed(InvalidParams(notices.NO_FILTER))
-            return
+            return True
         self._listens[exchange.id] = exchange
         exchange.tell(notices.acknowledged(exchange.id, wanted))
+        return True
 
     def _list_changed(self) -> None:
         if self._ready:

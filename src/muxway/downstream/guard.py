@@ -72,6 +72,11 @@ def _is_address(name: str) -> bool:
     return True
 
 
+def _token(authorization: bytes) -> bytes:
+    """The bearer token in this header; nothing if there is none."""
+    return authorization[len(_BEARER) :].strip() if authorization[: len(_BEARER)].lower() == _BEARER else b""
+
+
 class Guard:
     """Lets requests in, or says why not."""
 
@@ -138,16 +143,29 @@ class Guard:
         if not self._tokens:
             return None
         given = authorizations[0] if len(authorizations) == 1 else b""
-        token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
+        token = _token(given)
         # Every token is compared, and in full, so that the time tells nothing.
         if sum(hmac.compare_digest(token, known) for known in self._tokens):
             return None
         challenge = b'Bearer realm="muxway"' + (b', error="invalid_token"' if given else b"")
-        return Refusal(401, "a valid bearer token is required", [(b"www-authenticate", challenge)])
+        why = (
+            "this is not a bearer token that this server was given"
+            if given
+            else "a bearer token is required: send the header Authorization: Bearer <token>"
+        )
+        return Refusal(401, why, [(b"www-authenticate", challenge)])
 
     def owner(self, authorizations: Sequence[bytes]) -> bytes:
         """Who makes the request, as far as a session must know: a digest of its credentials, never these."""
-        return hashlib.sha256(b"\0".join(authorizations)).digest() if authorizations else b""
+        if not authorizations:
+            return b""
+        # One token is one owner, however the header is spelled.
+        token = _token(authorizations[0]) if len(authorizations) == 1 else b""
+        return hashlib.sha256(token or b"\0".join(authorizations)).digest()
+
+    def principal(self, authorizations: Sequence[bytes]) -> bytes:
+        """Who makes the request, as far as servers may be kept apart for it; nothing where nobody has to prove it."""
+        return self.owner(authorizations) if self._tokens else b""
 
     # --- CORS ---------------------------------------------------------------------------------
 

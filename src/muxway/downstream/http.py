@@ -41,6 +41,7 @@ _AUTHORIZATION: Final = b"authorization"
 _MOST_UNREAD: Final = 16 * 1024 * 1024
 """Bytes of unread answers above which a client of `/sse` may ask nothing more."""
 
+_LATER: Final = [(b"retry-after", b"30")]
 _NEVER_QUICK: Final = frozenset(("initialize", "subscriptions/listen"))
 
 
@@ -51,10 +52,14 @@ class HttpSettings:
     max_body_bytes: int = 4 * 1024 * 1024
     max_sessions: int = 10_000
     """Handshake sessions, and clients of `/sse`, that may be open at once."""
+    max_sessions_each: int = 100
+    """The same for one bearer token."""
     session_idle: float = 1800.0
     """Seconds after which a session that nobody uses is ended."""
     commit_after: float = 15.0
     """Seconds without an answer after which an event stream is begun: proxies give up on silence."""
+    resumable_after: float = 0.5
+    """The same for clients that are told where to read on: what they wait for survives a lost connection."""
     keep_alive: float = 15.0
     """Seconds of silence on an event stream after which a comment is sent."""
     sse_linger: float = 5.0
@@ -88,7 +93,8 @@ class HttpDoor:
         self._guard = guard or Guard()
         self._settings = settings or HttpSettings()
         self._ready, self._on_wanted, self._on_deserted = ready, on_wanted, on_deserted
-        self._sessions = Sessions(self._settings.max_sessions, self._settings.session_idle)
+        limits = self._settings
+        self._sessions = Sessions(limits.max_sessions, limits.max_sessions_each, limits.session_idle)
         self._admission = Admission()
         self._exchanges: set[StatelessExchange] = set()
         self._listens: set[StatelessExchange] = set()
@@ -210,7 +216,7 @@ class HttpDoor:
         versions = request.all(_VERSION)
         modern = _is_modern(versions)
         try:
-            envelope = messages.decode(body)
+            envelope = messages.decode_strict(body)
         except ParseError as error:
             raise Refused(400, error) from None
         except NotAnEnvelope as error:
@@ -237,8 +243,9 @@ class HttpDoor:
             return
         session = self._session_of(request, _id(envelope))
         if method is None or envelope.id is ABSENT:
-            # Answers to nothing are dropped: this gateway asks its clients nothing.
-            if method is not None:
+            if method is None:
+                session.endpoint.hear_answer(envelope)
+            else:
                 session.endpoint.hear_notice(method, envelope.params or {})
             await request.answer(202)
             return
@@ -248,8 +255,12 @@ class HttpDoor:
 
     async def _initialize(self, request: Request, envelope: Envelope, method: str) -> None:
         if self._sessions.full:
-            raise Refused(429, "too many sessions are open", id_=_id(envelope), headers=[(b"retry-after", b"30")])
-        session = Session(self.switchboard, self._guard.owner(request.all(_AUTHORIZATION)))
+            raise Refused(429, "too many sessions are open", id_=_id(envelope), headers=_LATER)
+        owner = self._guard.owner(request.all(_AUTHORIZATION))
+        if self._sessions.crowded_by(owner):
+            why = f"{self._settings.max_sessions_each} sessions of this token are open: end some with DELETE /mcp"
+            raise Refused(429, why, id_=_id(envelope), headers=_LATER)
+        session = Session(self.switchboard, owner, self._guard.principal(request.all(_AUTHORIZATION)))
         reply = Reply()
         session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
         if session.endpoint.session is None:
@@ -283,7 +294,7 @@ class HttpDoor:
         """Answer with JSON if the answer comes soon and alone, else with events."""
         if not reply.answered:
             request.connection.watch(reply.lost)
-            await reply.wait(self._settings.commit_after)
+            await reply.wait(self.patience(session))
         if reply.alone:
             await request.answer(reply.status if reply.answer else 202, reply.answer)
         else:
@@ -345,7 +356,8 @@ class HttpDoor:
         if id_ is None:
             raise Refused(400, "an id is a string or an integer")
         try:
-            call = self._admission.admit(request, envelope, method, self.switchboard)
+            principal = self._guard.principal(request.all(_AUTHORIZATION))
+            call = self._admission.admit(request, envelope, method, self.switchboard, principal)
         except RpcError as error:
             raise Refused(status_of(error), error, id_=id_) from None
         exchange = StatelessExchange(id_, call)
@@ -390,7 +402,7 @@ class HttpDoor:
         try:
             request.must_be_json()
             request.must_accept(json=True)
-            envelope = messages.decode(body)
+            envelope = messages.decode_strict(body)
             return self._quick(request, connection, cycle, envelope)
         except (Refused, RpcError, NotAnEnvelope):
             return False
@@ -401,7 +413,8 @@ class HttpDoor:
             return False
         if _is_modern(request.all(_VERSION)):
             self._on_wanted()
-            call = self._admission.admit(request, envelope, method, self.switchboard)
+            principal = self._guard.principal(request.all(_AUTHORIZATION))
+            call = self._admission.admit(request, envelope, method, self.switchboard, principal)
             exchange = StatelessExchange(id_, call)
             self._exchanges.add(exchange)
             exchange.running = self.switchboard.handle(call, exchange)
@@ -425,9 +438,10 @@ class HttpDoor:
             if isinstance(reply, StatelessExchange):
                 self.ended(reply)
 
-    @property
-    def commit_after(self) -> float:
+    def patience(self, session: Session | None) -> float:
         """Seconds without an answer after which an event stream is begun."""
+        if session is not None and session.primes:
+            return min(self._settings.resumable_after, self._settings.commit_after)
         return self._settings.commit_after
 
     async def _listen(self, request: Request, exchange: StatelessExchange) -> None:
@@ -454,9 +468,13 @@ class HttpDoor:
         """Open a client's stream; the connection is its session."""
         request.must_accept(json=False)
         if len(self._sse) >= self._settings.max_sessions:
-            raise Refused(429, "too many clients are connected", headers=[(b"retry-after", b"30")])
+            raise Refused(429, "too many clients are connected", headers=_LATER)
+        owner = self._guard.owner(request.all(_AUTHORIZATION))
+        each = self._settings.max_sessions_each
+        if owner and sum(client.owner == owner for client in self._sse.values()) >= each:
+            raise Refused(429, f"{each} clients with this token are connected: close some", headers=_LATER)
         self._on_wanted()
-        client = _SseClient(self.switchboard, self._guard.owner(request.all(_AUTHORIZATION)))
+        client = _SseClient(self.switchboard, owner, self._guard.principal(request.all(_AUTHORIZATION)))
         self._sse[client.id] = client
         root: str = request.scope.get("root_path", "")
         client.outlet.put(event(f"{root}/messages?session_id={client.id}".encode(), kind=b"endpoint"))
@@ -486,7 +504,7 @@ class HttpDoor:
             raise Refused(429, "read the answers that wait on /sse first")
         body = await request.body(self._settings.max_body_bytes)
         try:
-            messages.decode(body)
+            messages.decode_strict(body)
         except ParseError as error:
             raise Refused(400, error) from None
         except NotAnEnvelope as error:
@@ -515,7 +533,7 @@ class _Quick:
             return
         self._reply.on_wake = self._settle
         self._connection.watch(self._reply.lost)
-        self._timer = self._connection.loop.call_later(self._door.commit_after, self._settle)
+        self._timer = self._connection.loop.call_later(self._door.patience(self._session), self._settle)
 
     def _settle(self) -> None:
         """There is an answer, or a notice, or nobody any more, or it takes long."""
@@ -539,11 +557,11 @@ class _Quick:
 class _SseClient:
     """A client of HTTP+SSE."""
 
-    def __init__(self, switchboard: Switchboard, owner: bytes) -> None:
+    def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.outlet = Outlet()
-        self.endpoint = Endpoint(switchboard, self._say)
+        self.endpoint = Endpoint(switchboard, self._say, principal)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         self.outlet.put(event(joined(frame)))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from muxway.protocol import era, messages
 
 if TYPE_CHECKING:
-    from muxway.core.call import Call
+    from muxway.core.call import Call, Caller
     from muxway.protocol.messages import Buffer, Params
 
 NO_FILTER: Final = "subscriptions/listen: params.notifications must be an object"
+_LOG: Final = "notifications/message"
 _LIST_CHANGED: Final = "notifications/tools/list_changed"
 
 
@@ -26,6 +27,17 @@ def progress(call: Call, params: dict[str, Buffer]) -> list[Buffer] | None:
         params.pop("message", None)
     body = messages.object_of(((era.PROGRESS_TOKEN, token), *params.items()))
     return messages.notification("notifications/progress", body)
+
+
+def log(caller: Caller, params: dict[str, Buffer]) -> list[Buffer] | None:
+    """An upstream's log message; None if this caller does not want it."""
+    level = messages.text(params.get("level"))
+    if level not in era.LOG_LEVELS:
+        return None
+    least = caller.log_level
+    # Without a word from its client a handshake server chooses itself, a stateless one must be silent.
+    wanted = not caller.revision.stateless if least is None else era.LOG_LEVELS.index(level) >= least
+    return messages.notification(_LOG, messages.object_of(params.items())) if wanted else None
 
 
 def tools_changed(subscription: bytes | None = None) -> list[Buffer]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
+from muxway.protocol import messages
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -123,7 +125,7 @@ class PlainEvents:
         self.outlet = Outlet()
 
     def add(self, message: bytes, *, last: bool) -> None:
-        self.outlet.put(event(message), must=last)
+        self.outlet.put(event(message), must=last or not messages.is_notice(message))
         if last:
             self.outlet.end()
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 from muxway.downstream.endpoint import Endpoint
 from muxway.downstream.outlet import Outlet, event, joined
+from muxway.protocol import messages
 from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ _MOST_EVENTS: Final = 256
 _MOST_BYTES: Final = 4 * 1024 * 1024
 _KEPT_SECONDS: Final = 300.0
 """How much of what was said on the streams of one session can be read again, and for how long."""
+_RETRY_MS: Final = 1000
+"""How long a client is told to wait before it comes back to a stream that broke off."""
+_LEFT_BEHIND: Final = 60.0
+"""Seconds of silence after which an owner with too many sessions may lose one: many clients just walk away."""
 
 
 class Stream:
@@ -43,7 +48,8 @@ class Stream:
 
     def add(self, message: bytes, *, last: bool) -> None:
         """Send a message, and keep it for whoever reads on."""
-        self._put(event(message, f"{self.id}-{self._last + 1}"), must=last)
+        must = last or not messages.is_notice(message)
+        self._put(event(message, f"{self.id}-{self._last + 1}"), must=must)
         if last:
             self.end()
 
@@ -57,7 +63,7 @@ class Stream:
         """Give it its first connection. A priming event tells the client where to read on before anything is said."""
         outlet = self.outlet = Outlet()
         if priming:
-            self._put(f"id: {self.id}-{self._last + 1}\ndata: \n\n".encode(), must=True)
+            self._put(f"id: {self.id}-{self._last + 1}\nretry: {_RETRY_MS}\ndata: \n\n".encode(), must=True)
         return outlet
 
     def read_on(self, after: int) -> Outlet:
@@ -84,7 +90,7 @@ class Session:
 
     __slots__ = ("_bytes", "_kept", "_missed", "_standalone", "_streams", "endpoint", "id", "owner", "used")
 
-    def __init__(self, switchboard: Switchboard, owner: bytes) -> None:
+    def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.used = time.monotonic()
@@ -94,7 +100,7 @@ class Session:
         self._missed: bytes | None = None
         self._kept: deque[tuple[Stream, float, int]] | None = None
         self._bytes = 0
-        self.endpoint = Endpoint(switchboard, self._say)
+        self.endpoint = Endpoint(switchboard, self._say, principal)
 
     @property
     def busy(self) -> bool:
@@ -118,7 +124,7 @@ class Session:
         """A stream for the answer to one request."""
         stream = Stream(self)
         self._streams[stream.id] = stream
-        return stream, stream.open(priming=self._primes)
+        return stream, stream.open(priming=self.primes)
 
     def listen(self) -> Outlet:
         """Open the standalone stream."""
@@ -148,7 +154,8 @@ class Session:
                 self._tidy(stream)
 
     @property
-    def _primes(self) -> bool:
+    def primes(self) -> bool:
+        """Whether its streams begin with an event that says where to read on."""
         # Earlier clients would try to read the empty data as JSON.
         session = self.endpoint.session
         return session is not None and session.revision is NEWEST_HANDSHAKE
@@ -195,10 +202,12 @@ class Session:
 class Sessions:
     """All sessions of a door."""
 
-    def __init__(self, limit: int, idle_seconds: float) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, limit_each: int, idle_seconds: float) -> None:
+        self._limit, self._limit_each = limit, limit_each
         self._idle = idle_seconds
         self._all: dict[str, Session] = {}
+        self._of: Counter[bytes] = Counter()
+        """How many each owner has."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -213,9 +222,25 @@ class Sessions:
             self.sweep()
         return len(self._all) >= self._limit
 
+    def crowded_by(self, owner: bytes) -> bool:
+        """Whether this owner may have no more. Never true of callers without credentials: these may be anybody."""
+        if not owner or self._of[owner] < self._limit_each:
+            return False
+        before = time.monotonic() - _LEFT_BEHIND
+        left = [
+            session
+            for session in self._all.values()
+            if session.owner == owner and session.used < before and not session.busy
+        ]
+        if not left:
+            return True
+        self.end(min(left, key=lambda session: session.used))
+        return False
+
     def add(self, session: Session) -> None:
         """Make a session known."""
         self._all[session.id] = session
+        self._of[session.owner] += 1
 
     def find(self, id_: str, owner: bytes) -> Session | None:
         """The session with this id, if it is this owner's. Counts as a sign of life."""
@@ -227,7 +252,10 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         """End a session."""
-        self._all.pop(session.id, None)
+        if self._all.pop(session.id, None) is not None:
+            self._of[session.owner] -= 1
+            if not self._of[session.owner]:
+                del self._of[session.owner]
         session.close()
 
     def sweep(self) -> None:

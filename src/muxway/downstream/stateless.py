@@ -6,7 +6,7 @@ the method asks for. The connection is the request's life: when it is lost, the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from muxway.core.call import Call, Caller
 from muxway.downstream import notices
@@ -20,15 +20,17 @@ from muxway.errors import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     InvalidParams,
+    MethodNotFound,
     RpcError,
     UnsupportedVersion,
 )
 from muxway.protocol import era, headers, messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from muxway.catalog.model import Catalog
+    from muxway.core.asks import Ask
     from muxway.core.ports import Running
     from muxway.core.switchboard import Switchboard
     from muxway.protocol.messages import Buffer, Envelope, Params, Raw
@@ -44,7 +46,7 @@ _STATUS: Final = {
 }
 _VERSION, _METHOD, _NAME = ((name.lower().encode(), name) for name in (headers.VERSION, headers.METHOD, headers.NAME))
 _PARAM: Final = b"mcp-param-"
-_HEADER_TYPES: Final = ("string", "integer", "boolean")
+_ANNOTATION: Final = headers.ANNOTATION.encode()
 
 
 def status_of(error: RpcError) -> int:
@@ -68,8 +70,10 @@ class Admission:
         self._catalog: Catalog | None = None
         self._mirrored: dict[str, Mapping[bytes, tuple[str, ...]]] = {}
 
-    def admit(self, request: HasHeaders, envelope: Envelope, method: str, switchboard: Switchboard) -> Call:
-        """The call that this request makes.
+    def admit(
+        self, request: HasHeaders, envelope: Envelope, method: str, switchboard: Switchboard, principal: bytes
+    ) -> Call:
+        """The call that this request of this principal makes.
 
         Raises:
             RpcError: it may not be made.
@@ -98,7 +102,15 @@ class Admission:
             raise cast("UnsupportedVersion", unsupported)
         if method == "tools/call":
             self._check_mirrored(request.headers, params, switchboard.catalog)
-        caller = Caller(revision=era.NEWEST, capabilities=stated.capabilities, client_info=stated.client_info)
+        caller = Caller(
+            revision=era.NEWEST,
+            capabilities=stated.capabilities,
+            client_info=stated.client_info,
+            principal=principal,
+            # Whoever shows the same credentials is the same; those who show none cannot be told from each other.
+            party=principal or None,
+            log_level=stated.log_level,
+        )
         return Call(caller, method, params, meta)
 
     def _check_mirrored(self, given: Mapping[bytes, Sequence[bytes]], params: Params, catalog: Catalog) -> None:
@@ -139,22 +151,14 @@ def _agree(
 
 def _mirrored_by(definition: bytes) -> Mapping[bytes, tuple[str, ...]]:
     """Header (lower case, without its prefix) → where the argument is that it repeats."""
-    if b"x-mcp-header" not in definition:
+    if _ANNOTATION not in definition:
         return {}
-    return {header.lower().encode(): path for header, path in _annotated(messages.value(definition)["inputSchema"], ())}
-
-
-def _annotated(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    properties: Any = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
-    if not isinstance(properties, dict):
-        return
-    for name, inner in cast("dict[str, Any]", properties).items():
-        if isinstance(inner, dict):
-            annotated = cast("dict[str, Any]", inner)
-            header = annotated.get("x-mcp-header")
-            if isinstance(header, str) and header and annotated.get("type") in _HEADER_TYPES:
-                yield header, (*path, name)
-            yield from _annotated(annotated, (*path, name))
+    try:
+        wanted = headers.param_headers(messages.value(definition)["inputSchema"])
+    except headers.BadAnnotation:
+        # Clients must not offer such a tool, and nobody can know what its headers would be.
+        return {}
+    return {header.lower().encode(): path for path, header in wanted.items()}
 
 
 def _at(raw: Raw | None, path: tuple[str, ...]) -> Raw | None:
@@ -201,6 +205,15 @@ class StatelessExchange(Reply):
         notice = notices.progress(self.call, params)
         if notice is not None and not self.answered:
             self.tell(notice)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        notice = notices.log(self.call.caller, params)
+        if notice is not None and not self.answered:
+            self.tell(notice)
+
+    def ask(self, ask: Ask) -> None:
+        # Questions to stateless callers end the call, before they get here.
+        ask.refuse(MethodNotFound(f"{ask.method}: a request of {era.NEWEST.date} cannot be asked in its course"))
 
     def stop(self, reason: str) -> None:
         """Give up on it, and say so."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muxway.protocol.era import Revision
-    from muxway.protocol.messages import Buffer
+    from muxway.protocol.messages import Buffer, Params
 
 Converter: TypeAlias = "Callable[[Buffer], Buffer]"
 
@@ -25,7 +25,11 @@ _RELATED_TASK: Final = PREFIX + "related-task"
 
 
 class InputRequired(Exception):
-    """The upstream wants something of its caller before it goes on."""
+    """The upstream wants something of its caller before it goes on. Carries the members of what it said."""
+
+    def __init__(self, fields: Params) -> None:
+        super().__init__()
+        self.fields = fields
 
 
 def result_converter(
@@ -105,4 +109,4 @@ def _between_handshakes(caller: Revision, marks: tuple[bytes, ...], *, wrapped: 
 
 def _refuse_input_required(fields: messages.Params) -> None:
     if bytes(fields.get("resultType", b"")) == b'"input_required"':
-        raise InputRequired
+        raise InputRequired(fields)

@@ -1,4 +1,4 @@
-"""Tools and their results in the words of the caller's revision.
+"""Tools, prompts, resources and results in the words of the caller's revision.
 
 What a caller cannot parse is put in words it can, or dropped; all else stays the bytes
 that came, and a tool or result with nothing to convert is the very object that came in.
@@ -67,6 +67,22 @@ def tool_converter(caller: Revision) -> Callable[[bytes], bytes]:
         if wraps and _is_wrapped(fields):
             _wrap_schema(kept, fields["outputSchema"])
         return definition if kept == fields else messages.object_of(kept.items())
+
+    return convert
+
+
+@cache
+def item_converter(caller: Revision) -> Callable[[bytes], bytes]:
+    """The same for a prompt, a resource or a resource template."""
+    dropped = {name for name, known in (("icons", caller.icons), ("title", caller.titles)) if not known}
+    marks = _marks(sorted(dropped))
+
+    def convert(definition: bytes) -> bytes:
+        if not marked(definition, marks):
+            return definition
+        fields = messages.members(definition) or {}
+        kept = {name: raw for name, raw in fields.items() if name not in dropped}
+        return definition if len(kept) == len(fields) else messages.object_of(kept.items())
 
     return convert
 
@@ -167,6 +183,35 @@ def convert_result(caller: Revision, fields: dict[str, Buffer], *, wrapped: bool
         fields["content"] = b"[" + b",".join(shown) + b"]"
         changed = True
     return changed
+
+
+@cache
+def prompt_converter(caller: Revision) -> Callable[[Buffer], Buffer] | None:
+    """The conversion of the messages of a prompt; None if callers of this revision understand all of them."""
+    known = {"audio": caller.audio, "resource_link": caller.resource_links}
+    marks = _marks(word for word in known if not known[word])
+
+    def convert(result: Buffer) -> Buffer:
+        if not marked(bytes(result), marks):
+            return result
+        fields: dict[str, Buffer] = {**(messages.members(result) or {})}
+        said = messages.items(fields.get("messages", b"")) or []
+        shown = [_convert_message(caller, message, index) for index, message in enumerate(said)]
+        if all(new is old for new, old in zip(shown, said, strict=True)):
+            return result
+        fields["messages"] = b"[" + b",".join(shown) + b"]"
+        return messages.object_of(fields.items())
+
+    return convert if marks else None
+
+
+def _convert_message(caller: Revision, message: Buffer, index: int) -> Buffer:
+    fields: dict[str, Buffer] = {**(messages.members(message) or {})}
+    block = fields.get("content")
+    if block is None or not messages.is_object(block):
+        return message
+    fields["content"] = _convert_block(caller, block, index)
+    return message if fields["content"] is block else messages.object_of(fields.items())
 
 
 def _convert_block(caller: Revision, block: Buffer, index: int) -> Buffer:

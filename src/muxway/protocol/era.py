@@ -28,6 +28,9 @@ SERVER_INFO: Final = PREFIX + "serverInfo"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105 - a protocol field, not a secret
 
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Least severe first."""
+
 HOP_KEYS: Final = frozenset((PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN))
 """`_meta` keys that speak of one hop only: written anew towards each upstream, never forwarded."""
 
@@ -60,6 +63,16 @@ class Revision:
     """A tool may have a `title` of its own, outside its annotations."""
     icons: bool = True
     """A tool may have `icons`."""
+    completions: bool = True
+    """Servers declare whether they complete arguments."""
+    completion_context: bool = True
+    """A completion may be told the arguments that are known already."""
+    elicitation: bool = True
+    """A server may ask the user, with a form."""
+    url_elicitation: bool = True
+    """A server may send the user to a web page; forms may have defaults, titles and multiple choices."""
+    sampling_arrays: bool = True
+    """A sampling message may hold several blocks, and blocks about tools."""
 
     @property
     def unknown_tool_code(self) -> int:
@@ -79,9 +92,25 @@ REVISIONS: Final = {
             structured=False,
             titles=False,
             icons=False,
+            completions=False,
+            completion_context=False,
+            elicitation=False,
+            url_elicitation=False,
+            sampling_arrays=False,
         ),
-        Revision("2025-03-26", batches=True, resource_links=False, structured=False, titles=False, icons=False),
-        Revision("2025-06-18", icons=False),
+        Revision(
+            "2025-03-26",
+            batches=True,
+            resource_links=False,
+            structured=False,
+            titles=False,
+            icons=False,
+            completion_context=False,
+            elicitation=False,
+            url_elicitation=False,
+            sampling_arrays=False,
+        ),
+        Revision("2025-06-18", icons=False, url_elicitation=False, sampling_arrays=False),
         Revision("2025-11-25"),
         Revision("2026-07-28", stateless=True, any_structure=True),
     )
@@ -104,7 +133,8 @@ class RequestEnvelope:
 
     capabilities: Raw
     client_info: Raw | None
-    log_level: Raw | None
+    log_level: int | None
+    """As a number of `LOG_LEVELS`."""
 
 
 def read_envelope(meta: Params | None) -> RequestEnvelope | None:
@@ -127,4 +157,13 @@ def read_envelope(meta: Params | None) -> RequestEnvelope | None:
             f"protocol version {version} has no stateless form here; use {NEWEST.date}, or `initialize` for older ones",
             data={"supported": list(SUPPORTED), "requested": version},
         )
-    return RequestEnvelope(capabilities, meta.get(CLIENT_INFO), meta.get(LOG_LEVEL))
+    level = meta.get(LOG_LEVEL)
+    return RequestEnvelope(capabilities, meta.get(CLIENT_INFO), None if level is None else read_log_level(level))
+
+
+def read_log_level(raw: Raw | bytes) -> int:
+    """A log level as a number of `LOG_LEVELS`. Raises InvalidParams."""
+    name = messages.text(raw)
+    if name not in LOG_LEVELS:
+        raise InvalidParams(f"the log level must be one of {', '.join(LOG_LEVELS)}")
+    return LOG_LEVELS.index(name)

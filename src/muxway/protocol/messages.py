@@ -28,6 +28,8 @@ ABSENT: Final = Raw()
 _EMPTY: Final = b""
 _BRACE: Final = ord("{")
 _PIECE: Final = 32 * 1024
+_FIXED: Final = len(b'{"jsonrpc":"2.0","id":,"method":"","params":{}}') - len(b",")
+"""Bytes of a request beside its values and the names of its params, each of which has four more: `,"":`."""
 
 
 class Envelope(msgspec.Struct, gc=False, frozen=True):
@@ -60,6 +62,15 @@ class ErrorObject(msgspec.Struct, gc=False, frozen=True):
     data: Raw = ABSENT
 
 
+class _Member:
+    """One occurrence of a key. Equal to no other, so that a dict keeps a key as often as it stands there."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 _INVALID: Final = (msgspec.MsgspecError, RecursionError)
 """What the decoder raises for text that is not what it should be; recursion, for text nested without end."""
 
@@ -67,6 +78,7 @@ _decode_envelope = msgspec.json.Decoder(Envelope).decode
 _decode_loose = msgspec.json.Decoder(LooseEnvelope).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
 _decode_params = msgspec.json.Decoder(Params).decode
+_decode_members = msgspec.json.Decoder(dict[_Member, Raw], dec_hook=lambda _, name: _Member(name)).decode
 _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_str = msgspec.json.Decoder(str).decode
 _decode_float = msgspec.json.Decoder(float).decode
@@ -100,6 +112,27 @@ def decode(frame: bytes) -> Envelope:
         raise _explain(frame, str(error)) from None
     except (*_INVALID, UnicodeDecodeError) as error:
         raise ParseError(f"not valid JSON: {error}") from None
+
+
+def decode_strict(frame: bytes) -> Envelope:
+    """Open a frame in which nothing stands twice: of two `method`s, others might heed the one that we do not.
+
+    Raises:
+        ParseError: it is not UTF-8 JSON, or a member of it stands twice.
+        NotAnEnvelope: it is JSON, but no JSON-RPC 2.0 message.
+    """
+    envelope = decode(frame)
+    if envelope.method is not None and envelope.params is not None and envelope.id is not ABSENT:
+        # Most messages are what was read of them, without a byte to spare: nothing can stand there twice.
+        size = _FIXED + len(envelope.method) + memoryview(envelope.id).nbytes
+        for name, raw in envelope.params.items():
+            size += len(name) + 4 + memoryview(raw).nbytes
+        if size == len(frame):
+            return envelope
+    names = [member.name for member in _decode_members(frame)]
+    if len(set(names)) < len(names):
+        raise ParseError("a member of the message stands twice")
+    return envelope
 
 
 def _check_utf8(frame: bytes) -> None:
@@ -235,10 +268,18 @@ def request(id_: int | bytes, method: str, params: Buffer | None = None) -> list
     return [*head, b"}\n"] if params is None else [*head, b',"params":', params, b"}\n"]
 
 
+_NOTICE: Final = b'{"jsonrpc":"2.0","method":'
+
+
 def notification(method: str, params: Buffer | None = None) -> list[Buffer]:
     """A notification frame, with its newline."""
-    head: list[Buffer] = [b'{"jsonrpc":"2.0","method":', encode(method)]
+    head: list[Buffer] = [_NOTICE, encode(method)]
     return [*head, b"}\n"] if params is None else [*head, b',"params":', params, b"}\n"]
+
+
+def is_notice(frame: bytes) -> bool:
+    """Whether a frame made here is a notification: all others begin with their id."""
+    return frame.startswith(_NOTICE)
 
 
 def result(id_: Buffer, *payload: Buffer) -> list[Buffer]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _PATIENCE = 10.0
 
@@ -52,6 +52,8 @@ class RawClient:
     ) -> None:
         self.revision = revision
         self.notices: list[dict[str, Any]] = []
+        self.answers: dict[str, Callable[[dict[str, Any]], dict[str, Any] | Exception]] = {}
+        """How to answer what servers ask: method → params → the result, or an exception to refuse with."""
         self._wire = wire
         self._capabilities = dict(capabilities or {})
         self._ids = itertools.count(1)
@@ -95,6 +97,20 @@ class RawClient:
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, **params: Any) -> Reply:
         """Call a tool and wait for its answer."""
         return await self.ask("tools/call", {"name": tool, "arguments": dict(arguments or {}), **params})
+
+    async def complete(self, method: str, params: Mapping[str, Any]) -> Reply:
+        """Make a request and answer, with `answers`, whatever is asked on the way, however that is asked."""
+        reply = await self.ask(method, params)
+        while "result" in reply.message and reply.result.get("resultType") == "input_required":
+            again = dict(params)
+            asked: dict[str, Any] = reply.result.get("inputRequests", {})
+            again["inputResponses"] = {
+                key: self.answers[entry["method"]](entry.get("params", {})) for key, entry in asked.items()
+            }
+            if "requestState" in reply.result:
+                again["requestState"] = reply.result["requestState"]
+            reply = await self.ask(method, again)
+        return reply
 
     async def tools(self) -> list[str]:
         """The names of all listed tools, every page followed."""
@@ -142,7 +158,18 @@ class RawClient:
         message = json.loads(line)
         if isinstance(message, list):
             self._answers["batch"] = Reply({"result": message}, line)
+        elif "method" in message and "id" in message and message["method"] in self.answers:
+            self._reply(message)
         elif "method" in message:
             self.notices.append(message)
         else:
             self._answers[json.dumps(message.get("id"))] = Reply(message, line)
+
+    def _reply(self, request: dict[str, Any]) -> None:
+        outcome = self.answers[request["method"]](request.get("params", {}))
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
+        if isinstance(outcome, Exception):
+            message["error"] = {"code": -32000, "message": str(outcome)}
+        else:
+            message["result"] = outcome
+        self.say(json.dumps(message).encode())

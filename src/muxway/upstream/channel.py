@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer
 
 
+class Hear(Protocol):
+    """Takes what an upstream sent."""
+
+    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> None:
+        """Take frames; `about` is the id of our request on whose own stream they came, where there is such a thing."""
+        ...
+
+
 class Channel(Protocol):
     """Carries frames to and from one upstream. Opened once, closed once."""
 
@@ -22,7 +30,7 @@ class Channel(Protocol):
         """Bytes accepted by `send` that the upstream has not taken yet."""
         ...
 
-    async def open(self, hear: Callable[[Sequence[bytes | Oversized]], None], lost: Callable[[str], None]) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None]) -> None:
         """Connect. From then on `hear` gets every frame and `lost`, at most once, the reason why no more will come.
 
         Raises:

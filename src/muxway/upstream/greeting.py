@@ -48,11 +48,37 @@ class Greeting:
 
     revision: Revision
     server_info: Mapping[str, Any]
-    has_tools: bool
+    capabilities: Mapping[str, Any] | None
+    """What it declared it can do, as it came; None if it declared nothing at all."""
+    instructions: str = ""
+    """What it wants a model to know about it."""
+
+    def has(self, capability: str) -> bool:
+        """Whether it declared this capability."""
+        return self.capabilities is not None and capability in self.capabilities
+
+    @property
+    def completes(self) -> bool:
+        """Whether it may be asked to complete arguments: the first revision has no word for it, so it is tried."""
+        return self.has("completions") or not self.revision.completions
+
+    @property
+    def vague(self) -> bool:
+        """Whether it may have more than it declared: some servers of the first revision declare nothing."""
+        return self.capabilities is None or (not self.capabilities and not self.revision.completions)
 
 
-async def greet(link: Link, era: Era, client_info: Mapping[str, str], timeout: float) -> Greeting:
+async def greet(
+    link: Link, era: Era, client_info: Mapping[str, str], capabilities: Mapping[str, object], timeout: float
+) -> Greeting:
     """Open the conversation and set the link to the revision found.
+
+    Args:
+        link: where to speak.
+        era: which era to speak, if that is known.
+        client_info: how the gateway introduces itself.
+        capabilities: what is declared in a handshake.
+        timeout: seconds for each answer.
 
     Raises:
         GreetingFailed: no common revision, or an answer that makes no sense.
@@ -60,7 +86,7 @@ async def greet(link: Link, era: Era, client_info: Mapping[str, str], timeout: f
         UpstreamSaid, UpstreamError: it refused, or went away.
     """
     if era == "legacy":
-        return await _initialize(link, client_info, timeout)
+        return await _initialize(link, client_info, capabilities, timeout)
     meta = _envelope(client_info)
     try:
         found = await _discover(link, meta, timeout if era == "modern" else min(_PROBE, timeout))
@@ -75,7 +101,7 @@ async def greet(link: Link, era: Era, client_info: Mapping[str, str], timeout: f
     if found is not None:
         return found
     try:
-        return await _initialize(link, client_info, timeout)
+        return await _initialize(link, client_info, capabilities, timeout)
     except UpstreamSaid as error:
         if error.code != UNSUPPORTED_VERSION:
             raise
@@ -87,14 +113,15 @@ async def greet(link: Link, era: Era, client_info: Mapping[str, str], timeout: f
 
 
 def _envelope(client_info: Mapping[str, str]) -> bytes:
-    body = {PROTOCOL_VERSION: NEWEST.date, CLIENT_INFO: dict(client_info), CLIENT_CAPABILITIES: {}}
+    body = {PROTOCOL_VERSION: NEWEST.date, CLIENT_INFO: dict(client_info)}
     return messages.encode(body)[1:-1]
 
 
 async def _discover(link: Link, meta: bytes, timeout: float) -> Greeting | None:
     """The greeting of a stateless server; None if this is none."""
     try:
-        raw = await link.ask("server/discover", {"_meta": b"{" + meta + b"}"}, timeout=timeout)
+        asked = b"{" + meta + messages.key(CLIENT_CAPABILITIES) + b"{}}"
+        raw = await link.ask("server/discover", {"_meta": asked}, timeout=timeout)
     except UpstreamSaid as error:
         if error.code not in STATELESS_CODES:
             return None
@@ -111,13 +138,15 @@ async def _discover(link: Link, meta: bytes, timeout: float) -> Greeting | None:
         raise GreetingFailed(f"speaks only {supported}; muxway speaks {', '.join(REVISIONS)}")
     link.speak(NEWEST, meta)
     info = _object(_object(result.get("_meta")).get(SERVER_INFO))
-    return Greeting(NEWEST, info, "tools" in _object(result.get("capabilities", {"tools": {}})))
+    return _greeting(NEWEST, info, result)
 
 
-async def _initialize(link: Link, client_info: Mapping[str, str], timeout: float) -> Greeting:
+async def _initialize(
+    link: Link, client_info: Mapping[str, str], capabilities: Mapping[str, object], timeout: float
+) -> Greeting:
     params = {
         "protocolVersion": NEWEST_HANDSHAKE.date,
-        "capabilities": {},
+        "capabilities": dict(capabilities),
         "clientInfo": dict(client_info),
     }
     raw = await link.ask(
@@ -132,7 +161,17 @@ async def _initialize(link: Link, client_info: Mapping[str, str], timeout: float
         )
     link.speak(revision)
     link.notify("notifications/initialized")
-    return Greeting(revision, _object(result.get("serverInfo")), "tools" in _object(result.get("capabilities")))
+    return _greeting(revision, _object(result.get("serverInfo")), result)
+
+
+def _greeting(revision: Revision, info: Mapping[str, Any], result: Mapping[str, Any]) -> Greeting:
+    instructions = result.get("instructions")
+    return Greeting(
+        revision,
+        info,
+        _object(result["capabilities"]) if isinstance(result.get("capabilities"), dict) else None,
+        instructions if isinstance(instructions, str) else "",
+    )
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -12,7 +12,15 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from muxway.errors import STATELESS_CODES, MethodNotFound, ParseError, RpcError, SpawnError, UpstreamError
+from muxway.errors import (
+    HEADER_MISMATCH,
+    STATELESS_CODES,
+    MethodNotFound,
+    ParseError,
+    RpcError,
+    SpawnError,
+    UpstreamError,
+)
 from muxway.log import EventLog
 from muxway.protocol import headers as names
 from muxway.protocol import messages
@@ -28,8 +36,9 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from muxway.config.model import ServerConfig
-    from muxway.protocol.messages import Buffer, Envelope
+    from muxway.protocol.messages import Buffer, Envelope, Params
     from muxway.protocol.sse import Event
+    from muxway.upstream.channel import Hear
     from muxway.upstream.http_client import HttpClient, Response
 
 _REQUESTS: Final = 100
@@ -54,6 +63,9 @@ _EVENTS: Final = "text/event-stream"
 _NO_SSE_HINT: Final = frozenset((401, 403, 429))
 """Refusals that say nothing about which transport is spoken."""
 _ANNOTATION: Final = names.ANNOTATION.encode()
+_TOOLS_CHANGED: Final = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+_PAGES: Final = 100
+"""Most pages of a list that are read again."""
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 log = EventLog("upstream")
@@ -65,6 +77,7 @@ class _Message:
     __slots__ = (
         "answered",
         "body",
+        "cursor",
         "id",
         "method",
         "name",
@@ -85,12 +98,14 @@ class _Message:
         self.name = messages.text((envelope.params or {}).get("name")) if self.stateless is not None else None
         self.quiet = quiet
         """Whether the answer is for this channel only."""
-        self.queued = True
+        self.queued = not quiet
         """Whether it counts as not taken yet."""
         self.session: str | None = None
         """The session id that came with the answer to an `initialize`."""
+        self.cursor: Raw | None = None
+        """Where the list goes on, of which the answer was a page."""
         self.answered = False
-        self.waiting = True
+        self.waiting = not quiet
         """Whether it still waits for its turn, so that the server knows nothing of it."""
         self.task: asyncio.Task[None] | None = None
 
@@ -129,6 +144,8 @@ class HttpChannel:
         """What later messages wait for: the server must have heard `notifications/initialized` before them."""
         self._params: dict[str, names.ParamHeaders] = {}
         """What the tools of a stateless server want repeated in headers: tool → headers."""
+        self._listing: Params | None = None
+        """How its tools were asked for, from the first page on."""
         self._renewal: asyncio.Task[None] | None = None
         self._overhearing: asyncio.Task[None] | None = None
 
@@ -136,7 +153,7 @@ class HttpChannel:
     def queued(self) -> int:
         return self._queued
 
-    async def open(self, hear: Callable[[Sequence[bytes | Oversized]], None], lost: Callable[[str], None]) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None]) -> None:
         # Here, so that whoever has no remote server never loads the library.
         from muxway.upstream.http_client import HttpClient
 
@@ -187,6 +204,8 @@ class HttpChannel:
         if envelope.method is None and self._version is None and self._events is None:
             # A server of 2026-07-28 may not ask, and has nobody who would take an answer.
             return
+        if envelope.method == "tools/list":
+            self._listing = {name: raw for name, raw in (envelope.params or {}).items() if name != "cursor"}
         if envelope.method == "notifications/cancelled":
             self._cancel(_Message(body, envelope), bytes((envelope.params or {}).get("requestId", b"")))
         else:
@@ -315,16 +334,48 @@ class HttpChannel:
         arguments = (messages.decode(message.body).params or {}).get("arguments")
         return {} if arguments is None else names.param_values(wanted, messages.value(arguments))
 
+    def _wants_other_headers(self, message: _Message, refusal: bytes) -> bool:
+        if message.stateless is None or message.method != "tools/call" or self._listing is None:
+            return False
+        error = _error_in(refusal)
+        said = None if error is None else messages.said_error(error)
+        return said is not None and said.code == HEADER_MISMATCH
+
+    async def _relearn_headers(self) -> None:
+        """List the tools again, to learn which headers they want now."""
+        log.info("wants other headers; listing its tools again", upstream=self._name)
+        params = dict(self._listing or {})
+        for _ in range(_PAGES):
+            page = b"".join(messages.request(b'"muxway-headers"', "tools/list", messages.object_of(params.items())))
+            asked = _Message(page.rstrip(b"\n"), messages.decode(page), quiet=True)
+            try:
+                async with asyncio.timeout(_RENEWAL):
+                    await self._exchange(asked)
+            except TimeoutError:
+                why = f"wants other headers than it said, and did not list its tools again within {_RENEWAL:g} s"
+                raise Trouble(why, "timeout") from None
+            if asked.cursor is None:
+                break
+            params["cursor"] = asked.cursor
+        # Clients have to learn them too.
+        self._hear([_TOOLS_CHANGED])
+
     async def _post(self, message: _Message) -> None:
         session = self._session
         if await self._exchange(message):
             return
-        # It has forgotten the session, and refused the message for that: so it may be sent again, once.
-        await self._renew(session)
-        await self._exchange(message, renewed=True)
+        # The server has refused the message for something that can be mended: so it may be sent again, once.
+        if message.stateless is None:
+            await self._renew(session)
+        else:
+            await self._relearn_headers()
+        await self._exchange(message, again=True)
 
-    async def _exchange(self, message: _Message, *, renewed: bool = False) -> bool:
-        """Post the message and hear what comes of it. False: the server does not know our session any more."""
+    async def _exchange(self, message: _Message, *, again: bool = False) -> bool:
+        """Post the message and hear what comes of it.
+
+        False: it was refused, as the server does not know our session any more, or wants other headers.
+        """
         session = self._session if message.stateless is None and message.method != "initialize" else None
         parser = SseParser(self._limit)
         async with await self._request("POST", self._url, self._headers_for(message), message.body) as response:
@@ -332,10 +383,12 @@ class HttpChannel:
             if not 200 <= response.status < 300:
                 start = await response.start(_ERROR_BODY, _GOODBYE)
                 if session is not None and message.id and _forgotten(message, response.status, start):
-                    if not renewed:
+                    if not again:
                         return False
                     if response.status == 404:
                         raise Trouble("forgets its sessions as soon as it has opened them")
+                if not again and self._wants_other_headers(message, start):
+                    return False
                 await self._refused(message, response, start)
                 return True
             if message.method == "initialize":
@@ -404,7 +457,7 @@ class HttpChannel:
             # Outside strings these are only layout, and inside they cannot be. The other side is made of lines.
             frame = frame.translate(_SPACES)
         if message is None or message.answered:
-            self._hear([frame])
+            self._hear([frame], b"" if message is None else message.id)
             return
         parts = [frame]
         if messages.is_batch(frame):
@@ -425,7 +478,7 @@ class HttpChannel:
             elif _nameless_error(envelope):
                 self._heard(message, _with_id(message.id, envelope.error))
             else:
-                self._hear([part])
+                self._hear([part], message.id)
 
     def _heard(self, message: _Message, frame: bytes) -> None:
         message.answered = True
@@ -445,9 +498,10 @@ class HttpChannel:
         """Learn from a list of tools which headers they want; leave out those that want it wrongly, as one must."""
         if message.method != "tools/list" or message.stateless is None:
             return frame
-        if _ANNOTATION not in frame and not self._params:
+        if _ANNOTATION not in frame and not self._params and not message.quiet:
             return frame
         result = messages.members(envelope.result) or {}
+        message.cursor = result.get("nextCursor")
         kept: list[bytes] = []
         for tool in messages.items(result.get("tools", b"")) or []:
             members = messages.members(tool) or {}
@@ -567,7 +621,6 @@ class HttpChannel:
             raise Trouble("does not know its session any more")
         log.info("session lost; opening a new one", upstream=self._name)
         again = _Message(hello.body, messages.decode(hello.body), quiet=True)
-        again.waiting = False
         try:
             async with asyncio.timeout(_RENEWAL):
                 await self._exchange(again)
@@ -585,7 +638,7 @@ class HttpChannel:
             raise Trouble(f"lost its session and did not open a new one within {_NOTICE:g} s", "timeout") from None
         self._overhear()
         # A server that forgot us has most likely been started anew, and may offer something else now.
-        self._hear([b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'])
+        self._hear([_TOOLS_CHANGED])
 
     # --- HTTP+SSE -----------------------------------------------------------------------------
 

@@ -11,18 +11,26 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from muxway.core.asks import Ask
 from muxway.core.ports import Waiter
-from muxway.errors import MethodNotFound, ParseError, RpcError, UpstreamError
+from muxway.errors import InvalidParams, MethodNotFound, ParseError, RpcError, UpstreamError
 from muxway.log import EventLog, printable
-from muxway.protocol import messages
-from muxway.protocol.era import HOP_KEYS, NEWEST_HANDSHAKE, PROGRESS_TOKEN
+from muxway.protocol import asking, messages
+from muxway.protocol.era import (
+    CLIENT_CAPABILITIES,
+    HOP_KEYS,
+    LOG_LEVEL,
+    LOG_LEVELS,
+    NEWEST_HANDSHAKE,
+    PROGRESS_TOKEN,
+)
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.peer import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from muxway.core.call import Call
+    from muxway.core.call import Call, Caller
     from muxway.core.ports import Sink
     from muxway.errors import Reason
     from muxway.protocol.era import Revision
@@ -35,6 +43,11 @@ _SWEEP: Final = 0.25
 _QUEUE_LIMIT: Final = 64 * 1024 * 1024
 _SHOWN: Final = 120
 _NEVER_CANCELLED: Final = frozenset(("server/discover", "initialize"))
+_IN_HEAD: Final = frozenset(("name", "uri", "ref", "_meta"))
+"""Params that are written anew for each upstream."""
+_REMEMBERED: Final = 1000
+_SET_LEVEL: Final = 10.0
+_NEVER_ASKED: Final = len(LOG_LEVELS)
 
 log = EventLog("upstream")
 
@@ -49,14 +62,28 @@ class Ticket(msgspec.Struct, eq=False):
     deadline: float
     limit_at: float
     wants_progress: bool
+    caller: Caller | None = None
+    """Who waits for it; None if only the gateway does."""
     tell: bool = True
     """Whether the upstream is told when we give up: an era probe and `initialize` must not be cancelled."""
     last_progress: float = float("-inf")
+    asks: list[Ask] | None = None
+    """What the upstream asked in the course of it."""
+    paused_at: float = 0.0
+    """Since when it waits for the caller and not for the upstream; 0 if it does not."""
 
     def cancel(self, reason: str | None) -> None:
         """Give up on the request and tell the upstream, unless it has been answered meanwhile."""
-        if self.link.peer.ours.pop(self.id, None) is not None and self.tell:
-            self.link.tell_cancelled(self.id, reason)
+        if self.link.peer.ours.pop(self.id, None) is not None:
+            if self.asks is not None:
+                self.withdraw_asks()
+            if self.tell:
+                self.link.tell_cancelled(self.id, reason)
+
+    def withdraw_asks(self) -> None:
+        """The request is over: nobody need answer what was asked in its course."""
+        for ask in self.asks or ():
+            ask.withdraw()
 
 
 class Link:
@@ -68,10 +95,17 @@ class Link:
         self.peer: Peer[Ticket, None] = Peer()
         self.junk = 0
         """Lines from the upstream that were no messages."""
+        self.log_level = _NEVER_ASKED
+        self.on_notice: Callable[[str, messages.Params], None] | None = None
+        """Called with what the upstream says of itself: lists that changed, resources that were updated."""
         self.on_tools_changed: Callable[[], None] | None = None
+        self.on_log: Callable[[dict[str, Buffer]], None] | None = None
+        """Called with log messages that belong to no call."""
         self.on_lost: Callable[[str], None] | None = None
         self._channel = channel
         self._meta_head = b""
+        self._asks: dict[bytes, Ask] = {}
+        self._declared: dict[tuple[Revision, bytes], bytes] = {}
         self._loop = asyncio.get_running_loop()
         self._sweeper: asyncio.TimerHandle | None = None
         self._gone: str | None = None
@@ -83,7 +117,10 @@ class Link:
         await self._channel.open(self._hear_all, self._lost)
 
     def speak(self, revision: Revision, meta: bytes = b"") -> None:
-        """From now on, the revision spoken; `meta` is what a stateless one wants in every `_meta`, as JSON members."""
+        """From now on, the revision spoken; `meta` is what a stateless one wants in every `_meta`, as JSON members.
+
+        The capabilities are not among them: they are those of whoever calls.
+        """
         self.revision = revision
         self._meta_head = meta
 
@@ -107,22 +144,26 @@ class Link:
     def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Ticket:
         """Send a call on its way; see `core.ports.Link`."""
         meta = call.meta
-        ticket = self._ticket(sink, idle, limit, progress=meta is not None and PROGRESS_TOKEN in meta)
+        ticket = self._ticket(sink, idle, limit, call.caller, progress=meta is not None and PROGRESS_TOKEN in meta)
         frame: list[Buffer] = [b'{"jsonrpc":"2.0","id":%d,' % ticket.id, head]
         for name, raw in call.params.items():
             if name == "arguments":
                 frame += (b',"arguments":', raw)
-            elif name not in ("name", "_meta"):
+            elif name not in _IN_HEAD:
                 frame += (messages.key(name), raw)
         if meta is not None or self._meta_head:
-            frame += self._meta(meta, ticket)
+            frame += self._meta(meta, ticket, call.caller)
         frame.append(b"}}\n")
         self._channel.send(frame)
         return ticket
 
-    def _meta(self, meta: messages.Params | None, ticket: Ticket) -> list[Buffer]:
+    def _meta(self, meta: messages.Params | None, ticket: Ticket, caller: Caller) -> list[Buffer]:
         """`_meta` for this hop: ours in place of the caller's envelope, its other keys as they came."""
-        parts: list[Buffer] = [b"," + self._meta_head] if self._meta_head else []
+        parts: list[Buffer] = []
+        if self._meta_head:
+            parts += (b"," + self._meta_head, messages.key(CLIENT_CAPABILITIES), self._capabilities_of(caller))
+            if caller.log_level is not None:
+                parts += (messages.key(LOG_LEVEL), messages.encode(LOG_LEVELS[caller.log_level]))
         if ticket.wants_progress:
             parts.append(b',"progressToken":%d' % ticket.id)
         for name, raw in (meta or {}).items():
@@ -133,6 +174,16 @@ class Link:
         parts[0] = bytes(parts[0])[1:]
         return [b',"_meta":{', *parts, b"}"]
 
+    def _capabilities_of(self, caller: Caller) -> bytes:
+        key = (caller.revision, bytes(caller.capabilities or b""))
+        known = self._declared.get(key)
+        if known is None:
+            if len(self._declared) >= _REMEMBERED:
+                self._declared.clear()
+            told = asking.declared(caller.capabilities, caller.revision)
+            known = self._declared[key] = messages.encode(told)
+        return known
+
     async def ask(self, method: str, params: dict[str, Buffer], *, timeout: float) -> bytes:
         """A request of the gateway's own. Returns the result's JSON.
 
@@ -141,16 +192,26 @@ class Link:
             UpstreamError: it did not answer in time, or the connection ended first.
         """
         waiter = Waiter()
-        ticket = self._ticket(waiter, timeout, timeout, progress=False)
+        ticket = self._ticket(waiter, timeout, timeout, None, progress=False)
         ticket.tell = method not in _NEVER_CANCELLED
         if self._meta_head and "_meta" not in params:
-            params = {**params, "_meta": b"{" + self._meta_head + b"}"}
+            meta = self._meta_head + messages.key(CLIENT_CAPABILITIES) + b"{}"
+            params = {**params, "_meta": b"{" + meta + b"}"}
         self._channel.send(messages.request(ticket.id, method, messages.object_of(params.items())))
         return await waiter.outcome(ticket)
 
     def notify(self, method: str) -> None:
         """Send a notification without params."""
         self._channel.send(messages.notification(method))
+
+    def set_log_level(self, level: int) -> None:
+        """Ask the upstream for log messages from this level on; its answer does not matter."""
+        self.log_level = level
+        if self.revision.stateless:
+            return
+        ticket = self._ticket(_Forgotten(), _SET_LEVEL, _SET_LEVEL, None, progress=False)
+        params = b'{"level":' + messages.encode(LOG_LEVELS[level]) + b"}"
+        self._channel.send(messages.request(ticket.id, "logging/setLevel", params))
 
     def tell_cancelled(self, id_: int, reason: str | None) -> None:
         """Tell the upstream that nobody waits for this answer any more."""
@@ -159,7 +220,7 @@ class Link:
             params["reason"] = reason
         self._channel.send(messages.notification("notifications/cancelled", messages.encode(params)))
 
-    def _ticket(self, sink: Sink, idle: float, limit: float, *, progress: bool) -> Ticket:
+    def _ticket(self, sink: Sink, idle: float, limit: float, caller: Caller | None, *, progress: bool) -> Ticket:
         if self._gone is not None:
             self.check()
         if self._sweeper is None:
@@ -169,7 +230,7 @@ class Link:
         peer, now = self.peer, self._loop.time()
         id_ = peer.mint()
         deadline = now + (min(limit, idle))
-        ticket = peer.ours[id_] = Ticket(self, id_, sink, idle, deadline, now + limit, progress)
+        ticket = peer.ours[id_] = Ticket(self, id_, sink, idle, deadline, now + limit, progress, caller)
         return ticket
 
     def _sweep(self) -> None:
@@ -185,14 +246,15 @@ class Link:
 
     # --- hearing ------------------------------------------------------------------------------
 
-    def _hear_all(self, frames: Sequence[bytes | Oversized]) -> None:
+    def _hear_all(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> None:
+        """Take what the upstream sent; `about` is the id of the request on whose stream it came, if it came on one."""
         for frame in frames:
             if isinstance(frame, bytes):
-                self._hear(frame)
+                self._hear(frame, about)
             else:
                 self._fail_meant(frame.head, "too_large", "sent a line over the size limit (maxMessageBytes)")
 
-    def _hear(self, frame: bytes) -> None:
+    def _hear(self, frame: bytes, about: bytes) -> None:
         try:
             envelope = messages.decode(frame)
         except ParseError as error:
@@ -205,21 +267,21 @@ class Link:
             if not messages.is_batch(frame):
                 self._unreadable(frame, str(error))
             else:
-                self._hear_batch(frame)
+                self._hear_batch(frame, about)
             return
         if envelope.method is None:
             self._hear_answer(envelope, frame)
         elif envelope.id is ABSENT:
-            self._hear_notice(envelope)
+            self._hear_notice(envelope, envelope.method, about)
         else:
-            self._hear_request(envelope)
+            self._hear_request(envelope, envelope.method, about)
 
-    def _hear_batch(self, frame: bytes) -> None:
+    def _hear_batch(self, frame: bytes, about: bytes) -> None:
         for part in messages.decode_batch(frame):
             if messages.is_batch(part):
                 self._unreadable(part, "a batch inside a batch")
             else:
-                self._hear(part)
+                self._hear(part, about)
 
     def _hear_answer(self, envelope: Envelope, frame: bytes) -> None:
         id_ = bytes(envelope.id)
@@ -228,6 +290,8 @@ class Link:
         if ticket is None:
             log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
             return
+        if ticket.asks is not None:
+            ticket.withdraw_asks()
         if nameless and envelope.error is ABSENT:
             # It may as well be a late answer to a call that was given up: no ground to deliver it.
             ticket.sink.failed(self._malformed(frame, "a result without an id"))
@@ -239,11 +303,32 @@ class Link:
         else:
             ticket.sink.failed(self._malformed(frame, "a result that is not an object"))
 
-    def _hear_notice(self, envelope: Envelope) -> None:
-        if envelope.method == "notifications/progress" and envelope.params is not None:
-            self._hear_progress(envelope.params)
-        elif envelope.method == "notifications/tools/list_changed" and self.on_tools_changed is not None:
+    def _hear_notice(self, envelope: Envelope, method: str, about: bytes) -> None:
+        params = envelope.params or {}
+        if method == "notifications/progress":
+            self._hear_progress(params)
+        elif method == "notifications/message":
+            self._hear_log(params, about)
+        elif method == "notifications/cancelled":
+            ask = self._asks.pop(bytes(params.get("requestId", b"")), None)
+            if ask is not None:
+                ask.withdraw()
+        elif self.on_notice is not None:
+            self.on_notice(method, params)
+        elif method == "notifications/tools/list_changed" and self.on_tools_changed is not None:
             self.on_tools_changed()
+
+    def _hear_log(self, params: messages.Params, about: bytes) -> None:
+        logger = messages.text(params.get("logger"))
+        said: dict[str, Buffer] = {
+            **params,
+            "logger": messages.encode(f"{self.name}/{logger}" if logger else self.name),
+        }
+        ticket = self._meant(about)
+        if ticket is not None:
+            ticket.sink.log(said)
+        elif self.on_log is not None and not about:
+            self.on_log(said)
 
     def _hear_progress(self, params: messages.Params) -> None:
         ticket = self.peer.find(params.get(PROGRESS_TOKEN))
@@ -252,16 +337,71 @@ class Link:
             self.peer.dropped += 1
             return
         ticket.last_progress = progress
-        ticket.deadline = min(self._loop.time() + ticket.idle, ticket.limit_at)
+        if not ticket.paused_at:
+            ticket.deadline = min(self._loop.time() + ticket.idle, ticket.limit_at)
         if ticket.wants_progress:
             ticket.sink.progress({name: raw for name, raw in params.items() if name != PROGRESS_TOKEN})
 
-    def _hear_request(self, envelope: Envelope) -> None:
-        if envelope.method == "ping":
+    def _hear_request(self, envelope: Envelope, method: str, about: bytes) -> None:
+        if method == "ping":
             self._channel.send(messages.result(envelope.id, b"{}"))
+        elif method in asking.METHODS:
+            self._hear_ask(bytes(envelope.id), method, envelope.params or {}, about)
         else:
-            why = f"{envelope.method}: this client declared no such capability"
+            why = f"{method}: this client declared no such capability"
             self._channel.send(messages.failure(envelope.id, MethodNotFound(why)))
+
+    def _hear_ask(self, id_: bytes, method: str, params: messages.Params, about: bytes) -> None:
+        ticket = self._meant(about)
+        if ticket is None:
+            why = f"{method}: it cannot be told for which call this is asked"
+            hint = "several callers share the server, or none calls; see `isolation`"
+            log.warning("question refused", upstream=self.name, method=method, why=hint)
+            self._channel.send(messages.failure(id_, InvalidParams(why)))
+            return
+
+        def answer(result: bytes) -> None:
+            self._channel.send(messages.result(id_, result))
+            settled()
+
+        def refuse(error: RpcError) -> None:
+            self._channel.send(messages.failure(id_, error))
+            settled()
+
+        def settled() -> None:
+            self._asks.pop(id_, None)
+            self._go_on(ticket)
+
+        ask = self._asks[id_] = Ask(self.name, self.revision, method, params, answer=answer, refuse=refuse)
+        if ticket.asks is None:
+            ticket.asks = []
+        ticket.asks.append(ask)
+        if not ticket.paused_at:
+            # From here on it is the caller who takes time, and whoever asks the caller has a limit for that.
+            ticket.paused_at = self._loop.time()
+            ticket.limit_at -= ticket.paused_at
+            ticket.deadline = float("inf")
+        ticket.sink.ask(ask)
+
+    def _go_on(self, ticket: Ticket) -> None:
+        ticket.asks = [ask for ask in ticket.asks or () if ask.open]
+        if ticket.paused_at and not ticket.asks:
+            now = self._loop.time()
+            ticket.paused_at = 0.0
+            ticket.limit_at += now
+            ticket.deadline = min(now + ticket.idle, ticket.limit_at)
+
+    def _meant(self, about: bytes) -> Ticket | None:
+        """The request of a caller that something unasked belongs to; None if that cannot be told."""
+        if about:
+            ticket = self.peer.find(about)
+            return ticket if ticket is not None and ticket.caller is not None else None
+        # A pipe does not say. If all requests under way are of one party, no other one can learn of it.
+        tickets = [ticket for ticket in self.peer.ours.values() if ticket.caller is not None]
+        parties = {ticket.caller.party for ticket in tickets if ticket.caller is not None}
+        if len(parties) != 1 or (None in parties and len(tickets) > 1):
+            return None
+        return next((ticket for ticket in reversed(tickets) if not ticket.paused_at), tickets[-1])
 
     # --- trouble ------------------------------------------------------------------------------
 
@@ -277,7 +417,10 @@ class Link:
     def _fail_meant(self, frame: bytes, reason: Reason, why: str) -> None:
         meant = self.peer.meant(frame)
         if meant is not None:
-            self.peer.ours.pop(meant).sink.failed(self._error(reason, why))
+            ticket = self.peer.ours.pop(meant)
+            if ticket.asks is not None:
+                ticket.withdraw_asks()
+            ticket.sink.failed(self._error(reason, why))
 
     def _malformed(self, frame: bytes, what: str) -> RpcError:
         self.junk += 1
@@ -296,7 +439,28 @@ class Link:
             self._sweeper.cancel()
             self._sweeper = None
         for ticket in self.peer.lost():
+            if ticket.asks is not None:
+                ticket.withdraw_asks()
             ticket.sink.failed(self._error("lost", self._gone))
 
     def _error(self, reason: Reason, what: str) -> UpstreamError:
         return UpstreamError(self.name, reason, f'server "{self.name}" {what}')
+
+
+class _Forgotten:
+    """The sink of a request whose outcome nobody waits for."""
+
+    def done(self, *result: Buffer) -> None:
+        del result
+
+    def failed(self, error: RpcError) -> None:
+        del error
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        del params
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        del params
+
+    def ask(self, ask: Ask) -> None:
+        ask.refuse(InvalidParams("nobody called"))

@@ -1,16 +1,19 @@
-"""Every page of an upstream's tool list, with guards against lists that never end."""
+"""Every page of one of an upstream's lists, with guards against lists that never end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from muxway.catalog.model import UNSAID, Hint
 from muxway.errors import METHOD_NOT_FOUND, MuxwayError, UpstreamSaid
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
     from msgspec import Raw
 
+    from muxway.catalog.kinds import Kind
+    from muxway.protocol.messages import Params
     from muxway.upstream.link import Link
 
 _MAX_PAGES: Final = 100
@@ -25,43 +28,52 @@ class ListingFailed(MuxwayError):
 class Listing:
     """What was listed, and why it is not all, if it is not."""
 
-    tools: list[Raw]
+    items: list[Raw]
     cut: str | None = None
+    hint: Hint = UNSAID
 
 
-async def list_tools(link: Link, *, timeout: float, max_tools: int) -> Listing:
+async def list_all(link: Link, kind: Kind, *, timeout: float, most: int) -> Listing:
     """Follow all pages.
 
     Raises:
         ListingFailed: an answer that is no list.
         UpstreamSaid, UpstreamError: it refused, or went away.
     """
-    tools: list[Raw] = []
+    items: list[Raw] = []
+    hints: list[Hint] = []
     seen: set[bytes] = set()
     params: dict[str, messages.Buffer] = {}
     size = 0
     for _ in range(_MAX_PAGES):
         try:
-            raw = await link.ask("tools/list", params, timeout=timeout)
+            raw = await link.ask(kind.method, params, timeout=timeout)
         except UpstreamSaid as error:
             if error.code == METHOD_NOT_FOUND and not params:
                 return Listing([])
             raise
         page = messages.members(raw) or {}
-        listed = messages.items(page.get("tools", b""))
+        listed = messages.items(page.get(kind.member, b""))
         if listed is None:
-            raise ListingFailed("answered tools/list without a list of tools")
-        tools += listed
+            raise ListingFailed(f"answered {kind.method} without a list of {kind.word}s")
+        items += listed
         size += len(raw)
-        if len(tools) > max_tools:
-            return Listing(tools[:max_tools], f"it lists more than {max_tools} tools (maxTools)")
+        hints.append(_hint(page))
+        hint = Hint.of(hints)
+        if len(items) > most:
+            return Listing(items[:most], f"it lists more than {most} {kind.word}s (maxTools)", hint)
         if size > _MAX_BYTES:
-            return Listing(tools, f"its tool list is larger than {_MAX_BYTES >> 20} MiB")
+            return Listing(items, f"its {kind.word} list is larger than {_MAX_BYTES >> 20} MiB", hint)
         cursor = page.get("nextCursor")
         if cursor is None or messages.is_null(cursor):
-            return Listing(tools)
+            return Listing(items, hint=hint)
         if bytes(cursor) in seen:
-            return Listing(tools, "its tool list repeats a cursor")
+            return Listing(items, f"its {kind.word} list repeats a cursor", hint)
         seen.add(bytes(cursor))
         params = {"cursor": cursor}
-    return Listing(tools, f"its tool list has more than {_MAX_PAGES} pages")
+    return Listing(items, f"its {kind.word} list has more than {_MAX_PAGES} pages", Hint.of(hints))
+
+
+def _hint(page: Params) -> Hint:
+    ttl = messages.number(page.get("ttlMs"))
+    return Hint(0 if ttl is None else max(0, int(ttl)), messages.text(page.get("cacheScope")) == "public")

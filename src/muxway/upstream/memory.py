@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from muxway.protocol.framing import Oversized
     from muxway.protocol.messages import Buffer
+    from muxway.upstream.channel import Hear
 
 
 class InProcessServer(Protocol):
@@ -34,7 +34,7 @@ class MemoryChannel:
     def queued(self) -> int:
         return 0
 
-    async def open(self, hear: Callable[[Sequence[bytes | Oversized]], None], lost: Callable[[str], None]) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None]) -> None:
         loop = asyncio.get_running_loop()
 
         def say(frame: bytes) -> None:

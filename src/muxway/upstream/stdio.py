@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from muxway.config.model import ServerConfig
     from muxway.pipes import Turn
-    from muxway.protocol.framing import Oversized
     from muxway.protocol.messages import Buffer
+    from muxway.upstream.channel import Hear
     from muxway.upstream.nursery import Child, Exit, Nursery
 
 _EXIT_REPORT: Final = 0.5
@@ -63,7 +63,7 @@ class StdioChannel:
     def queued(self) -> int:
         return 0 if self._stdin is None else self._stdin.queued
 
-    async def open(self, hear: Callable[[Sequence[bytes | Oversized]], None], lost: Callable[[str], None]) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None]) -> None:
         config = self._config
         if config.command is None:
             raise SpawnError("it has no `command`")

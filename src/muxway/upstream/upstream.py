@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
-from muxway.catalog.build import read_tools
+from muxway.catalog.build import read_listing
+from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
+from muxway.catalog.model import UNSAID, Hint, Native
 from muxway.errors import MuxwayError, RpcError
 from muxway.log import EventLog
+from muxway.protocol import asking
 from muxway.upstream.greeting import DiedOfProbe, Greeting, greet
 from muxway.upstream.link import Link
-from muxway.upstream.listing import list_tools
+from muxway.upstream.listing import list_all
 from muxway.upstream.state import Event, Status, advance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.catalog.model import NativeTool
+    from muxway.protocol.messages import Params
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
 
@@ -26,6 +30,14 @@ _FETCHING_START: Final = 120.0
 _FETCHERS: Final = frozenset(("npx", "npm", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno"))
 _RELIST_PAUSE: Final = 0.25
 """Seconds between two listings at the upstream's own wish, so that a flood of wishes costs little."""
+_LONGEST_PAUSE: Final = 30.0
+"""The pause grows to this while the flood goes on."""
+_CHANGES: Final = {
+    "notifications/tools/list_changed": (TOOLS,),
+    "notifications/prompts/list_changed": (PROMPTS,),
+    "notifications/resources/list_changed": (RESOURCES, TEMPLATES),
+}
+"""What an upstream may say of its lists → what to list again."""
 
 log = EventLog("upstream")
 
@@ -35,6 +47,16 @@ def start_timeout(configured: float | None, command: str | None) -> float:
     if configured is not None:
         return configured
     return _FETCHING_START if command is not None and PurePath(command).stem in _FETCHERS else _START
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What an upstream has of one kind."""
+
+    natives: Sequence[Native] = ()
+    notes: Sequence[str] = ()
+    """What is odd about the list."""
+    hint: Hint = UNSAID
 
 
 class Upstream:
@@ -48,16 +70,17 @@ class Upstream:
         client_info: Mapping[str, str],
         on_change: Callable[[Upstream], None],
         era: Era = "auto",
+        capabilities: Mapping[str, object] = asking.EVERYTHING,
+        kinds: Sequence[Kind] = KINDS,
         start_timeout: float = _START,
         list_timeout: float = 15.0,
-        max_tools: int = 10_000,
+        max_listed: int = 10_000,
     ) -> None:
         self.name = name
         self.status = Status.STOPPED
         self.error: str | None = None
-        self.tools: Sequence[NativeTool] = ()
-        self.notes: list[str] = []
-        """What is odd about this server's own list."""
+        self.offers: dict[Kind, Offer] = {}
+        """What it lists, by kind; nothing while it is not running."""
         self.greeting: Greeting | None = None
         self.link: Link | None = None
         self.channel: Channel | None = None
@@ -69,14 +92,26 @@ class Upstream:
         self._client_info = client_info
         self._on_change = on_change
         self._era: Era = era
+        self._capabilities = capabilities
+        self._kinds = kinds
         self._start_timeout = start_timeout
         self._list_timeout = list_timeout
-        self._max_tools = max_tools
+        self._max_listed = max_listed
         self._began = 0.0
         self._starting: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._relisting: asyncio.Task[None] | None = None
-        self._relist_again = False
+        self._stale: set[Kind] = set()
+        """What has changed since it was listed."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What is odd about this server's own lists."""
+        return [note for offer in self.offers.values() for note in offer.notes]
+
+    def offer(self, kind: Kind) -> Offer:
+        """What it lists of this kind."""
+        return self.offers.get(kind) or Offer()
 
     def start(self) -> None:
         """Begin to start it, in the background."""
@@ -92,7 +127,7 @@ class Upstream:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-        link, self.link, self.tools = self.link, None, ()
+        link, self.link, self.offers = self.link, None, {}
         self._set(Event.RETIRED)
         self.settled.set()
         self._on_change(self)
@@ -118,7 +153,7 @@ class Upstream:
                     await link.close()
                     link = self._new_link()
                     await self._greet(link)
-                await self._list(link)
+                await self._list(link, self._kinds)
                 link.check()
         except (MuxwayError, TimeoutError, OSError) as error:
             await self._fail_start(link, error)
@@ -129,26 +164,29 @@ class Upstream:
             raise
         self.link = link
         link.on_lost = self._lost
-        link.on_tools_changed = self._relist
         link.introduced()
         self._set(Event.READY)
         self._settle()
         log.info(
             "server ready",
             upstream=self.name,
-            tools=len(self.tools),
+            tools=len(self.offer(TOOLS).natives),
             revision=link.revision.date,
             ms=round((self.took or 0) * 1000),
         )
         self._on_change(self)
+        if self._stale:
+            self._relist()
 
     def _new_link(self) -> Link:
         self.channel = self._dial()
-        return Link(self.name, self.channel)
+        link = Link(self.name, self.channel)
+        link.on_notice = self.hear_notice
+        return link
 
     async def _greet(self, link: Link) -> None:
         await link.open()
-        self.greeting = await greet(link, self._era, self._client_info, self._start_timeout)
+        self.greeting = await greet(link, self._era, self._client_info, self._capabilities, self._start_timeout)
         # Which era it speaks does not change between two starts of one configuration.
         self._era = "modern" if link.revision.stateless else "legacy"
 
@@ -167,37 +205,64 @@ class Upstream:
 
     # --- listing ------------------------------------------------------------------------------
 
-    async def _list(self, link: Link) -> None:
-        if self.greeting is not None and not self.greeting.has_tools:
-            self.tools, self.notes = (), []
-            return
-        listing = await list_tools(link, timeout=self._list_timeout, max_tools=self._max_tools)
-        tools, findings = read_tools(self.name, listing.tools)
-        self.tools = tools
-        self.notes = [str(finding) for finding in findings]
+    async def _list(self, link: Link, kinds: Iterable[Kind]) -> None:
+        """List these kinds anew, all at once. What fails keeps its old list; only a list of tools is missed."""
+        kinds = [kind for kind in kinds if self._may_have(kind)]
+        listed = await asyncio.gather(*(self._list_kind(link, kind) for kind in kinds), return_exceptions=True)
+        for kind, offer in zip(kinds, listed, strict=True):
+            if isinstance(offer, Offer):
+                self._take(kind, offer)
+            elif not isinstance(offer, MuxwayError) or (kind is TOOLS and not self._is_vague):
+                raise offer
+            elif not self._is_vague:
+                log.warning("could not list", upstream=self.name, kind=kind.name, error=offer)
+                note = f"{self.name}: its {kind.word}s could not be listed: {offer}"
+                self.offers.setdefault(kind, Offer(notes=[note]))
+
+    def _may_have(self, kind: Kind) -> bool:
+        return self.greeting is None or self.greeting.has(kind.capability) or self._is_vague
+
+    @property
+    def _is_vague(self) -> bool:
+        return self.greeting is not None and self.greeting.vague
+
+    async def _list_kind(self, link: Link, kind: Kind) -> Offer:
+        listing = await list_all(link, kind, timeout=self._list_timeout, most=self._max_listed)
+        natives, findings = read_listing(kind, self.name, listing.items)
+        notes = [str(finding) for finding in findings]
         if listing.cut is not None:
-            self.notes.append(f"{self.name}: {listing.cut}; what follows is left out")
-        for note in self.notes:
-            log.warning("tool list", upstream=self.name, problem=note)
+            notes.append(f"{self.name}: {listing.cut}; what follows is left out")
+        return Offer(natives, notes, listing.hint)
+
+    def _take(self, kind: Kind, offer: Offer) -> None:
+        self.offers[kind] = offer
+        for note in offer.notes:
+            log.warning(f"{kind.word} list", upstream=self.name, problem=note)
+
+    def hear_notice(self, method: str, _params: Params) -> None:
+        """The upstream says that something about it has changed."""
+        kinds = _CHANGES.get(method)
+        if kinds is not None:
+            self._stale.update(kinds)
+            if self.link is not None:
+                self._relist()
 
     def _relist(self) -> None:
-        if self._relisting is not None and not self._relisting.done():
-            self._relist_again = True
-        else:
+        if self._relisting is None or self._relisting.done():
             self._relisting = asyncio.get_running_loop().create_task(self._relist_now())
 
     async def _relist_now(self) -> None:
-        while self.link is not None:
-            self._relist_again = False
+        pause = _RELIST_PAUSE
+        while self.link is not None and self._stale:
+            stale, self._stale = self._stale, set()
             try:
-                await self._list(self.link)
+                await self._list(self.link, [kind for kind in self._kinds if kind in stale])
             except MuxwayError as error:
                 log.warning("could not list again; the old list stays", upstream=self.name, error=error)
             else:
                 self._on_change(self)
-            await asyncio.sleep(_RELIST_PAUSE)
-            if not self._relist_again:
-                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     # --- ending -------------------------------------------------------------------------------
 
@@ -210,7 +275,7 @@ class Upstream:
 
     def _fail(self, why: str) -> None:
         self.error = why
-        self.tools = ()
+        self.offers = {}
         self._set(Event.LOST)
         self._settle()
         log.error("server failed", upstream=self.name, error=why)

@@ -1,0 +1,228 @@
+"""URIs of many servers side by side: which are taken, and how a later one is told apart.
+
+A URI that two servers have is wrapped for the later one, with the server's name in front:
+`muxway://notes/file%3A%2F%2F%2Fa`. Templates cannot be percent-encoded, because what their
+variables become is not ours to decode; they stand behind a plus sign as they are:
+`muxway://notes/+file:///{path}`. Both lead back to exactly what they were made of. `ui://`
+stays `ui://`, because clients know apps by it. Whatever looks wrapped is ours alone: a
+server's own URI of that look is wrapped again.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, field
+from fnmatch import translate
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+SCHEME: Final = "muxway"
+_APPS: Final = "ui"
+_WRAPPED = re.compile(r"(?:muxway|ui)://([^/?#]+)/(.+)", re.DOTALL).fullmatch
+_SCHEME_PART = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)").match
+_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)", re.DOTALL).match
+_LONGEST: Final = 8192
+_DECODINGS: Final = 4
+
+
+def scheme_of(uri: str) -> str:
+    """The scheme of a URI in lower case; empty if it has none."""
+    match = _SCHEME_PART(uri)
+    return "" if match is None else match[0].lower()
+
+
+def wrap(upstream: str, uri: str) -> str:
+    """The URI of one server, told apart from the same one of others."""
+    return _front(upstream, uri) + quote(uri, safe="")
+
+
+def wrap_template(upstream: str, template: str) -> str:
+    """The template of one server, told apart from the same one of others. What it expands to is a wrapped URI."""
+    return f"{_front(upstream, template)}+{template}"
+
+
+def _front(upstream: str, uri: str) -> str:
+    scheme = _APPS if scheme_of(uri) == _APPS else SCHEME
+    return f"{scheme}://{quote(upstream, safe='')}/"
+
+
+def unwrap(uri: str) -> tuple[str, str] | None:
+    """Upstream and native URI of a wrapped one; None unless it is spelled exactly as we spell it."""
+    match = _WRAPPED(uri)
+    if match is None:
+        return None
+    try:
+        upstream = unquote(match[1], errors="strict")
+        rest = match[2]
+        native = rest[1:] if rest[0] == "+" else unquote(rest, errors="strict")
+    except UnicodeDecodeError:
+        return None
+    again = wrap_template(upstream, native) if rest[0] == "+" else wrap(upstream, native)
+    return (upstream, native) if native and again == uri else None
+
+
+def looks_wrapped(uri: str) -> bool:
+    """Whether a URI stands where only wrapped ones may."""
+    return scheme_of(uri) == SCHEME or unwrap(uri) is not None
+
+
+# --- templates --------------------------------------------------------------------------------
+
+
+class _Hole(NamedTuple):
+    """What may stand in place of an expression: nothing, or its first character and then a run."""
+
+    first: str
+    stops: str
+    """Characters that end the run. More is let through than RFC 6570 makes: clients do not all encode."""
+
+    def reach(self, uri: str, places: set[int]) -> set[int]:
+        """Where one may be after it, beginning at these places."""
+        reached = set(places)
+        ended = -1
+        for place in sorted(places):
+            if self.first and not uri.startswith(self.first, place):
+                continue
+            start = place + len(self.first)
+            if start <= ended:
+                continue  # An earlier run went through here.
+            ended = start
+            while ended < len(uri) and uri[ended] not in self.stops:
+                ended += 1
+            reached.update(range(start, ended + 1))
+        return reached
+
+
+_EXPRESSION = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
+_HOLES: Final = {
+    "": _Hole("", "/?#"),
+    "+": _Hole("", ""),
+    "#": _Hole("#", ""),
+    ".": _Hole(".", "/?#"),
+    "/": _Hole("/", "?#"),
+    ";": _Hole(";", "/?#"),
+    "?": _Hole("?", "#"),
+    "&": _Hole("&", "#"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A URI template of RFC 6570, as far as to say which URIs may be made of it.
+
+    Matching takes time in proportion to the URI, whatever the template: servers write it, callers the URI.
+    """
+
+    text: str
+    parts: tuple[str | _Hole, ...] = field(init=False, repr=False, compare=False)
+    shape: tuple[str, ...] = field(init=False, repr=False)
+    """The template without the names of its variables: two of one shape make the same URIs."""
+    rank: tuple[int, int] = field(init=False, repr=False, compare=False)
+    """The smaller, the more specific."""
+
+    def __post_init__(self) -> None:
+        pieces = _EXPRESSION.split(self.text)
+        parts = [piece if index % 2 == 0 else _HOLES[piece] for index, piece in enumerate(pieces)]
+        shape = tuple(piece if index % 2 == 0 else f"{{{piece}}}" for index, piece in enumerate(pieces))
+        object.__setattr__(self, "parts", tuple(part for part in parts if part != ""))
+        object.__setattr__(self, "shape", tuple(piece for piece in shape if piece))
+        object.__setattr__(self, "rank", (-sum(map(len, pieces[::2])), len(pieces)))
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of all its URIs; empty if that depends."""
+        first = self.parts[0] if self.parts else ""
+        return scheme_of(first) if isinstance(first, str) else ""
+
+    def matches(self, uri: str) -> bool:
+        """Whether this URI may be made of it."""
+        if len(uri) > _LONGEST:
+            return False
+        places = {0}
+        for part in self.parts:
+            if isinstance(part, str):
+                places = {place + len(part) for place in places if uri.startswith(part, place)}
+            else:
+                places = part.reach(uri, places)
+            if not places:
+                return False
+        return len(uri) in places
+
+
+# --- filters ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UriFilter:
+    """Which URIs of a server may be seen and read, by glob."""
+
+    exposed: tuple[str, ...] | None = None
+    """Only what one of these matches; None: everything."""
+    hidden: tuple[str, ...] = ()
+    """Nothing that one of these matches."""
+    _exposed: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    _hidden: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_exposed", None if self.exposed is None else _any_of(self.exposed))
+        object.__setattr__(self, "_hidden", _any_of(self.hidden) if self.hidden else None)
+
+    def shows(self, uri: str) -> bool:
+        """Whether it may be seen. Every way a server might read the URI counts, so that no spelling gets around it."""
+        if self._exposed is None and self._hidden is None:
+            return True
+        readings = _readings(uri)
+        if readings is None:
+            return False
+        if self._exposed is not None and not all(map(self._exposed.match, readings)):
+            return False
+        return self._hidden is None or not any(map(self._hidden.match, readings | _simplified(readings)))
+
+
+def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
+    # Without globs nothing matches.
+    return re.compile("|".join(map(translate, globs)) if globs else r"(?!)")
+
+
+EVERY_URI: Final = UriFilter()
+"""Hides nothing."""
+
+
+def _readings(uri: str) -> set[str] | None:
+    """The URI, and what a server may take it for: decoded, without dot segments, unwrapped. None if there is no end."""
+    readings = {uri}
+    decoded = uri
+    while (plain := unquote(decoded)) != decoded:
+        readings.add(decoded := plain)
+        if len(readings) > _DECODINGS:
+            return None
+    inner = unwrap(uri)
+    if inner is not None:
+        more = _readings(inner[1])
+        if more is None:
+            return None
+        readings |= more
+    return readings | set(map(_without_dots, readings))
+
+
+def _without_dots(uri: str) -> str:
+    match = _PARTS(uri)
+    if match is None or not match[3]:
+        return uri
+    path = match[3].replace("\\", "/")
+    end = "/" if path.endswith("/") and path.strip("/") else ""
+    resolved = re.sub(r"^/+", "/", posixpath.normpath(path)) + end
+    return uri[: match.start(3)] + resolved + uri[match.end(3) :]
+
+
+def _simplified(readings: set[str]) -> set[str]:
+    """More ways to say the same: scheme and host in capitals, a query or fragment that is not looked at."""
+    simple: set[str] = set()
+    for match in filter(None, map(_PARTS, readings)):
+        scheme, host, path = match[1].lower(), match[2], match[3]
+        if scheme == "file" and host is not None and host.lower() == "localhost":
+            host = ""
+        start = f"{scheme}:" if host is None else f"{scheme}://{host.lower()}"
+        simple |= {start + path, (start + path).rstrip("/")}
+    return simple

@@ -1,0 +1,510 @@
+"""Calls that cross from one era to the other, or from stateless to stateless: what becomes of questions on the way.
+
+|                  | upstream with a handshake: asks mid-call      | stateless upstream: ends the call with questions  |
+|------------------|-----------------------------------------------|---------------------------------------------------|
+| handshake caller | passed on as they are (no class here)         | `Asking`: asked here, then the call is made again |
+| stateless caller | `Parking`: the call waits for the answers     | `Wrapping`: passed on, the state sealed in ours   |
+
+Each is the sink of the upstream's call and the running call of the door. A call that asks nothing pays for none of it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from muxway.core.asks import Ask
+from muxway.core.ports import clock, later, log
+from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
+from muxway.errors import (
+    MISSING_CAPABILITY,
+    URL_ELICITATION_REQUIRED,
+    InvalidParams,
+    RpcError,
+    UpstreamError,
+    UpstreamSaid,
+)
+from muxway.protocol import asking, messages
+from muxway.protocol.asking import BadAnswer
+from muxway.protocol.bridge import InputRequired
+from muxway.protocol.era import SERVER_INFO
+
+if TYPE_CHECKING:
+    from muxway.core.call import Call
+    from muxway.core.ports import Link, Running, Sink, Timer
+    from muxway.protocol.bridge import Converter
+    from muxway.protocol.messages import Buffer, Params
+
+_MOST_ROUNDS: Final = 10
+_MOST_PARKED: Final = 4000
+_MOST_PARKED_EACH: Final = 1000
+_GATHERING: Final = 0.02
+"""Seconds to wait for further questions of one call before the caller is asked them all at once."""
+_PAUSES: Final = (0.05, 0.1, 0.2, 0.25)
+"""Seconds before a call is made again that an upstream put off without a question."""
+_RETRY_KEYS: Final = frozenset(("inputResponses", "requestState"))
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How to reach an upstream: what is needed to send it a call, and to send it again."""
+
+    upstream: str
+    link: Link
+    convert: Converter
+    """Turns its results into the caller's spelling."""
+    server_info: bytes
+    idle: float
+    limit: float
+
+
+class Desk:
+    """What the calls that ask have in common: the seal, and those that are parked."""
+
+    def __init__(self, seal: Seal) -> None:
+        self.seal = seal
+        self.parked: dict[str, Parking] = {}
+
+    def has_room(self, principal: bytes) -> bool:
+        """Whether one more call of this principal may be parked."""
+        if len(self.parked) < _MOST_PARKED_EACH:
+            return True
+        its = sum(1 for parked in self.parked.values() if parked.principal == principal)
+        return its < _MOST_PARKED_EACH and len(self.parked) < _MOST_PARKED
+
+
+class Crossing:
+    """A call whose result is put in the caller's spelling."""
+
+    __slots__ = ("_call", "_head", "_running", "_sink", "_way")
+
+    def __init__(self, sink: Sink, way: Way, head: bytes, call: Call) -> None:
+        self._sink = sink
+        self._way = way
+        self._head = head
+        self._call = call
+        self._running: Running | None = None
+
+    def begin(self) -> None:
+        """Send the call."""
+        way = self._way
+        self._running = way.link.request(self._head, self._call, self, idle=way.idle, limit=way.limit)
+
+    def cancel(self, reason: str | None) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel(reason)
+
+    def done(self, *result: Buffer) -> None:
+        self._running = None
+        try:
+            converted = self._way.convert(result[0] if len(result) == 1 else b"".join(result))
+        except InputRequired as question:
+            self.questioned(question.fields)
+        else:
+            self._sink.done(converted)
+
+    def failed(self, error: RpcError) -> None:
+        self._running = None
+        self._sink.failed(error)
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        self._sink.progress(params)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        self._sink.log(params)
+
+    def ask(self, ask: Ask) -> None:
+        self._sink.ask(ask)
+
+    def questioned(self, fields: Params) -> None:
+        """The upstream ended the call with questions."""
+        del fields
+        why = f'server "{self._way.upstream}" asks for input in a way that its revision does not have'
+        self._sink.failed(UpstreamError(self._way.upstream, "malformed", why))
+
+
+class Asking(Crossing):
+    """A handshake caller's call to a stateless upstream: the caller is asked, then the upstream is called again."""
+
+    __slots__ = ("_answers", "_open", "_progress", "_rounds", "_state", "_timer")
+
+    def __init__(self, sink: Sink, way: Way, head: bytes, call: Call) -> None:
+        if not _RETRY_KEYS.isdisjoint(call.params):
+            call = _without_retry(call)
+        super().__init__(sink, way, head, call)
+        self._rounds = 0
+        self._open: dict[str, Ask] = {}
+        self._answers: dict[str, Buffer] = {}
+        self._state: Buffer | None = None
+        self._progress = float("-inf")
+        self._timer: Timer | None = None
+
+    def cancel(self, reason: str | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._withdraw()
+        super().cancel(reason)
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        # Each time it is called anew the upstream may begin to count anew; for the caller it is one call.
+        progress = messages.number(params.get("progress"))
+        if progress is not None and progress > self._progress:
+            self._progress = progress
+            self._sink.progress(params)
+
+    def failed(self, error: RpcError) -> None:
+        if error.code == MISSING_CAPABILITY:
+            # Only a stateless caller could do something about it; here, the user has to read it.
+            needs = ", ".join(_needs(error)) or "a capability"
+            why = f'server "{self._way.upstream}" needs what this client does not offer ({needs})'
+            self._fail(f"{why}: {error.message}")
+        else:
+            super().failed(error)
+
+    def questioned(self, fields: Params) -> None:
+        self._rounds += 1
+        self._state, self._answers = fields.get("requestState"), {}
+        entries = messages.members(fields.get("inputRequests", b"{}"))
+        if self._rounds > _MOST_ROUNDS:
+            self._fail(f'server "{self._way.upstream}" asked for input {_MOST_ROUNDS} times and still asks')
+        elif entries is None or (not entries and self._state is None):
+            super().questioned(fields)
+        elif not entries:
+            pause = _PAUSES[min(self._rounds, len(_PAUSES)) - 1]
+            self._timer = later(pause, self._again)
+        else:
+            self._put(entries)
+
+    def _put(self, entries: Params) -> None:
+        way = self._way
+        for key, raw in entries.items():
+            entry = messages.members(raw) or {}
+            method = messages.text(entry.get("method")) or ""
+            answer, refuse = partial(self._answered, key), partial(self._refused, key, method)
+            params = messages.members(entry.get("params", b"{}")) or {}
+            self._open[key] = Ask(way.upstream, way.link.revision, method, params, answer=answer, refuse=refuse)
+        for ask in list(self._open.values()):
+            if ask.method not in asking.METHODS:
+                ask.refuse(InvalidParams(f"the server asks for {ask.method}, which no client knows"))
+            elif ask.open:
+                self._sink.ask(ask)
+
+    def _answered(self, key: str, answer: bytes) -> None:
+        self._open.pop(key, None)
+        self._answers[key] = answer
+        if not self._open:
+            self._again()
+
+    def _refused(self, key: str, method: str, error: RpcError) -> None:
+        if method == asking.ELICIT:
+            self._answered(key, asking.CANCELLED)
+            return
+        # There is no word for "no" in an answer to a stateless server, so the call ends here.
+        self._open.pop(key, None)
+        self._withdraw()
+        self._fail(f'server "{self._way.upstream}" asked for {method} and the client refused: {error.message}', error)
+
+    def _withdraw(self) -> None:
+        asks, self._open = list(self._open.values()), {}
+        for ask in asks:
+            ask.withdraw()
+
+    def _again(self) -> None:
+        self._timer = None
+        params: dict[str, Any] = dict(self._call.params)
+        if self._answers:
+            params["inputResponses"] = msgspec.Raw(messages.object_of(self._answers.items()))
+        if self._state is not None:
+            params["requestState"] = self._state
+        way = self._way
+        call = msgspec.structs.replace(self._call, params=params)
+        try:
+            self._running = way.link.request(self._head, call, self, idle=way.idle, limit=way.limit)
+        except RpcError as error:
+            super().failed(error)
+
+    def _fail(self, why: str, error: RpcError | None = None) -> None:
+        if self._call.method == "tools/call":
+            content = [{"type": "text", "text": why}]
+            self._sink.done(messages.encode({"content": content, "isError": True}))
+        else:
+            self._sink.failed(error or UpstreamError(self._way.upstream, "unsupported", why))
+
+
+class _Sealing(Crossing):
+    """A stateless caller's call: questions end it, and the caller makes it again with a sealed state."""
+
+    __slots__ = ("_desk", "_round")
+
+    def __init__(self, sink: Sink, way: Way, head: bytes, call: Call, desk: Desk, round_: int = 0) -> None:
+        super().__init__(sink, way, head, call)
+        self._desk = desk
+        self._round: int = round_
+
+    def _end_with_questions(self, sink: Sink, claims: Claims, entries: Params | dict[str, Buffer]) -> bool:
+        try:
+            state = self._desk.seal.close(claims)
+        except StateTooLarge:
+            why = f'server "{self._way.upstream}" asks with a state that is too large to be passed on'
+            sink.failed(UpstreamError(self._way.upstream, "too_large", why))
+            return False
+        parts = [b'{"resultType":"input_required",']
+        if entries:
+            parts += (b'"inputRequests":', messages.object_of(entries.items()), b",")
+        meta = messages.object_of([(SERVER_INFO, self._way.server_info)])
+        parts += (b'"requestState":', messages.encode(state), b',"_meta":', meta, b"}")
+        sink.done(*parts)
+        return True
+
+    def _claims(self, kind: Any, state: str | None) -> Claims:
+        caller = self._call.caller
+        expires = clock() + LIFETIME
+        upstream = self._way.upstream
+        return Claims(kind, expires, caller.principal, digest(self._call), upstream, self._head, self._round, state)
+
+
+class Wrapping(_Sealing):
+    """A stateless caller's call to a stateless upstream."""
+
+    __slots__ = ()
+
+    def questioned(self, fields: Params) -> None:
+        if self._round >= _MOST_ROUNDS:
+            why = f'server "{self._way.upstream}" asked for input {_MOST_ROUNDS} times and still asks'
+            self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
+            return
+        state = fields.get("requestState")
+        entries = messages.members(fields.get("inputRequests", b"{}"))
+        if entries is None or (not entries and state is None):
+            super().questioned(fields)
+            return
+        try:
+            labelled = {key: self._labelled(raw) for key, raw in entries.items()}
+        except RpcError as error:
+            why = f'server "{self._way.upstream}" asks for what it was told this caller cannot give: {error.message}'
+            self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
+            return
+        kept = None if state is None else messages.text(state)
+        self._end_with_questions(self._sink, self._claims("wrap", kept), labelled)
+
+    def _labelled(self, raw: Buffer) -> Buffer:
+        entry = messages.members(raw) or {}
+        caller = self._call.caller
+        method = messages.text(entry.get("method")) or ""
+        params = messages.members(entry.get("params", b"{}")) or {}
+        if method not in asking.METHODS:
+            raise InvalidParams(f"there is no question {method}")
+        refusal = asking.refusal(caller.capabilities, caller.revision, method, params)
+        if refusal is not None:
+            raise refusal
+        if method != asking.ELICIT:
+            return raw
+        worded = asking.worded(caller.revision, method, params, self._way.upstream)
+        return messages.object_of({**entry, "params": worded or b"{}"}.items())
+
+
+class Parking(_Sealing):
+    """A stateless caller's call to a handshake upstream: while the caller gathers answers the call waits here."""
+
+    __slots__ = ("_asked", "_expiry", "_gathering", "_key", "_outcome", "_pending", "_refused", "principal")
+
+    def __init__(self, sink: Sink, way: Way, head: bytes, call: Call, desk: Desk, round_: int = 0) -> None:
+        if not _RETRY_KEYS.isdisjoint(call.params) or "task" in call.params:
+            call = _without_retry(call)
+        super().__init__(sink, way, head, call, desk, round_)
+        self.principal = call.caller.principal
+        self._asked = 0
+        self._pending: dict[str, tuple[Ask, bytes]] = {}
+        """Key → the question and how it is put, until it has its answer."""
+        self._refused: dict[str, Any] = {}
+        """Capabilities the caller would have needed."""
+        self._gathering: Timer | None = None
+        self._expiry: Timer | None = None
+        self._key = ""
+        """The name under which it is parked; empty while a caller waits for it."""
+        self._outcome: tuple[bytes, RpcError | None] | None = None
+        """How the call ended while it was parked."""
+
+    # --- the upstream asks --------------------------------------------------------------------
+
+    def ask(self, ask: Ask) -> None:
+        try:
+            params = ask.worded(self._call.caller)
+        except RpcError as error:
+            self._refused |= asking.required(ask.method, ask.params)
+            ask.refuse(error)
+            return
+        if not self._desk.has_room(self.principal):
+            log.warning("too many parked calls; a question was refused", upstream=self._way.upstream)
+            ask.refuse(RpcError("too many calls wait for answers; try again later"))
+            return
+        self._asked += 1
+        key = f"q{self._asked}"
+        entry: dict[str, Buffer] = {"method": messages.encode(ask.method)}
+        if params is not None:
+            entry["params"] = params
+        self._pending[key] = (ask, messages.object_of(entry.items()))
+        ask.on_withdrawn = partial(self._withdrawn, key)
+        if not self._key and self._gathering is None:
+            self._gathering = later(_GATHERING, self._park)
+
+    def _withdrawn(self, key: str) -> None:
+        self._pending.pop(key, None)
+
+    def _park(self) -> None:
+        self._gathering = None
+        if not self._pending or self._key:
+            return
+        self._round += 1
+        if self._round > _MOST_ROUNDS:
+            for ask, _ in list(self._pending.values()):
+                ask.refuse(RpcError(f"no call may ask more than {_MOST_ROUNDS} times"))
+            self._pending.clear()
+            return
+        self._key = secrets.token_urlsafe(16)
+        entries: dict[str, Buffer] = {key: entry for key, (_, entry) in self._pending.items()}
+        if not self._end_with_questions(self._sink, self._claims("park", self._key), entries):
+            self._give_up("the questions are too large")
+            return
+        self._desk.parked[self._key] = self
+        self._expiry = later(LIFETIME, self._give_up, "nobody answered in time")
+
+    def _give_up(self, why: str) -> None:
+        """The caller has not come back."""
+        self._desk.parked.pop(self._key, None)
+        pending, self._pending = list(self._pending.values()), {}
+        for ask, _ in pending:
+            ask.give_up(RpcError(why))
+        super().cancel(why)
+
+    # --- the caller comes back ----------------------------------------------------------------
+
+    def resume(self, call: Call, claims: Claims, sink: Sink) -> Running | None:
+        """The caller makes the call again, with answers.
+
+        Raises:
+            InvalidParams: it answers questions of an earlier round, or answers wrongly.
+        """
+        if claims.round != self._round:
+            raise InvalidParams(INVALID)
+        answers = messages.members(call.params.get("inputResponses", b"{}"))
+        if answers is None:
+            raise InvalidParams("params.inputResponses must be an object: key → answer")
+        given: dict[str, bytes] = {}
+        wrong = ""
+        for key, (ask, _) in self._pending.items():
+            raw = answers.get(key)
+            if raw is not None and not messages.is_null(raw):
+                try:
+                    given[key] = ask.check(raw)
+                except BadAnswer as error:
+                    if not messages.is_object(raw):
+                        raise InvalidParams(error.message) from None
+                    # It is asked again: a user may have left something out.
+                    wrong = error.message
+        del self._desk.parked[self._key]
+        self._key = ""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._call = call if _RETRY_KEYS.isdisjoint(call.params) else _without_retry(call)
+        self._sink = sink
+        if wrong:
+            log.info("an answer did not fit; asking again", upstream=self._way.upstream, why=wrong)
+        for key, answer in given.items():
+            ask, _ = self._pending.pop(key)
+            ask.answer(answer)
+        if self._outcome is not None:
+            self._deliver(*self._outcome)
+            return None
+        if self._pending:
+            # What is missing is asked again, at once.
+            self._park()
+        return None if self._key else self
+
+    # --- the upstream goes on -----------------------------------------------------------------
+
+    def cancel(self, reason: str | None) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+        super().cancel(reason)
+
+    def done(self, *result: Buffer) -> None:
+        self._end(b"".join(result), None)
+
+    def failed(self, error: RpcError) -> None:
+        self._end(b"", error)
+
+    def _end(self, result: bytes, error: RpcError | None) -> None:
+        self._running = None
+        if self._gathering is not None:
+            self._gathering.cancel()
+        if self._key:
+            self._outcome = (result, error)
+            self._pending.clear()
+        else:
+            self._deliver(result, error)
+
+    def _deliver(self, result: bytes, error: RpcError | None) -> None:
+        if error is None:
+            super().done(result)
+        elif error.code == URL_ELICITATION_REQUIRED and isinstance(error, UpstreamSaid):
+            self._send_to_pages(error)
+        elif self._refused and isinstance(error, UpstreamSaid):
+            # The upstream failed after it was told that the caller has no answer for it: that is what to mend.
+            data = {"requiredCapabilities": self._refused}
+            self._sink.failed(RpcError(error.message, code=MISSING_CAPABILITY, data=data))
+        else:
+            self._sink.failed(error)
+
+    def _send_to_pages(self, error: UpstreamSaid) -> None:
+        """The upstream wants the user to visit web pages first, and to be called anew after that."""
+        said = messages.members(error.raw) or {}
+        listed = (messages.members(said.get("data", b"{}")) or {}).get("elicitations", b"[]")
+        entries: dict[str, Buffer] = {}
+        for number, raw in enumerate(messages.items(listed) or [], 1):
+            params = messages.members(raw) or {}
+            params.setdefault("mode", msgspec.Raw(b'"url"'))
+            refusal = asking.refusal(self._call.caller.capabilities, self._call.caller.revision, asking.ELICIT, params)
+            if refusal is not None:
+                data = {"requiredCapabilities": asking.required(asking.ELICIT, params)}
+                self._sink.failed(RpcError(error.message, code=MISSING_CAPABILITY, data=data))
+                return
+            worded = asking.worded(self._call.caller.revision, asking.ELICIT, params, self._way.upstream)
+            entry: dict[str, Buffer] = {"method": messages.encode(asking.ELICIT), "params": worded or b"{}"}
+            entries[f"page{number}"] = messages.object_of(entry.items())
+        self._round += 1
+        if not entries or self._round > _MOST_ROUNDS:
+            self._sink.failed(error)
+        else:
+            self._end_with_questions(self._sink, self._claims("url", None), entries)
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        if not self._key:
+            super().progress(params)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        if not self._key:
+            super().log(params)
+
+
+def visited(call: Call) -> bool:
+    """Whether the user agreed to visit every page that was asked for."""
+    answers = messages.members(call.params.get("inputResponses", b"{}")) or {}
+    actions = [messages.text((messages.members(raw) or {}).get("action")) for raw in answers.values()]
+    return bool(actions) and all(action == "accept" for action in actions)
+
+
+def _needs(error: RpcError) -> list[str]:
+    """The capabilities that an upstream says are missing."""
+    data: object = error.data
+    needed = cast("dict[str, object]", data).get("requiredCapabilities") if isinstance(data, dict) else None
+    return list(cast("dict[str, object]", needed)) if isinstance(needed, dict) else []
+
+
+def _without_retry(call: Call) -> Call:
+    """The call without what only the gateway, or only another era, understands."""
+    params = {name: raw for name, raw in call.params.items() if name not in _RETRY_KEYS and name != "task"}
+    return msgspec.structs.replace(call, params=params)

@@ -1,0 +1,64 @@
+"""Sinks that change an outcome on its way to the caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muxway.core.asks import Ask
+    from muxway.core.ports import Sink
+    from muxway.errors import RpcError
+    from muxway.protocol.bridge import Converter
+    from muxway.protocol.messages import Buffer
+
+
+class Changing:
+    """Passes everything on, the result as `change` makes it and an error as `excuse` does."""
+
+    __slots__ = ("_change", "_excuse", "_sink")
+
+    def __init__(
+        self, sink: Sink, change: Converter | None, excuse: Callable[[RpcError], RpcError | bytes] | None = None
+    ) -> None:
+        """An `excuse` may give a result instead of an error."""
+        self._sink = sink
+        self._change = change
+        self._excuse = excuse
+
+    def done(self, *result: Buffer) -> None:
+        if self._change is None:
+            self._sink.done(*result)
+        else:
+            self._sink.done(self._change(result[0] if len(result) == 1 else b"".join(result)))
+
+    def failed(self, error: RpcError) -> None:
+        outcome = error if self._excuse is None else self._excuse(error)
+        if isinstance(outcome, bytes):
+            self._sink.done(outcome)
+        else:
+            self._sink.failed(outcome)
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        self._sink.progress(params)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        self._sink.log(params)
+
+    def ask(self, ask: Ask) -> None:
+        self._sink.ask(ask)
+
+
+def chain(*steps: Converter | None) -> Converter | None:
+    """One change after the other; None if there is none."""
+    changes = [step for step in steps if step is not None]
+    if not changes:
+        return None
+
+    def change(result: Buffer) -> Buffer:
+        for step in changes:
+            result = step(result)
+        return result
+
+    return change

@@ -1,0 +1,203 @@
+"""What a server may want of its caller (the user's word, a model's, the roots of the workspace), in every revision.
+
+Handshake servers send a request in the middle of a call; servers of 2026-07-28 end the call with `input_required`
+and are called again with the answers. What is asked, and how it is answered, is the same in both but for spelling.
+Nothing here knows of links or clients: it is only about words.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from muxway.errors import InvalidParams, MethodNotFound, RpcError
+from muxway.protocol import forms, messages
+from muxway.protocol.era import PREFIX, PROGRESS_TOKEN
+
+if TYPE_CHECKING:
+    from muxway.protocol.era import Revision
+    from muxway.protocol.messages import Buffer, Params, Raw
+
+ELICIT: Final = "elicitation/create"
+SAMPLE: Final = "sampling/createMessage"
+ROOTS: Final = "roots/list"
+METHODS: Final = frozenset((ELICIT, SAMPLE, ROOTS))
+REPEATABLE: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
+"""Requests of 2026-07-28 that may be answered with questions, and are then sent again with the answers."""
+UI_EXTENSION: Final = PREFIX + "ui"
+
+EVERYTHING: Final[dict[str, Any]] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}},
+    "roots": {},
+    "extensions": {UI_EXTENSION: {"mimeTypes": ["text/html;profile=mcp-app"]}},
+}
+"""What a handshake server is told when many callers share its session: each question is then put only to callers
+that can answer it."""
+
+CANCELLED: Final = b'{"action":"cancel"}'
+DECLINED: Final = b'{"action":"decline"}'
+_ACTIONS: Final = ("accept", "decline", "cancel")
+_PASSED_EXTENSIONS: Final = frozenset((UI_EXTENSION,))
+_HOP: Final = frozenset((PROGRESS_TOKEN, PREFIX + "related-task"))
+
+
+class BadAnswer(RpcError):
+    """The caller's answer is not what was asked for."""
+
+    code = InvalidParams.code
+
+
+def declared(capabilities: Buffer | None, caller: Revision) -> dict[str, Any]:
+    """What a server is told its caller can do, in the words of the newest revisions: what can be brought to it."""
+    given = _object(capabilities)
+    told: dict[str, Any] = {}
+    if "roots" in given:
+        told["roots"] = {}
+    if isinstance(given.get("sampling"), dict):
+        told["sampling"] = given["sampling"] if caller.sampling_arrays else {}
+    elicitation = given.get("elicitation")
+    if isinstance(elicitation, dict) and caller.elicitation:
+        told["elicitation"] = elicitation if elicitation and caller.url_elicitation else {"form": {}}
+    extensions = given.get("extensions")
+    if isinstance(extensions, dict):
+        passed = {key: value for key, value in cast("dict[str, Any]", extensions).items() if key in _PASSED_EXTENSIONS}
+        if passed:
+            told["extensions"] = passed
+    return told
+
+
+def required(method: str, params: Params) -> dict[str, Any]:
+    """The capability that a caller needs to be asked this, as `data.requiredCapabilities` spells it."""
+    if method == ELICIT:
+        return {"elicitation": {_mode(params): {}}}
+    if method == SAMPLE:
+        return {"sampling": {"tools": {}} if "tools" in params or "toolChoice" in params else {}}
+    return {"roots": {}}
+
+
+def refusal(capabilities: Buffer | None, caller: Revision, method: str, params: Params) -> RpcError | None:
+    """Why this caller may not be asked this; None if it may."""
+    told = declared(capabilities, caller)
+    if method == ELICIT:
+        modes = told.get("elicitation")
+        if modes is None:
+            return MethodNotFound(f"{method}: the client did not declare elicitation")
+        mode = _mode(params)
+        # An empty object means forms, as it did when there was nothing else.
+        if mode not in modes and not (mode == "form" and not modes):
+            return InvalidParams(f"{method}: the client did not declare the elicitation mode {mode}")
+    elif method == SAMPLE:
+        if "sampling" not in told:
+            return MethodNotFound(f"{method}: the client did not declare sampling")
+        if ("tools" in params or "toolChoice" in params) and "tools" not in told["sampling"]:
+            return InvalidParams(f"{method}: the client did not declare sampling.tools")
+    elif "roots" not in told:
+        return MethodNotFound(f"{method}: the client did not declare roots")
+    return None
+
+
+def worded(caller: Revision, method: str, params: Params, label: str) -> bytes | None:
+    """The params to ask a caller of this revision with; None where there are none. `label` says which server asks.
+
+    Raises:
+        RpcError: its revision has no words for this.
+    """
+    if method == ROOTS:
+        return None
+    fields: dict[str, Buffer] = {name: raw for name, raw in params.items() if name not in ("task", "_meta")}
+    meta = {name: raw for name, raw in (messages.members(params.get("_meta", b"")) or {}).items() if name not in _HOP}
+    if meta:
+        fields["_meta"] = messages.object_of(meta.items())
+    if method == ELICIT:
+        _word_elicitation(caller, fields, _mode(params), label)
+    else:
+        _word_sampling(caller, fields)
+    return messages.object_of(fields.items())
+
+
+def _word_elicitation(caller: Revision, fields: dict[str, Buffer], mode: str, label: str) -> None:
+    said = messages.text(fields.get("message")) or ""
+    fields["message"] = messages.encode(f"[{label}] {said}")
+    if caller.stateless:
+        fields["mode"] = messages.encode(mode)
+        fields.pop("elicitationId", None)
+    elif mode == "url":
+        fields.setdefault("elicitationId", messages.encode(secrets.token_urlsafe(12)))
+    elif not caller.url_elicitation:
+        fields.pop("mode", None)
+        try:
+            form = forms.simplified(messages.value(fields.get("requestedSchema", b"{}")))
+        except forms.CannotBeShown as error:
+            raise InvalidParams(f"{ELICIT}: the client cannot show this form: {error}") from None
+        fields["requestedSchema"] = messages.encode(form)
+
+
+def _word_sampling(caller: Revision, fields: dict[str, Buffer]) -> None:
+    if "includeContext" in fields:
+        # "This server" would be all servers here.
+        fields["includeContext"] = b'"none"'
+    if caller.sampling_arrays:
+        return
+    single: list[bytes] = []
+    for raw in messages.items(fields.get("messages", b"[]")) or []:
+        message = messages.members(raw) or {}
+        content = message.get("content", b"null")
+        for block in [content] if (blocks := messages.items(content)) is None else blocks:
+            kind = messages.text((messages.members(block) or {}).get("type"))
+            if kind in ("tool_use", "tool_result") or (kind == "audio" and not caller.audio):
+                raise InvalidParams(f"{SAMPLE}: the client's revision {caller.date} knows no {kind} content")
+            single.append(messages.object_of({**message, "content": block}.items()))
+    fields["messages"] = b"[" + b",".join(single) + b"]"
+
+
+def checked(method: str, params: Params, answer: Buffer, upstream: Revision) -> bytes:
+    """The caller's answer, as it may be given to the server.
+
+    Raises:
+        BadAnswer: it is none.
+    """
+    fields = messages.members(answer)
+    if fields is None:
+        raise BadAnswer(f"the answer to {method} must be an object")
+    if upstream.stateless:
+        fields.pop("_meta", None)
+        fields.pop("resultType", None)
+    if method == ELICIT:
+        _check_elicitation(params, fields)
+    elif method == SAMPLE:
+        _check_sampling(fields, upstream)
+    elif messages.items(fields.get("roots", b"")) is None:
+        raise BadAnswer("the answer to roots/list must have a list of roots")
+    return messages.object_of(fields.items())
+
+
+def _check_elicitation(params: Params, fields: dict[str, Raw]) -> None:
+    action = messages.text(fields.get("action"))
+    if action not in _ACTIONS:
+        raise BadAnswer(f"the answer to {ELICIT} must have an action: {', '.join(_ACTIONS)}")
+    if action == "accept" and _mode(params) == "form":
+        schema = messages.value(params.get("requestedSchema", b"{}"))
+        why = forms.misfit(schema, messages.value(fields.get("content", b"{}")))
+        if why is not None:
+            raise BadAnswer(f"the answer to {ELICIT} does not fit what was asked for: {why}")
+
+
+def _check_sampling(fields: dict[str, Raw], upstream: Revision) -> None:
+    content = fields.get("content")
+    if content is None or messages.text(fields.get("role")) is None:
+        raise BadAnswer(f"the answer to {SAMPLE} must have a role and content")
+    blocks = messages.items(content)
+    if blocks is not None and not upstream.sampling_arrays:
+        if len(blocks) != 1:
+            raise BadAnswer(f"the answer to {SAMPLE} must be one block: the server speaks {upstream.date}")
+        fields["content"] = blocks[0]
+
+
+def _mode(params: Params) -> str:
+    return messages.text(params.get("mode")) or "form"
+
+
+def _object(raw: Buffer | None) -> dict[str, Any]:
+    value: object = None if raw is None else messages.value(raw)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

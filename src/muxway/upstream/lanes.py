@@ -1,0 +1,232 @@
+"""Several connections to one server: one for each era, or for each caller that must not share it with others.
+
+The first connection, the server's `Upstream`, lists what the server has and serves everybody whom nothing keeps
+apart. The others are opened when a call first needs them and ended when nobody has needed them for a while, or when
+their client has gone. Which calls are kept apart:
+
+- by era: a server that speaks both is used in its caller's, because many servers can ask their caller only there;
+- by `isolation`: `principal` keeps callers with different credentials apart, `session` every client session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from muxway.core.relay import Member, StillStarting
+from muxway.errors import UpstreamError
+from muxway.log import EventLog
+from muxway.protocol import asking, messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from muxway.config.model import Isolation
+    from muxway.core.call import Call, Caller
+    from muxway.upstream.greeting import Era
+    from muxway.upstream.link import Link
+    from muxway.upstream.upstream import Upstream
+
+_SWEEP: Final = 15.0
+_PAUSE: Final = 2.0
+"""Seconds before a connection that could not be opened is tried again."""
+_TRY_AGAIN: Final = 60.0
+"""Seconds before a server that did not take a handshake is asked for one again."""
+
+log = EventLog("upstream")
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What the calls of one lane have in common."""
+
+    era: Era
+    owner: Hashable = None
+    """The principal or the session it is for; None for everybody."""
+    capabilities: bytes = b""
+    """What its callers can do, which a handshake tells once for the whole session."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    upstream: Upstream
+    member: Member
+    used: float
+    """When a call last went over it, or it last failed to open."""
+
+
+class Lanes:
+    """The connections to one server beside its first."""
+
+    def __init__(
+        self,
+        first: Upstream,
+        open_lane: Callable[[Callable[[Upstream], None], Era, Mapping[str, Any]], Upstream],
+        *,
+        isolation: Isolation,
+        match_era: bool,
+        keeps_state: bool,
+        limit: int,
+        idle: float,
+    ) -> None:
+        """Prepare; nothing is opened before a call needs it.
+
+        Args:
+            first: the server's first connection.
+            open_lane: makes another one, given what to call when it changes, its era, and what to declare there.
+            isolation: which callers are kept apart.
+            match_era: whether a server that speaks both eras is used in the caller's.
+            keeps_state: whether even a stateless server may know one caller from another: it is a process of ours.
+            limit: how many connections there may be beside the first.
+            idle: seconds after which one that nobody uses is ended.
+        """
+        self._first = first
+        self._open_lane = open_lane
+        self._isolation: Isolation = isolation
+        self._match_era = match_era
+        self._keeps_state = keeps_state
+        self._limit = limit
+        self._idle = idle
+        self._lanes: dict[_Key, _Lane] = {}
+        self._owner: bytes | None = None
+        """The principal that has the first connection, where principals are kept apart."""
+        self._no_handshake_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        # Most calls are of the caller that called before and go over the first connection.
+        self._last_caller: Caller | None = None
+        self._last_first: Link | None = None
+
+    @property
+    def count(self) -> int:
+        """How many connections there are beside the first."""
+        return len(self._lanes)
+
+    def choose(self, call: Call) -> Link | None:
+        """The connection for a call; None while the server is down.
+
+        Raises:
+            StillStarting: it is being opened.
+            UpstreamError: it could not be opened, or there are too many.
+        """
+        first = self._first.link
+        caller = call.caller
+        if caller is self._last_caller and first is self._last_first:
+            return first
+        if first is None:
+            return None
+        key = self._key(caller, first)
+        if key is not None:
+            return self._link_of(key, caller)
+        if caller.revision.stateless == first.revision.stateless:
+            self._last_caller, self._last_first = caller, first
+        return first
+
+    def _key(self, caller: Caller, first: Link) -> _Key | None:
+        handshake = not caller.revision.stateless
+        crosses = self._match_era and first.revision.stateless and handshake
+        if crosses and asyncio.get_running_loop().time() < self._no_handshake_until:
+            crosses = False
+        stateless = first.revision.stateless and not crosses
+        owner: Hashable = None
+        if not stateless or self._keeps_state:
+            owner = self._owner_of(caller)
+        if owner is None:
+            # Everybody may share: no need to tell callers apart by what they can do, either.
+            return _Key("legacy") if crosses else None
+        told = b"" if stateless else messages.encode(asking.declared(caller.capabilities, caller.revision))
+        return _Key("modern" if stateless else "legacy", owner, told)
+
+    def _owner_of(self, caller: Caller) -> Hashable:
+        """Whom the connection is for; None for everybody."""
+        if self._isolation == "shared":
+            return None
+        if self._isolation == "session" and caller.party is not None:
+            return caller.party
+        if self._owner is None:
+            # The first connection has told nobody anything yet: it becomes that of the first who comes.
+            self._owner = caller.principal
+        if self._isolation == "principal" and caller.principal == self._owner:
+            return None
+        return caller.principal
+
+    def _link_of(self, key: _Key, caller: Caller) -> Link | None:
+        now = asyncio.get_running_loop().time()
+        lane = self._lanes.get(key)
+        if lane is not None and lane.member.absence and not lane.member.starting and now < lane.used + _PAUSE:
+            why = f'server "{self._first.name}" could not be started for this caller: {lane.member.absence}'
+            raise UpstreamError(self._first.name, "not_running", why)
+        if lane is None or (lane.upstream.link is None and not lane.member.starting):
+            lane = self._open(key, caller)
+        lane.used = now
+        if lane.member.starting:
+            raise StillStarting(lane.member)
+        return lane.upstream.link
+
+    def _open(self, key: _Key, caller: Caller) -> _Lane:
+        if key not in self._lanes and len(self._lanes) >= self._limit:
+            self._sweep_now()
+            if len(self._lanes) >= self._limit:
+                name = self._first.name
+                why = f'server "{name}" already runs {self._limit} times (maxInstances); try again later'
+                raise UpstreamError(name, "overloaded", why)
+        if key.owner is None:
+            told: Mapping[str, Any] = asking.EVERYTHING
+        else:
+            told = asking.declared(caller.capabilities, caller.revision)
+        member = Member(0, 0)
+
+        def changed(upstream: Upstream) -> None:
+            self._changed(key, upstream, member)
+
+        lane = _Lane(self._open_lane(changed, key.era, told), member, asyncio.get_running_loop().time())
+        self._lanes[key] = lane
+        lane.upstream.start()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SWEEP, self._sweep)
+        return lane
+
+    def _changed(self, key: _Key, upstream: Upstream, member: Member) -> None:
+        if upstream.link is None and not member.starting:
+            self._lanes.pop(key, None)
+        elif upstream.link is None and key.era == "legacy" and self._first.link and self._first.link.revision.stateless:
+            # It does not take a handshake, or not now: calls go over the first connection, as well as they can.
+            log.info("takes no handshake; used in its own era", upstream=upstream.name, why=upstream.error)
+            self._no_handshake_until = asyncio.get_running_loop().time() + _TRY_AGAIN
+            self._lanes.pop(key, None)
+        member.settle(upstream.link, "" if upstream.link is not None else upstream.error or "it ended")
+        member.release()
+
+    def gone(self, party: object) -> None:
+        """A client session has ended: so do the connections that were only for it."""
+        for key in [key for key in self._lanes if key.owner is party]:
+            self._end(key)
+
+    def _sweep(self) -> None:
+        self._timer = None
+        self._sweep_now()
+        if self._lanes:
+            self._timer = asyncio.get_running_loop().call_later(_SWEEP, self._sweep)
+
+    def _sweep_now(self) -> None:
+        unused_since = asyncio.get_running_loop().time() - self._idle
+        for key, lane in list(self._lanes.items()):
+            link = lane.upstream.link
+            if lane.used < unused_since and link is not None and not link.peer.ours:
+                self._end(key)
+
+    def _end(self, key: _Key) -> None:
+        lane = self._lanes.pop(key)
+        ending = asyncio.get_running_loop().create_task(lane.upstream.stop())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    async def stop(self) -> None:
+        """End all of them, and wait until they are gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for key in list(self._lanes):
+            self._end(key)
+        if self._ending:
+            await asyncio.wait(self._ending)

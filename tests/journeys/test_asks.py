@@ -1,0 +1,447 @@
+"""Servers that want something of their caller, in all four combinations of the two eras."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+import pytest
+
+from muxway.testing import RawClient, ScriptedServer
+from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, World, a_world
+
+FORM = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 2}, "sure": {"type": "boolean"}},
+    "required": ["name"],
+}
+ELICIT = {"message": "Who?", "requestedSchema": FORM}
+SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "Say hi"}}], "maxTokens": 10}
+SAMPLED = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "hi"}, "stopReason": "endTurn"}
+EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+
+
+def text(result: dict[str, Any]) -> str:
+    return result["content"][0]["text"]
+
+
+async def curious(server: ScriptedServer, request: dict[str, Any]) -> None:
+    """Elicits, samples and lists roots, in the way of its revision, and says what it got."""
+    if server.revision != "2026-07-28":
+        who = await server.ask("elicitation/create", ELICIT)
+        poem = await server.ask("sampling/createMessage", SAMPLE)
+        roots = await server.ask("roots/list")
+        _tell(server, request, who["result"], poem["result"], roots["result"])
+        return
+    params = request["params"]
+    given = params.get("inputResponses", {})
+    if "poem" in given:
+        assert params["requestState"] == "second"
+        who = {"action": "accept", "content": {"name": "Ann"}}
+        _tell(server, request, who, given["poem"], given["roots"])
+    elif "who" in given:
+        assert params["requestState"] == "first"
+        assert given["who"]["content"] == {"name": "Ann"}
+        asked = {"poem": {"method": "sampling/createMessage", "params": SAMPLE}, "roots": {"method": "roots/list"}}
+        server.need(request, asked, "second")
+    else:
+        assert "requestState" not in params
+        server.need(request, {"who": {"method": "elicitation/create", "params": ELICIT}}, "first")
+
+
+def _tell(server: ScriptedServer, request: dict[str, Any], who: Any, poem: Any, roots: Any) -> None:
+    words = f"{who['content']['name']} {poem['content']['text']} {roots['roots'][0]['uri']}"
+    server.reply(request, {"content": [{"type": "text", "text": words}]})
+
+
+async def client_of(
+    world: World, revision: str, capabilities: dict[str, Any] | None = None
+) -> tuple[RawClient, list[tuple[str, dict[str, Any]]]]:
+    """A client that answers everything, and what it was asked."""
+    client = RawClient(
+        world.gateway.memory_door(),
+        revision=revision,
+        capabilities=EVERYTHING if capabilities is None else capabilities,
+    )
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def answering(method: str, result: dict[str, Any]) -> None:
+        def answer(params: dict[str, Any]) -> dict[str, Any]:
+            asked.append((method, params))
+            return result
+
+        client.answers[method] = answer
+
+    answering("elicitation/create", {"action": "accept", "content": {"name": "Ann"}})
+    answering("sampling/createMessage", SAMPLED)
+    answering("roots/list", {"roots": [{"uri": "file:///w"}]})
+    await client.hello()
+    return client, asked
+
+
+@pytest.mark.parametrize("server_revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+async def test_a_server_gets_its_answers_whatever_the_two_revisions(revision: str, server_revision: str) -> None:
+    server = ScriptedServer(revision=server_revision, tools={"curious": curious})
+    async with a_world({"up": server}) as world:
+        client, asked = await client_of(world, revision)
+        reply = await client.complete("tools/call", {"name": "up__curious", "arguments": {"a": 1}})
+        assert text(reply.result) == "Ann hi file:///w"
+        assert [method for method, _ in asked] == ["elicitation/create", "sampling/createMessage", "roots/list"]
+        assert asked[0][1]["message"] == "[up] Who?"
+
+
+@pytest.mark.parametrize("server_revision", HANDSHAKE_REVISIONS)
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_caller_that_declared_nothing_is_asked_nothing(revision: str, server_revision: str) -> None:
+    """mcp-wire.md §9.7: -32601 for a capability that was not declared."""
+    seen: list[dict[str, Any]] = []
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        for method, params in (
+            ("elicitation/create", ELICIT),
+            ("sampling/createMessage", SAMPLE),
+            ("roots/list", None),
+        ):
+            seen.append(await server.ask(method, params))
+        server.reply(request, {"content": [{"type": "text", "text": "went on"}]})
+
+    async with a_world({"up": ScriptedServer(revision=server_revision, tools={"asks": asks})}) as world:
+        client, asked = await client_of(world, revision, {})
+        assert text((await client.call("up__asks")).result) == "went on"
+        assert [answer["error"]["code"] for answer in seen] == [-32601, -32601, -32601]
+        assert not asked
+
+
+async def test_a_stateless_caller_learns_which_capability_it_would_have_needed() -> None:
+    async def insists(server: ScriptedServer, request: dict[str, Any]) -> None:
+        answer = await server.ask("elicitation/create", ELICIT)
+        server.fail(request, -32603, f"I need an answer, not {answer['error']['code']}")
+
+    async with a_world({"up": ScriptedServer(tools={"insists": insists})}) as world:
+        client, _ = await client_of(world, "2026-07-28", {})
+        error = (await client.call("up__insists")).error
+        assert error["code"] == -32021
+        assert error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+
+
+async def test_a_page_to_visit_is_only_for_callers_that_can_open_one() -> None:
+    codes: list[int] = []
+
+    async def sends(server: ScriptedServer, request: dict[str, Any]) -> None:
+        params = {"mode": "url", "message": "Sign in", "url": "https://x.test/1", "elicitationId": "e1"}
+        answer = await server.ask("elicitation/create", params)
+        codes.append(answer["error"]["code"] if "error" in answer else 0)
+        server.reply(request, {"content": [{"type": "text", "text": "done"}]})
+
+    async with a_world({"up": ScriptedServer(tools={"sends": sends})}) as world:
+        for revision, capabilities in (
+            ("2025-06-18", {"elicitation": {}}),
+            ("2025-11-25", {"elicitation": {}}),
+            ("2026-07-28", {"elicitation": {"form": {}}}),
+            ("2025-11-25", {"elicitation": {"url": {}}}),
+            ("2026-07-28", {"elicitation": {"url": {}}}),
+        ):
+            client, asked = await client_of(world, revision, capabilities)
+            client.answers["elicitation/create"] = lambda params, asked=asked: (
+                asked.append(("", params)) or {"action": "accept"}
+            )
+            await client.complete("tools/call", {"name": "up__sends", "arguments": {}})
+            if asked:
+                assert asked[0][1]["url"] == "https://x.test/1"
+                assert ("elicitationId" in asked[0][1]) == (revision == "2025-11-25")
+    assert codes == [-32602, -32602, -32602, 0, 0]
+
+
+async def test_the_pages_a_2025_server_wants_visited_first_become_questions() -> None:
+    """-32042 exists only in 2025-11-25: a stateless caller is asked, and the call is made anew."""
+    visits = 0
+
+    def gated(server: ScriptedServer, request: dict[str, Any]) -> None:
+        nonlocal visits
+        visits += 1
+        if visits == 1:
+            page = {"mode": "url", "message": "Sign in", "url": "https://x.test/1", "elicitationId": "e1"}
+            server.fail(request, -32042, "sign in first", {"elicitations": [page]})
+        else:
+            server.reply(request, {"content": [{"type": "text", "text": "in"}]})
+
+    async with a_world({"up": ScriptedServer(tools={"gated": gated})}) as world:
+        client, asked = await client_of(world, "2026-07-28")
+        client.answers["elicitation/create"] = lambda params: asked.append(("", params)) or {"action": "accept"}
+        reply = await client.complete("tools/call", {"name": "up__gated", "arguments": {}})
+        assert text(reply.result) == "in"
+        assert asked[0][1] == {"mode": "url", "message": "[up] Sign in", "url": "https://x.test/1"}
+
+        visits = 0
+        client.answers["elicitation/create"] = lambda _: {"action": "decline"}
+        refused = await client.complete("tools/call", {"name": "up__gated", "arguments": {}})
+        assert refused.error["code"] == -32602
+
+        visits = 0
+        poor, _ = await client_of(world, "2026-07-28", {"elicitation": {"form": {}}})
+        error = (await poor.call("up__gated")).error
+        assert (error["code"], error["data"]["requiredCapabilities"]) == (-32021, {"elicitation": {"url": {}}})
+
+
+async def test_questions_asked_at_once_are_put_at_once() -> None:
+    async def asks_two(server: ScriptedServer, request: dict[str, Any]) -> None:
+        answers = await asyncio.gather(
+            server.ask("elicitation/create", ELICIT), server.ask("sampling/createMessage", SAMPLE)
+        )
+        assert all("result" in answer for answer in answers)
+        server.reply(request, {"content": [{"type": "text", "text": "both"}]})
+
+    async with a_world({"up": ScriptedServer(tools={"two": asks_two})}) as world:
+        client, _ = await client_of(world, "2026-07-28")
+        first = await client.call("up__two")
+        assert set(first.result["inputRequests"]) == {"q1", "q2"}
+        assert "jsonrpc" not in first.result["inputRequests"]["q1"]
+        # Only one answer: the other question is put again, under its own key.
+        given = {"q1": {"action": "accept", "content": {"name": "Ann"}}, "unknown": {"x": 1}}
+        second = await client.call("up__two", inputResponses=given, requestState=first.result["requestState"])
+        assert set(second.result["inputRequests"]) == {"q2"}
+        third = await client.call("up__two", inputResponses={"q2": SAMPLED}, requestState=second.result["requestState"])
+        assert text(third.result) == "both"
+
+
+async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again() -> None:
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        answer = await server.ask("elicitation/create", ELICIT)
+        server.reply(request, {"content": [{"type": "text", "text": str(answer.get("result") or answer["error"])}]})
+
+    async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
+        client, _ = await client_of(world, "2026-07-28")
+        first = await client.call("up__asks")
+        bad = {"q1": {"action": "accept", "content": {"name": "A"}}}
+        second = await client.call("up__asks", inputResponses=bad, requestState=first.result["requestState"])
+        assert second.result["resultType"] == "input_required"
+        good = {"q1": {"action": "accept", "content": {"name": "Ann"}}}
+        third = await client.call("up__asks", inputResponses=good, requestState=second.result["requestState"])
+        assert "Ann" in text(third.result)
+
+        old, _ = await client_of(world, "2025-11-25")
+        old.answers["elicitation/create"] = lambda _: {"action": "accept", "content": {"name": 7}}
+        assert "-32602" in text((await old.call("up__asks")).result)
+        for wrong in ({}, {"action": "perhaps"}, {"action": "accept", "content": []}):
+            old.answers["elicitation/create"] = lambda _, wrong=wrong: wrong
+            assert "-32602" in text((await old.call("up__asks")).result)
+
+
+class TestSealedState:
+    """What a caller is given to keep is good for its own call, once, and for nothing else."""
+
+    @staticmethod
+    async def asked(client: RawClient, **arguments: Any) -> str:
+        return (await client.call("up__asks", arguments)).result["requestState"]
+
+    @staticmethod
+    def server() -> ScriptedServer:
+        async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+            await server.ask("elicitation/create", ELICIT)
+            server.reply(request, {"content": [{"type": "text", "text": str(request["params"]["arguments"])}]})
+
+        return ScriptedServer(tools={"asks": asks, "other": asks})
+
+    ANSWER: ClassVar[dict[str, Any]] = {"q1": {"action": "decline"}}
+
+    async def test_it_is_good_once(self) -> None:
+        async with a_world({"up": self.server()}) as world:
+            client, _ = await client_of(world, "2026-07-28")
+            state = await self.asked(client, x=1)
+            reply = await client.call("up__asks", {"x": 1.0}, inputResponses=self.ANSWER, requestState=state)
+            assert reply.result["resultType"] == "complete"
+            replayed = await client.call("up__asks", {"x": 1}, inputResponses=self.ANSWER, requestState=state)
+            assert replayed.error["code"] == -32602
+
+    async def test_it_is_good_for_its_own_call_only(self) -> None:
+        async with a_world({"up": self.server()}) as world:
+            client, _ = await client_of(world, "2026-07-28")
+            state = await self.asked(client, x=1)
+            for tool, arguments in (("up__asks", {"x": 2}), ("up__other", {"x": 1}), ("up__asks", {"x": 1, "y": 0})):
+                error = (await client.call(tool, arguments, inputResponses=self.ANSWER, requestState=state)).error
+                assert error == {
+                    "code": -32602,
+                    "message": "Invalid or expired requestState: make the call again without it",
+                }
+            reply = await client.call("up__asks", {"x": 1}, inputResponses=self.ANSWER, requestState=state)
+            assert reply.result["resultType"] == "complete"
+
+    async def test_forged_states_are_refused(self) -> None:
+        async with a_world({"up": self.server()}) as world, a_world({"up": self.server()}) as elsewhere:
+            client, _ = await client_of(world, "2026-07-28")
+            stranger, _ = await client_of(elsewhere, "2026-07-28")
+            state = await self.asked(client, x=1)
+            foreign = await self.asked(stranger, x=1)
+            broken = state[:-3] + ("AAA" if state[-3:] != "AAA" else "BBB")
+            huge = "mw1." + "A" * 40_000
+            for forged in ("", "x", "mw1.", "mw1.!!!", "mw1.AAAA", broken, foreign, state + "A", huge, 7):
+                error = (await client.call("up__asks", {"x": 1}, inputResponses=self.ANSWER, requestState=forged)).error
+                assert error["code"] == -32602, forged
+
+    async def test_answers_of_the_wrong_shape_are_refused_and_nothing_is_lost(self) -> None:
+        async with a_world({"up": self.server()}) as world:
+            client, _ = await client_of(world, "2026-07-28")
+            state = await self.asked(client)
+            for wrong in ([], "x", {"q1": 7}):
+                error = (await client.call("up__asks", {}, inputResponses=wrong, requestState=state)).error
+                assert error["code"] == -32602
+            reply = await client.call("up__asks", {}, inputResponses=self.ANSWER, requestState=state)
+            assert reply.result["resultType"] == "complete"
+
+
+async def test_a_call_that_ends_while_it_is_parked_is_answered_when_the_caller_comes_back() -> None:
+    async def gives_up(server: ScriptedServer, request: dict[str, Any]) -> None:
+        asking = asyncio.ensure_future(server.ask("elicitation/create", ELICIT))
+        await asyncio.sleep(0.1)
+        server.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "ask-1"}})
+        server.reply(request, {"content": [{"type": "text", "text": "without you"}]})
+        asking.cancel()
+
+    async with a_world({"up": ScriptedServer(tools={"gives_up": gives_up})}) as world:
+        client, _ = await client_of(world, "2026-07-28")
+        first = await client.call("up__gives_up")
+        await asyncio.sleep(0.2)
+        answer = {"q1": {"action": "decline"}}
+        second = await client.call("up__gives_up", inputResponses=answer, requestState=first.result["requestState"])
+        assert text(second.result) == "without you"
+
+
+async def test_a_question_the_server_withdraws_is_withdrawn_at_the_client() -> None:
+    async def withdraws(server: ScriptedServer, request: dict[str, Any]) -> None:
+        asking = asyncio.ensure_future(server.ask("elicitation/create", ELICIT))
+        await asyncio.sleep(0.05)
+        server.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "ask-1"}})
+        server.reply(request, {"content": [{"type": "text", "text": "never mind"}]})
+        asking.cancel()
+
+    async with a_world({"up": ScriptedServer(tools={"withdraws": withdraws})}) as world:
+        client, _ = await client_of(world, "2025-11-25")
+        client.answers.clear()
+        reply = await client.call("up__withdraws")
+        assert text(reply.result) == "never mind"
+        question = await client.notice("elicitation/create")
+        withdrawn = await client.notice("notifications/cancelled")
+        assert withdrawn["params"]["requestId"] == question["id"]
+        # An answer that comes all the same is dropped.
+        client.say(b'{"jsonrpc":"2.0","id":%d,"result":{"action":"decline"}}' % question["id"])
+        assert (await client.ask("ping")).result == {}
+
+
+async def test_a_pipe_shared_by_two_parties_gives_a_question_to_neither() -> None:
+    """A pipe does not say for which call a server asks: rather than guess, the gateway refuses."""
+    seen: list[Any] = []
+    release = asyncio.Event()
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        answer = await server.ask("elicitation/create", ELICIT)
+        seen.append(answer)
+        server.reply(request, {"content": []})
+
+    async def waits(server: ScriptedServer, request: dict[str, Any]) -> None:
+        await release.wait()
+        server.reply(request, {"content": []})
+
+    async with a_world({"up": ScriptedServer(tools={"asks": asks, "waits": waits})}) as world:
+        one, asked_one = await client_of(world, "2025-11-25")
+        two, asked_two = await client_of(world, "2026-07-28")
+        waiting = two.start("tools/call", {"name": "up__waits", "arguments": {}})
+        await asyncio.sleep(0.05)
+        await one.call("up__asks")
+        assert seen[0]["error"]["code"] == -32602
+        assert not asked_one
+        assert not asked_two
+        release.set()
+        await two.answer(waiting)
+        await one.call("up__asks")
+        assert "result" in seen[1]
+        assert len(asked_one) == 1
+
+
+async def test_a_handshake_caller_that_refuses_ends_the_call_of_a_stateless_server() -> None:
+    async with a_world({"up": ScriptedServer(revision="2026-07-28", tools={"curious": curious})}) as world:
+        client, _ = await client_of(world, "2025-11-25")
+        client.answers["sampling/createMessage"] = lambda _: ValueError("the user said no")
+        result = (await client.call("up__curious")).result
+        assert result["isError"]
+        assert "the user said no" in text(result)
+
+
+async def test_a_stateless_server_may_not_ask_for_ever() -> None:
+    rounds = 0
+
+    def endless(server: ScriptedServer, request: dict[str, Any]) -> None:
+        nonlocal rounds
+        rounds += 1
+        server.need(request, {"who": {"method": "elicitation/create", "params": ELICIT}}, str(rounds))
+
+    async with a_world({"up": ScriptedServer(revision="2026-07-28", tools={"endless": endless})}) as world:
+        old, _ = await client_of(world, "2025-11-25")
+        assert (await old.call("up__endless")).result["isError"]
+        assert rounds == 11
+        new, _ = await client_of(world, "2026-07-28")
+        reply = await new.complete("tools/call", {"name": "up__endless", "arguments": {}})
+        assert reply.error["code"] == -32603
+
+
+async def test_what_a_caller_can_do_is_told_to_a_stateless_server_with_each_call() -> None:
+    server = ScriptedServer(revision="2026-07-28", tools={"echo": None})
+    async with a_world({"up": server}) as world:
+        for revision, capabilities, told in (
+            (
+                "2025-06-18",
+                {"elicitation": {}, "roots": {"listChanged": True}},
+                {"elicitation": {"form": {}}, "roots": {}},
+            ),
+            ("2025-11-25", {"elicitation": {"url": {}}, "tasks": {}}, {"elicitation": {"url": {}}}),
+            ("2024-11-05", {"elicitation": {}, "sampling": {"tools": {}}}, {"sampling": {}}),
+            ("2026-07-28", {"sampling": {"tools": {}}}, {"sampling": {"tools": {}}}),
+        ):
+            client, _ = await client_of(world, revision, capabilities)
+            await client.call("up__echo", {})
+            meta = server.heard[-1]["params"]["_meta"]
+            assert meta["io.modelcontextprotocol/clientCapabilities"] == told, revision
+
+
+async def test_a_server_that_asks_for_input_without_a_question_is_called_again() -> None:
+    tries = 0
+
+    def busy(server: ScriptedServer, request: dict[str, Any]) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            server.need(request, {}, f"s{tries}")
+        else:
+            assert request["params"]["requestState"] == "s2"
+            assert "inputResponses" not in request["params"]
+            server.reply(request, {"content": [{"type": "text", "text": "now"}]})
+
+    async with a_world({"up": ScriptedServer(revision="2026-07-28", tools={"busy": busy})}) as world:
+        client, _ = await client_of(world, "2025-11-25")
+        assert text((await client.call("up__busy")).result) == "now"
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_cancelling_a_call_withdraws_its_question(revision: str) -> None:
+    cancelled = asyncio.Event()
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        await server.ask("elicitation/create", ELICIT)
+        server.reply(request, {"content": []})
+
+    server = ScriptedServer(tools={"asks": asks})
+    async with a_world({"up": server}) as world:
+        client, _ = await client_of(world, revision)
+        client.answers.clear()
+        id_ = client.start("tools/call", {"name": "up__asks", "arguments": {}})
+        if revision == "2026-07-28":
+            # The call ended with a question: there is nothing to cancel, and the server still waits.
+            assert (await client.answer(id_)).result["resultType"] == "input_required"
+            return
+        question = await client.notice("elicitation/create")
+        client.tell("notifications/cancelled", {"requestId": id_})
+        withdrawn = await client.notice("notifications/cancelled")
+        assert withdrawn["params"]["requestId"] == question["id"]
+        await asyncio.sleep(0.05)
+        assert server.heard[-1]["method"] == "notifications/cancelled"
+        cancelled.set()
