@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -445,3 +448,40 @@ async def test_cancelling_a_call_withdraws_its_question(revision: str) -> None:
         await asyncio.sleep(0.05)
         assert server.heard[-1]["method"] == "notifications/cancelled"
         cancelled.set()
+
+
+async def test_a_thousand_parked_calls_hold_in_little_memory_and_are_all_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Issue 4, Speed: under 50 MB."""
+    monkeypatch.setattr("muxway.core.crossing._GATHERING", 0.001)
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        answer = await server.ask("elicitation/create", ELICIT)
+        outcome = answer["result"]["action"] if "result" in answer else answer["error"]["message"]
+        said = f"{request['params']['arguments']['n']} {outcome}"
+        server.reply(request, {"content": [{"type": "text", "text": said}]})
+
+    async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
+        client, _ = await client_of(world, "2026-07-28")
+        before = _resident()
+        states: list[str] = []
+        for number in range(1000):
+            result = (await client.call("up__asks", {"n": number})).result
+            states.append(result["requestState"])
+        assert _resident() - before < 50_000_000
+        # One more is too many: the server is told so, and nothing else suffers.
+        refused = await client.call("up__asks", {"n": 1000})
+        assert text(refused.result) == "1000 too many calls wait for answers; try again later"
+        answer = {"q1": {"action": "decline"}}
+        for number, state in enumerate(states):
+            reply = await client.call("up__asks", {"n": number}, inputResponses=answer, requestState=state)
+            assert text(reply.result) == f"{number} decline"
+
+
+def _resident() -> int:
+    """Bytes of memory this process has, on any Unix that has /proc; elsewhere its highest so far."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -74,13 +74,18 @@ async def test_every_exchange_of_the_document(tmp_path: Path) -> None:
                 "clientInfo": {"name": "claude-desktop", "version": "1.0.0"},
             },
         }
-        # The document's `"tools": {}` with the one thing we add to it: changes are told.
-        assert await _exchange(process, initialize) == {
+        greeting = await _exchange(process, initialize)
+        # The document's `"tools": {}` with what we add to it: changes are told, and there is more than tools.
+        offered = greeting["result"]["capabilities"]
+        assert offered.pop("tools") == {"listChanged": True}
+        assert set(offered) == {"prompts", "resources", "logging"}
+        offered.clear()
+        assert greeting == {
             "jsonrpc": "2.0",
             "id": 1,
             "result": {
                 "protocolVersion": "2024-11-05",
-                "capabilities": {"tools": {"listChanged": True}},
+                "capabilities": {},
                 "serverInfo": {"name": "mcp-simple-aggregator", "version": "1.0.0"},
             },
         }

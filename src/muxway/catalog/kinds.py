@@ -24,17 +24,41 @@ class Kind:
     """The member that tells one from another."""
     use: bytes = b""
     """The request that uses one, by its name."""
-    exposed: str = "exposedResources"
-    """The key of the configuration that says what to show."""
-    hidden: str = "hiddenResources"
-    """The key of the configuration that says what to hide."""
+    exposed: str = ""
+    """The key of the configuration that says which names to show."""
+    hidden: str = ""
+    """The key of the configuration that says which names to hide."""
+    not_found: str = ""
+    """What a caller is told who uses a name that nobody has."""
+    ambiguous: str = ""
+    """What a caller is told who uses a name that several might have."""
 
 
 TOOLS: Final = Kind(
-    "tools", "tool", "tools", "tools/list", "tools", "name", b"tools/call", "exposedTools", "hiddenTools"
+    "tools",
+    "tool",
+    "tools",
+    "tools/list",
+    "tools",
+    "name",
+    use=b"tools/call",
+    exposed="exposedTools",
+    hidden="hiddenTools",
+    not_found="Tool not found",
+    ambiguous="Tool name is ambiguous",
 )
 PROMPTS: Final = Kind(
-    "prompts", "prompt", "prompts", "prompts/list", "prompts", "name", b"prompts/get", "exposedPrompts", "hiddenPrompts"
+    "prompts",
+    "prompt",
+    "prompts",
+    "prompts/list",
+    "prompts",
+    "name",
+    use=b"prompts/get",
+    exposed="exposedPrompts",
+    hidden="hiddenPrompts",
+    not_found="Prompt not found",
+    ambiguous="Prompt name is ambiguous",
 )
 RESOURCES: Final = Kind("resources", "resource", "resources", "resources/list", "resources", "uri")
 TEMPLATES: Final = Kind(

@@ -177,9 +177,8 @@ class Catalog:
             if route is not None:
                 return Lookup(route)
             candidates = [route.public for route in self.routes.values() if name in route.spellings()]
-            word = self.kind.word.capitalize()
-            return Lookup(None, f"{word} name is ambiguous: {name} may be {' or '.join(candidates)}")
-        return Lookup(None, f"{self.kind.word.capitalize()} not found: {name}")
+            return Lookup(None, f"{self.kind.ambiguous}: {name} may be {' or '.join(candidates)}")
+        return Lookup(None, f"{self.kind.not_found}: {name}")
 
     def with_routes_of(self, other: Catalog) -> Catalog:
         """The other catalog under this one's version, for one that lists the same: what is encoded stays so."""

@@ -130,15 +130,16 @@ class ResourceCatalog:
 
     def find(self, uri: str) -> Place | None:
         """Where a URI leads: listed, wrapped, linked to, made of a template, of a scheme or server there is one of."""
-        place = self._exact.get(uri)
-        if place is not None:
-            return place
-        if looks_wrapped(uri):
-            return self._find_wrapped(uri)
+        if uri in self._exact or looks_wrapped(uri):
+            return self.find_listed(uri)
         for upstream in self._owners(uri):
             if self._parts[upstream].filter.shows(uri):
                 return Place(upstream, uri)
         return None
+
+    def find_listed(self, uri: str) -> Place | None:
+        """Where a URI leads that is listed or names its server: what it means does not depend on who else there is."""
+        return self._exact.get(uri) or (self._find_wrapped(uri) if looks_wrapped(uri) else None)
 
     def find_template(self, text: str) -> Place | None:
         """Where a template leads, by its text as it is listed."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from muxway.catalog.model import Native
 from muxway.protocol import messages
-from muxway.protocol.convert import marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,15 +17,17 @@ if TYPE_CHECKING:
 Rename: TypeAlias = "Callable[[str], str]"
 """A server's own URI → the one it has here."""
 
-# A word may hide behind an escape; whoever writes it like that is understood by clients.
-_URI_MARKS: Final = (b'"uri"', b"\\u00")
-_APP_MARKS: Final = (b'"ui', b"\\u00")
+_URI: Final = b'"uri"'
+_APP: Final = b'"ui'
+_ESCAPE: Final = b"\\u00"
+"""A word may hide behind an escape; whoever writes it like that is understood by clients."""
 _APP_KEY: Final = "ui/resourceUri"
 
 
 def rewrite_blocks(result: Buffer, rename: Rename) -> Buffer:
     """The result of a tool or prompt with the URIs of its links and embedded resources renamed."""
-    if not marked(bytes(result), _URI_MARKS):
+    raw = bytes(result)
+    if _URI not in raw and _ESCAPE not in raw:
         return result
 
     def block(one: Buffer) -> Buffer:
@@ -42,7 +43,8 @@ def rewrite_contents(result: Buffer, rename: Rename) -> Buffer:
 
 def rewrite_app(meta: Buffer, rename: Rename) -> Buffer:
     """The `_meta` of a tool with the URI of its app renamed."""
-    if not marked(bytes(meta), _APP_MARKS):
+    raw = bytes(meta)
+    if _APP not in raw and _ESCAPE not in raw:
         return meta
     renamed = _inside(meta, "ui", lambda ui: _uri(ui, "resourceUri", rename))
     return _uri(renamed, _APP_KEY, rename)

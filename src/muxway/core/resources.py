@@ -51,7 +51,7 @@ class Resources:
 
     def find(self, catalog: ResourceCatalog, uri: str) -> Place | None:
         """Where a URI leads. Raises as `read` does."""
-        place = catalog.find(uri)
+        place = catalog.find_listed(uri)
         if place is not None:
             return place
         upstream, native = unwrap(uri) or ("", uri)
@@ -63,7 +63,7 @@ class Resources:
         for member in self._members.values():
             if member.starting:
                 raise StillStarting(member)
-        return None
+        return catalog.find(uri)
 
     def changing(self, catalog: ResourceCatalog, uri: str, place: Place, call: Call, sink: Sink) -> Sink:
         """The sink for the outcome."""

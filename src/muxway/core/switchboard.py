@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from muxway.core.relay import Member
     from muxway.core.sealing import Seal
 
-CAPABILITIES: Final = {"tools": {"listChanged": True}}
 _LISTS: Final = {kind.method: kind for kind in KINDS}
 _DISCOVER_TTL_MS: Final = 0
 
@@ -143,7 +142,8 @@ class Switchboard:
             place = self.resources.find(uri)
             return sink if place is None else self._reading.changing(self.resources, uri, place, call, sink)
         catalog = self.prompts if call.method == "prompts/get" else self.catalog
-        route = catalog.find(messages.text(call.params.get("name")) or "").route
+        name = call.params.get("name", b"")
+        route = catalog.quick.get(bytes(name)) or catalog.find(messages.text(name) or "").route
         if route is None:
             return sink
         if catalog is self.prompts:
@@ -218,20 +218,28 @@ class Switchboard:
                 tell(names)
 
     def _new_resources(self, sources: Sequence[Source]) -> ResourceCatalog:
-        def part(source: Source) -> tuple[object, ...]:
-            return source.upstream, source.resources, source.templates, source.uris, source.reads
+        def parts(all_of_them: Sequence[Source]) -> list[object]:
+            return [
+                (source.upstream, source.resources, source.templates, source.uris)
+                for source in all_of_them
+                if source.reads or source.resources or source.templates
+            ]
 
         # Most changes are of something else, and there may be many resources.
         configured, self._configured = self._configured, [*self._members]
-        if configured == self._configured and [*map(part, sources)] == [*map(part, self._sources)]:
+        if configured == self._configured and parts(sources) == parts(self._sources):
             return self.resources
         return build_resources(sources, self._members, self.resources)
 
     def _new_catalog(self, old: Catalog, before: Sequence[Source]) -> Catalog:
-        def part(source: Source) -> tuple[object, ...]:
-            return source.upstream, source.prefix, source.asked, source.own, source.of(old.kind)
+        def parts(all_of_them: Sequence[Source]) -> list[object]:
+            return [
+                (source.upstream, source.prefix, source.asked, source.own, source.of(old.kind))
+                for source in all_of_them
+                if any(source.of(old.kind)) or source.asked not in (None, source.prefix)
+            ]
 
-        if old.version and [*map(part, self._sources)] == [*map(part, before)]:
+        if old.version and parts(self._sources) == parts(before):
             return old if old.rewriters is self.resources.rewriters else old.with_rewriters(self.resources.rewriters)
         return build.build(self._naming, self._sources, old.with_rewriters(self.resources.rewriters))
 

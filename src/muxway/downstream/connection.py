@@ -4,12 +4,14 @@ Cut are: whoever takes too long over a request, sends more header than anybody n
 it asked for. The application learns here, by a callback rather than by a task, that its client has gone.
 
 Most requests are small POSTs to `/mcp` that arrive in one piece and are answered with JSON. These may be taken
-by the application's `quick` at once, without the task and the messages that ASGI needs for each request.
+by the application's `quick` at once, without the task and the messages that ASGI needs for each request, and
+if they repeat the header of the one before, without parsing it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 CONNECTION: Final = "muxway.connection"
 """Where in an ASGI scope the application finds the connection."""
+_LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE).finditer
+_MOST_DIGITS: Final = 10
 
 
 class _Never:
@@ -105,6 +109,46 @@ class Reminder:
             callback()
 
 
+class Known:
+    """The header of a request that was quick. Most clients send the same again, but for the length of the body.
+
+    What has it, and is as long as it says, need not be parsed: byte for byte, it has been.
+    """
+
+    __slots__ = ("_after", "_before", "_headers", "_place", "scope")
+
+    def __init__(self, scope: dict[str, Any], before: bytes, after: bytes) -> None:
+        self.scope = scope
+        self._before, self._after = before, after
+        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self._place = [name for name, _ in self._headers].index(b"content-length")
+
+    @classmethod
+    def of(cls, data: bytes, body: bytes, scope: dict[str, Any]) -> Known | None:
+        """The header of a request, if `data` is exactly this request with this body."""
+        header = data[: len(data) - len(body)]
+        lengths = list(_LENGTH(header))
+        if not header.startswith(b"POST ") or header.find(b"\r\n\r\n") != len(header) - 4 or len(lengths) != 1:
+            return None
+        start, end = lengths[0].span(1)
+        return cls(scope, header[:start], header[end:])
+
+    def body(self, data: bytes) -> bytes | None:
+        """The body, if `data` is exactly one request with this header."""
+        if not data.startswith(self._before):
+            return None
+        start = len(self._before)
+        end = data.find(b"\r", start, start + _MOST_DIGITS)
+        length = data[start:end]
+        if not data.startswith(self._after, end) or not length.isdigit():
+            return None
+        body = data[end + len(self._after) :]
+        if len(body) != int(length):
+            return None
+        self._headers[self._place] = (b"content-length", length)
+        return body
+
+
 class Connection(HttpToolsProtocol):
     """A connection that does not wait for ever."""
 
@@ -120,7 +164,9 @@ class Connection(HttpToolsProtocol):
         self._in_header = True
         self._header_size = 0
         """What arrived of the present header in earlier pieces."""
-        self._piece = 0
+        self._piece = b""
+        """What has just arrived, while it is looked at."""
+        self._known: Known | None = None
         self._unread = 0
         self._reminder = Reminder(self.loop)
         """Ends a connection that rests for too long after a quick answer; uvicorn has a timer after all others."""
@@ -148,6 +194,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
         self._reminder.stop()
+        self._known = None
         if self._stall is not None:
             self._stall.cancel()
         super().connection_lost(exc)
@@ -156,7 +203,9 @@ class Connection(HttpToolsProtocol):
             on_gone()
 
     def data_received(self, data: bytes) -> None:
-        self._piece = len(data)
+        if self._known is not None and self._takes_known(self._known, data):
+            return
+        self._piece = data
         super().data_received(data)
         if self._parts is not None:
             self._take_usual_way(self._parts)
@@ -165,12 +214,24 @@ class Connection(HttpToolsProtocol):
                 self._stop_clock()
         elif not self.transport.is_closing():
             self._expect_more()
+        self._piece = b""
+
+    def _takes_known(self, known: Known, data: bytes) -> bool:
+        """Take a request without parsing it, if nothing is under way and it has the header of the last quick one."""
+        if self._receiving or not self._is_idle or self.transport.is_closing():
+            return False
+        body = known.body(data)
+        if body is None or self._quick is None:
+            return False
+        self._unset_keepalive_if_required()
+        self._reminder.clear()
+        return self._quick(self, QuickCycle(known.scope), body)
 
     def _expect_more(self) -> None:
         """Only a request that does not arrive in one piece gets a clock."""
         limits = self.limits
         if self._in_header:
-            self._header_size += self._piece
+            self._header_size += len(self._piece)
             if self._header_size > limits.header_bytes:
                 self.refuse(431, "the header is too long")
                 return
@@ -200,7 +261,7 @@ class Connection(HttpToolsProtocol):
         limits = self.limits
         if len(self.headers) > limits.header_count:
             return True
-        if self._header_size + self._piece <= limits.header_bytes:
+        if self._header_size + len(self._piece) <= limits.header_bytes:
             return False  # Not even all that has arrived is.
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > limits.header_bytes
 
@@ -209,7 +270,7 @@ class Connection(HttpToolsProtocol):
             return False
         parser = cast("HttpRequestParser", self.parser)
         plain = parser.get_method() == b"POST" and parser.should_keep_alive() and not parser.should_upgrade()
-        return plain and (self._cycle is None or self._cycle.response_complete)
+        return plain and self._is_idle
 
     def on_body(self, body: bytes) -> None:
         if self._parts is not None:
@@ -226,7 +287,10 @@ class Connection(HttpToolsProtocol):
             scope = cast("dict[str, Any]", self.scope)
             scope["method"], scope["path"], scope["query_string"] = "POST", "/mcp", b""
             cycle = QuickCycle(scope)
-            if self._quick is not None and self._quick(self, cycle, parts[0] if len(parts) == 1 else b"".join(parts)):
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            if self._quick is not None and self._quick(self, cycle, body):
+                if self._header_size == 0:
+                    self._known = Known.of(self._piece, body, scope)
                 return
             self._take_usual_way(parts)
         super().on_message_complete()
@@ -242,6 +306,12 @@ class Connection(HttpToolsProtocol):
     @property
     def _cycle(self) -> QuickCycle | RequestResponseCycle | None:
         return self.cycle
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request waits for its answer."""
+        cycle = self._cycle
+        return cycle is None or cycle.response_complete
 
     # --- quick answers ------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from muxway.core.call import Call, Caller
-from muxway.core.switchboard import CAPABILITIES
 from muxway.downstream import notices
 from muxway.errors import InvalidParams, InvalidRequest, ParseError, RpcError
 from muxway.log import EventLog
@@ -289,11 +288,13 @@ class Endpoint:
             party=self,
         )
         log.debug("client connected", revision=revision.date)
-        body = {
+        body: dict[str, object] = {
             "protocolVersion": revision.date,
-            "capabilities": CAPABILITIES,
+            "capabilities": self._switchboard.capabilities(revision),
             "serverInfo": self._switchboard.identity,
         }
+        if self._switchboard.instructions:
+            body["instructions"] = self._switchboard.instructions
         return messages.encode(body)
 
     def hear_notice(self, method: str, params: Params) -> None:

@@ -60,6 +60,11 @@ class RawClient:
         self._answers: dict[str, Reply] = {}
 
     @property
+    def unread(self) -> int:
+        """How many answers came that nobody asked for, or asked for and did not wait for."""
+        return len(self._answers)
+
+    @property
     def stateless(self) -> bool:
         """Whether this client speaks the stateless revision."""
         return self.revision == "2026-07-28"

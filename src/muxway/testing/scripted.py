@@ -33,6 +33,8 @@ class ScriptedServer:
     """Every message received, decoded."""
     lines: list[bytes] = field(default_factory=list[bytes])
     """Every message received, as it came."""
+    remember: bool = True
+    """Whether to keep what was received; not for floods."""
     silent: frozenset[str] = frozenset()
     """Methods that get no answer at all."""
     prompts: dict[str, ToolScript | None] | None = None
@@ -67,9 +69,10 @@ class ScriptedServer:
                 line = next_line.result()
                 if line is None:
                     return
-                self.lines.append(line)
                 message = json.loads(line)
-                self.heard.append(message)
+                if self.remember:
+                    self.lines.append(line)
+                    self.heard.append(message)
                 task = asyncio.create_task(self._handle(message, line))
                 running.add(task)
                 task.add_done_callback(running.discard)

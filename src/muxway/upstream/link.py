@@ -98,7 +98,6 @@ class Link:
         self.log_level = _NEVER_ASKED
         self.on_notice: Callable[[str, messages.Params], None] | None = None
         """Called with what the upstream says of itself: lists that changed, resources that were updated."""
-        self.on_tools_changed: Callable[[], None] | None = None
         self.on_log: Callable[[dict[str, Buffer]], None] | None = None
         """Called with log messages that belong to no call."""
         self.on_lost: Callable[[str], None] | None = None
@@ -315,8 +314,6 @@ class Link:
                 ask.withdraw()
         elif self.on_notice is not None:
             self.on_notice(method, params)
-        elif method == "notifications/tools/list_changed" and self.on_tools_changed is not None:
-            self.on_tools_changed()
 
     def _hear_log(self, params: messages.Params, about: bytes) -> None:
         logger = messages.text(params.get("logger"))

@@ -30,7 +30,7 @@ _FETCHING_START: Final = 120.0
 _FETCHERS: Final = frozenset(("npx", "npm", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno"))
 _RELIST_PAUSE: Final = 0.25
 """Seconds between two listings at the upstream's own wish, so that a flood of wishes costs little."""
-_LONGEST_PAUSE: Final = 30.0
+_LONGEST_PAUSE: Final = 15.0
 """The pause grows to this while the flood goes on."""
 _CHANGES: Final = {
     "notifications/tools/list_changed": (TOOLS,),
@@ -262,7 +262,7 @@ class Upstream:
             else:
                 self._on_change(self)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(3 * pause, _LONGEST_PAUSE)
 
     # --- ending -------------------------------------------------------------------------------
 
