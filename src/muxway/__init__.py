@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Tool,
         ToolResult,
     )
+    from muxway.chaining import Chain, chain
     from muxway.config import Config, load_config, parse_config
     from muxway.errors import (
         ConfigError,
@@ -32,23 +33,29 @@ if TYPE_CHECKING:
         UpstreamError,
         UpstreamSaid,
     )
+    from muxway.middleware.base import Middleware, Next, Request, Result
     from muxway.sync import SyncGateway
     from muxway.upstream.state import Status
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Chain",
     "Config",
     "ConfigError",
     "Gateway",
     "InvalidParams",
+    "Middleware",
     "MuxwayError",
+    "Next",
     "Problem",
     "Prompt",
     "PromptResult",
+    "Request",
     "Resource",
     "ResourceResult",
     "ResourceTemplate",
+    "Result",
     "RpcError",
     "Server",
     "Status",
@@ -59,6 +66,7 @@ __all__ = [
     "UpstreamError",
     "UpstreamSaid",
     "__version__",
+    "chain",
     "load_config",
     "parse_config",
 ]
@@ -73,6 +81,12 @@ _HOME = {
     "Server": "app",
     "Tool": "app",
     "ToolResult": "app",
+    "Chain": "chaining",
+    "chain": "chaining",
+    "Middleware": "middleware.base",
+    "Next": "middleware.base",
+    "Request": "middleware.base",
+    "Result": "middleware.base",
     "Config": "config",
     "load_config": "config",
     "parse_config": "config",

@@ -29,6 +29,7 @@ from muxway.pipes import Turn
 from muxway.protocol import messages
 from muxway.protocol.era import PROGRESS_TOKEN
 from muxway.upstream.lanes import Lanes
+from muxway.upstream.listening import Feed
 from muxway.upstream.nursery import Nursery
 from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Route
     from muxway.config.model import ExposedTool, ServerConfig
     from muxway.core.ports import Running
+    from muxway.middleware.base import Middleware
+    from muxway.middleware.running import Chains
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
     from muxway.upstream.launch import ReaperProcess
@@ -254,10 +257,18 @@ class Gateway:
     Tool names are accepted as `server__tool`, `server:tool` and `server.tool`.
     """
 
-    def __init__(self, config: Config, *, reaper: ReaperProcess | None = None) -> None:
+    def __init__(
+        self, config: Config, *, middleware: Sequence[Middleware] = (), reaper: ReaperProcess | None = None
+    ) -> None:
         """Prepare a gateway; nothing is started before `start` (or `async with`).
 
-        `reaper` is the process that will look after the servers, if it has been started ahead.
+        Args:
+            config: what to run and how.
+            middleware: what is done around every request, outside what the configuration says.
+            reaper: the process that will look after the servers, if it has been started ahead.
+
+        Raises:
+            ConfigError: a middleware of the configuration cannot be used.
         """
         settings = config.gateway
         self.config = config
@@ -282,6 +293,7 @@ class Gateway:
             seal=Seal(settings.state_key),
         )
         self.switchboard.on_left.append(self._left)
+        self._chains = self._chain(config, middleware)
         self._publish()
 
     @classmethod
@@ -326,7 +338,13 @@ class Gateway:
             loop = asyncio.get_running_loop()
             self._listings = loop.call_later(self._settings.list_wait, self.switchboard.release_listings)
         for server in servers:
-            self._add(server.name, server, self._channel_for(server))
+            if server.name in self.config.objects:
+                from muxway.upstream.inprocess import as_server
+
+                thing = as_server(self.config.objects[server.name], server.name)
+                self._add(server.name, server, self._memory_channel(thing), in_process=True)
+            else:
+                self._add(server.name, server, self._channel_for(server))
 
     async def settled(self) -> None:
         """Wait until every server is ready or has failed. Each has its own time limit."""
@@ -338,6 +356,8 @@ class Gateway:
         ending = [*self._upstreams.values(), *self._lanes.values()]
         await asyncio.gather(*(connection.stop() for connection in ending))
         await self._nursery.aclose()
+        if self._chains is not None:
+            await self._chains.close()
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1) -> StdioDoor:
         """A door for one client on these file descriptors; `await door.serve()` to serve it."""
@@ -481,8 +501,23 @@ class Gateway:
         if lanes is not None:
             await lanes.stop()
         await upstream.stop()
+        self.switchboard.subscriptions.remove(name)
         del self._members[name], self._servers[name]
         self._publish()
+
+    def _chain(self, config: Config, middleware: Sequence[Middleware]) -> Chains | None:
+        """Put the middlewares around the switchboard; without any, nothing is loaded and nothing changes."""
+        given = [*middleware, *cast("tuple[Middleware, ...]", config.middleware)]
+        configured = config.gateway.middleware or any(server.middleware for server in config.servers.values())
+        if not given and not configured:
+            return None
+        from muxway.middleware.loading import layers_of
+        from muxway.middleware.running import Chains, Layer
+
+        layers = [Layer(type(one).__name__, one) for one in given]
+        chains = Chains([*layers, *layers_of(config)], self.switchboard.answer, self.switchboard.target)
+        self.switchboard.handle = chains.handle
+        return chains
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -514,8 +549,19 @@ class Gateway:
             # One Python object is one server; whatever else is reached can be reached several times.
             lanes = self._lanes[name] = self._make_lanes(upstream, config, dial)
             self._members[name].choose = lanes.choose
+        upstream.feed = self._make_feed(upstream)
         upstream.start()
         return upstream
+
+    def _make_feed(self, upstream: Upstream) -> Feed:
+        name, subscriptions = upstream.name, self.switchboard.subscriptions
+
+        def updated(uri: str) -> None:
+            subscriptions.updated(name, uri)
+
+        feed = Feed(name, upstream.hear_notice, updated, self.switchboard.audience.log)
+        subscriptions.add(name, feed)
+        return feed
 
     def _upstream(
         self,

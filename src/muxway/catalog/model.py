@@ -34,6 +34,7 @@ class Native:
 
 
 NativeTool = Native
+"""Where nothing but a tool can be meant."""
 
 
 class Hint(NamedTuple):
@@ -98,6 +99,7 @@ class Route:
     """The start of the request that uses it at the upstream, ready to be followed by the call's own params."""
     wrapped: bool = field(init=False)
     """Whether its output may be no object, so that callers who know only objects get it wrapped in one."""
+    _described: dict[str, Any] | None = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         # Known once for all calls; a frozen class is written to like this.
@@ -110,6 +112,13 @@ class Route:
     def describe(self) -> dict[str, Any]:
         """The listed definition as Python objects."""
         return messages.value(self.definition)
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """The same, decoded once for all who look and change nothing."""
+        if self._described is None:
+            object.__setattr__(self, "_described", self.describe())
+        return self._described or {}
 
 
 @dataclass(frozen=True, slots=True)

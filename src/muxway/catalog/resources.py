@@ -183,6 +183,9 @@ class ResourceCatalog:
         if looks_wrapped(native):
             self._learned.note(upstream, native)
             return wrap(upstream, native)
+        if not part.filter.shows(native):
+            # It leads nowhere, and must not lead elsewhere once another server has the same.
+            return wrap(upstream, native)
         place = self.find(native)
         if place is None:
             self._learned.note(upstream, native)
@@ -297,12 +300,8 @@ def _definition(kind: Kind, source: Source, public: str, native: Native) -> byte
     return messages.object_of(((kind.identity, messages.encode(public)), *members.items()))
 
 
-NONE: Final = ResourceCatalog({}, {RESOURCES: {}, TEMPLATES: {}}, (), _Learned())
-"""No resources at all."""
-
-
 def build_resources(
-    sources: Sequence[Source], configured: Iterable[str], before: ResourceCatalog | None = None
+    sources: Sequence[Source] = (), configured: Iterable[str] = (), before: ResourceCatalog | None = None
 ) -> ResourceCatalog:
     """The resources of these sources, following on the catalog before.
 

@@ -56,4 +56,9 @@ def read_config(path: str | None) -> Config:
     Raises:
         ConfigError: there is none, or it cannot be used.
     """
-    return load_config(find_config(path))
+    file = find_config(path)
+    if file.suffix == ".py":
+        from muxway.chaining import load_chain
+
+        return load_chain(file)
+    return load_config(file)

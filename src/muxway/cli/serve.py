@@ -71,6 +71,7 @@ def _with_stdio_options(command: _F) -> _F:
 )
 @_with_stdio_options
 def command(
+    file: str | None,
     config: str | None,
     *,
     debug: bool,
@@ -84,6 +85,8 @@ def command(
     **overrides: Any,
 ) -> None:
     """Serve MCP over HTTP, for clients of every revision.
+
+    FILE is a config, or a Python file with a chain (muxway.chain).
 
     At /mcp are Streamable HTTP sessions (2025-03-26 to 2025-11-25) and stateless
     requests (2026-07-28), at /sse is HTTP+SSE (2024-11-05); /healthz and /readyz
@@ -99,7 +102,7 @@ def command(
     # Its own start-up overlaps all that is loaded from here on.
     reaper = ReaperProcess()
     try:
-        loaded = stdio.overridden(read_config(config), **overrides)
+        loaded = stdio.overridden(read_config(file or config), **overrides)
         if not tokens and loaded.gateway.token is not None:
             tokens = (loaded.gateway.token,)
         _check_safety(host, tokens, insecure=insecure)

@@ -32,6 +32,7 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
         "muxway stdio -c servers.json --separator : --debug 2>muxway.log",
     ],
 )
+@click.argument("file", required=False)
 @config_option
 @click.option("--debug", is_flag=True, help="Log everything to stderr.  [env: MCP_PROXY_LOG_LEVEL]")
 @click.option("--name", help="Server name told to clients.  [default: muxway]", metavar="TEXT")
@@ -61,9 +62,10 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
     metavar="N",
     help="Tools per page of a listing.  [default: all at once]",
 )
-def command(config: str | None, *, debug: bool, **overrides: Any) -> None:
+def command(file: str | None, config: str | None, *, debug: bool, **overrides: Any) -> None:
     """Serve MCP on stdin and stdout. This is what clients launch.
 
+    FILE is a config, or a Python file with a chain (muxway.chain).
     Every server of the config is started at once and in parallel; its tools are
     listed as soon as it is ready. Logs go to stderr, and also to muxway.log in
     $MCP_PROXY_LOG_DIRECTORY_PATH if that is set. Options win over the config.
@@ -74,7 +76,7 @@ def command(config: str | None, *, debug: bool, **overrides: Any) -> None:
     # Its own start-up overlaps all that is loaded from here on.
     reaper = ReaperProcess()
     try:
-        loaded = overridden(read_config(config), **overrides)
+        loaded = overridden(read_config(file or config), **overrides)
     except BaseException:
         reaper.close()
         raise

@@ -16,7 +16,7 @@ from muxway.config.model import CustomTool, GatewaySettings, ServerConfig, SubTo
 Kind = Literal[
     "text", "name", "path", "flag", "integer", "seconds", "milliseconds", "timeout", "choice", "transport", "command",
     "url", "strings", "tool_names", "exposed", "variables", "variable_names", "variable_name", "headers",
-    "header_variables", "inherit", "subtools",
+    "header_variables", "inherit", "subtools", "middleware",
 ]  # fmt: skip
 
 
@@ -263,6 +263,13 @@ SERVER = Section(
             example="session",
         ),
         Field(
+            key="middleware",
+            kind="middleware",
+            attribute="middleware",
+            doc="What is done around requests to this server, inside what the gateway does around all.",
+            example=[{"use": "timeout", "seconds": 20}],
+        ),
+        Field(
             key="startTimeout",
             kind="seconds",
             attribute="start_timeout",
@@ -418,6 +425,14 @@ GATEWAY = Section(
             example="${MCP_GATEWAY_TOKEN}",
         ),
         Field(
+            key="middleware",
+            kind="middleware",
+            attribute="middleware",
+            doc="What is done around every request, the outermost first: the name of a built-in one or of a plug-in, "
+            "or `module:Class`, with its options; `match` limits it to tools, prompts or URIs by glob.",
+            example=["log", {"use": "limit", "match": ["github__*"], "rate": "10/s"}],
+        ),
+        Field(
             key="stateKey",
             kind="name",
             attribute="state_key",
@@ -509,6 +524,7 @@ TOP_LEVEL: dict[str, str] = {
     "$schema": "Address of the JSON Schema, for editors.",
     "gateway": GATEWAY.doc,
     "tools": CUSTOM_TOOL.doc,
+    "middleware": "The same as `gateway.middleware`, which comes after it.",
     "inputs": "VS Code's prompts. muxway never prompts: use environment variables instead of `${input:…}`.",
     "sandbox": "VS Code's sandbox. Not used.",
     "projects": "Claude Code's per-project state. Not read.",

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, cast
 
 from muxway.config.documents import MINIMAL, Document, read_document
 from muxway.config.expand import Scope, working_folder
 from muxway.config.fields import CONTAINERS, CUSTOM_TOOL, FOREIGN_TYPES, GATEWAY, SERVER, SUBTOOL, TOP_LEVEL, TRANSPORTS
-from muxway.config.model import Config, CustomTool, GatewaySettings, ServerConfig, SubTool
+from muxway.config.model import Config, CustomTool, GatewaySettings, MiddlewareSpec, ServerConfig, SubTool
 from muxway.config.report import Report, as_list, as_mapping, dotted, found, nearest
 from muxway.config.servers import ADDRESS_KEYS, read_server
 from muxway.config.values import Reader
@@ -84,6 +85,10 @@ def _build(document: Document, scope: Scope) -> Config:
     servers = _read_servers(root, report, scope)
     reader = Reader(report, scope)
     gateway = _read_gateway(root.get("gateway"), reader)
+    if "middleware" in root:
+        row = GATEWAY.by_spelling["middleware"]
+        around = cast("tuple[MiddlewareSpec, ...] | None", reader.read(row, ("middleware",), root["middleware"]))
+        gateway = replace(gateway, middleware=(*(around or ()), *gateway.middleware))
     tools = _read_tools(root.get("tools"), servers, reader)
     warnings = report.finish()
     usable = {name: server for name, server in servers.items() if server is not None}

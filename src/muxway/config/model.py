@@ -31,6 +31,19 @@ class ExposedTool:
     """The name to publish instead (before the prefix), if it is renamed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MiddlewareSpec:
+    """A middleware as it is configured."""
+
+    use: str
+    """The name of a built-in one or of a plug-in, or `module:Class`."""
+    match: tuple[str, ...] = ()
+    """Globs of the tools, prompts and URIs it is for; none: all."""
+    options: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
+    where: str = field(default="", compare=False)
+    """Where it was configured."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ServerConfig:
     """One upstream: how to reach it and what of it to show."""
@@ -73,6 +86,8 @@ class ServerConfig:
     """Protocol generation to speak; `auto` finds out."""
     isolation: Isolation = "principal"
     """Which callers are kept apart at this server."""
+    middleware: tuple[MiddlewareSpec, ...] = ()
+    """What is done around its requests, the outermost first."""
     start_timeout: float | None = None
     """Seconds from start to ready. None: 30, or 120 where the command may have to download the server first."""
     call_timeout: float | None = None
@@ -143,6 +158,8 @@ class GatewaySettings:
     """Seconds an upstream may take for one page of a listing."""
     max_tools: int = 10_000
     """Most tools taken from one upstream, and most prompts, resources and templates."""
+    middleware: tuple[MiddlewareSpec, ...] = ()
+    """What is done around every request, the outermost first."""
     state_key: str | None = field(default=None, repr=False)
     """Seals what stateless clients keep between two rounds of a call. None: a random one."""
     max_instances: int = 100
@@ -167,3 +184,7 @@ class Config:
     """The file it came from, if any."""
     warnings: tuple[Problem, ...] = ()
     """Doubtful things that did not prevent loading."""
+    objects: Mapping[str, object] = field(default_factory=dict[str, object], compare=False, repr=False)
+    """Servers that are Python objects in this process, by name; only a chain written in Python has them."""
+    middleware: tuple[object, ...] = field(default=(), compare=False, repr=False)
+    """Middlewares that are Python objects, the outermost first; they stand outside those of `gateway`."""

@@ -67,6 +67,19 @@ KIND_SCHEMAS: Mapping[Kind, dict[str, Any]] = {
             ]
         },
     },
+    "middleware": {
+        "type": "array",
+        "items": {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {
+                    "type": "object",
+                    "properties": {"use": _STRING, "match": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]}},
+                    "required": ["use"],
+                },
+            ]
+        },
+    },
     "variables": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
     "variable_names": {
         "type": "array",
@@ -121,6 +134,7 @@ _KIND_WORDS: Mapping[Kind, str] = {
     "header_variables": "object: header → name of a variable",
     "inherit": "true, false, or array of variable names",
     "subtools": "object: server → {tools: [{name, description}]}",
+    "middleware": "array of names or {use, match, …options}",
 }
 
 

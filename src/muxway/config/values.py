@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from muxway.config.expand import PUBLIC_VARIABLES, expand, expand_tilde
 from muxway.config.fields import FOREIGN_TYPES, TRANSPORTS
-from muxway.config.model import ExposedTool
+from muxway.config.model import ExposedTool, MiddlewareSpec
 from muxway.config.report import as_list, as_mapping, found, nearest
 
 if TYPE_CHECKING:
@@ -486,6 +486,38 @@ def _subtools(reader: Reader, _row: Field, path: Path, raw: object) -> dict[str,
     return entries
 
 
+def _middleware(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[MiddlewareSpec, ...] | None:
+    def one(place: Path, item: object) -> MiddlewareSpec | None:
+        if as_mapping(item) is None:
+            use = reader.named(place, item, "the name of a middleware or {use, …options}")
+            return None if use is None else MiddlewareSpec(use=use, where=label(place))
+        entries = dict(reader.entries(place, item) or {})
+        if "use" not in entries:
+            reader.report.error(place, "needs `use`: the name of a middleware, or module:Class")
+            return None
+        use = reader.named((*place, "use"), entries.pop("use"))
+        globs = entries.pop("match", [])
+        globs = [globs] if isinstance(globs, str) else globs
+        match = reader.items((*place, "match"), globs, reader.named, "an array of globs")
+        options = {key: _expanded(reader, (*place, key), value) for key, value in entries.items()}
+        if use is None or match is None:
+            return None
+        return MiddlewareSpec(use=use, match=match, options=options, where=label(place))
+
+    return reader.items(path, raw, one, "an array of middlewares")
+
+
+def _expanded(reader: Reader, path: Path, raw: object) -> object:
+    """Any value, with the variables in its texts replaced."""
+    if isinstance(raw, str):
+        return reader.string(path, raw)
+    if (entries := as_mapping(raw)) is not None:
+        return {str(key): _expanded(reader, (*path, str(key)), value) for key, value in entries.items()}
+    if (items := as_list(raw)) is not None:
+        return [_expanded(reader, (*path, str(index)), value) for index, value in enumerate(items)]
+    return raw
+
+
 READERS: Mapping[Kind, ReadKind] = {
     "text": _text,
     "name": _name,
@@ -509,5 +541,6 @@ READERS: Mapping[Kind, ReadKind] = {
     "header_variables": _header_variables,
     "inherit": _inherit,
     "subtools": _subtools,
+    "middleware": _middleware,
 }
 """How each kind is read."""

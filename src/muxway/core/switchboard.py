@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 from muxway.catalog import build
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint
-from muxway.catalog.resources import NONE, ResourceCatalog, build_resources
+from muxway.catalog.resources import ResourceCatalog, build_resources
 from muxway.core import instructions
+from muxway.core.audience import Audience
 from muxway.core.completion import Completion
 from muxway.core.listings import Shelf
 from muxway.core.prompts import Prompts
 from muxway.core.relay import Held, Relay, StillStarting
 from muxway.core.resources import Resources
 from muxway.core.sinks import Changing
+from muxway.core.subscriptions import Subscriptions
 from muxway.errors import MethodNotFound, RpcError
 from muxway.protocol import messages
 from muxway.protocol.asking import REPEATABLE
@@ -51,7 +53,7 @@ class _HeldCall:
 
     def release(self) -> None:
         if not self._cancelled:
-            self._running = self._switchboard.handle(self._call, self._sink)
+            self._running = self._switchboard.answer(self._call, self._sink)
 
     def cancel(self, reason: str | None) -> None:
         self._cancelled = True
@@ -74,10 +76,12 @@ class Switchboard:
         seal: Seal | None = None,
     ) -> None:
         self.identity = {"name": name, "version": version}
+        self.handle: Callable[[Call, Sink], Running | None] = self.answer
+        """Where every request comes in: `answer`, or the middleware around it."""
         self.catalog: Catalog = EMPTY
         """The tools."""
         self.prompts: Catalog = replace(EMPTY, kind=PROMPTS)
-        self.resources: ResourceCatalog = NONE
+        self.resources: ResourceCatalog = build_resources()
         self.instructions = ""
         """What the servers want a model to know, all in one."""
         self._naming = naming
@@ -94,12 +98,14 @@ class Switchboard:
         self._shelves = {kind: Shelf(kind, page_size, stamp) for kind in KINDS}
         self.on_left: list[Callable[[object], None]] = []
         """Called with each client session that has ended."""
+        self.audience = Audience()
+        self.subscriptions = Subscriptions(self._reading, lambda: self.resources)
         self._listeners: dict[object, Callable[[frozenset[str]], None]] = {}
         self._held_listings: list[_HeldCall] | None = None
 
     # --- requests -----------------------------------------------------------------------------
 
-    def handle(self, call: Call, sink: Sink) -> Running | None:
+    def answer(self, call: Call, sink: Sink) -> Running | None:
         """Start a request. Its outcome goes to the sink, perhaps before this returns.
 
         Returns the request under way, to cancel it by, or None when it is already over.
@@ -150,6 +156,17 @@ class Switchboard:
             return self._prompting.changing(catalog, route, call, sink)
         rewrite = catalog.result_rewriter(route.upstream)
         return sink if rewrite is None else Changing(sink, rewrite)
+
+    def target(self, call: Call) -> tuple[str, Mapping[str, Any]]:
+        """The server that a call is for, and the definition of the tool it calls; nothing where there is none."""
+        if call.method == "resources/read":
+            place = self.resources.find(messages.text(call.params.get("uri")) or "")
+            return ("" if place is None else place.upstream), {}
+        if call.method not in ("tools/call", "prompts/get"):
+            return "", {}
+        catalog = self.catalog if call.method == "tools/call" else self.prompts
+        route = catalog.find(messages.text(call.params.get("name")) or "").route
+        return ("", {}) if route is None else (route.upstream, route.described)
 
     def left(self, party: object) -> None:
         """A client session has ended."""

@@ -1,0 +1,220 @@
+"""The middleware API: one class with a hook for each method, and the views its hooks work on.
+
+    class Shout(Middleware):
+        async def call_tool(self, request: Request, go: Next) -> Result:
+            result = await go(request)
+            return result.replace(content=[{"type": "text", "text": result.text.upper()}])
+
+Hooks form an onion: the first middleware is the outermost. A hook may answer without going on, change the request with
+`request.replace(…)`, change the result with `result.replace(…)`, or raise an `RpcError`. Payloads are views of the
+bytes that came: what a hook does not look at is never decoded, what it does not change is never encoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
+
+import msgspec
+from msgspec import Raw
+
+from muxway.protocol import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from muxway.core.asks import Ask
+    from muxway.core.call import Call, Caller
+
+Next: TypeAlias = "Callable[[Request], Awaitable[Result]]"
+"""Goes on to the next middleware, and in the end to the server."""
+
+
+class Request:
+    """One request on its way in. Never changes; a changed one is made with `replace`."""
+
+    __slots__ = ("_arguments", "call", "server", "tool")
+
+    def __init__(self, call: Call, server: str = "", tool: Mapping[str, Any] | None = None) -> None:
+        self.call = call
+        self.server = server
+        """The server it goes to; empty where that is not one server's, as for lists."""
+        self.tool: Mapping[str, Any] = tool or {}
+        """The listed definition of the tool that is called; empty for everything else."""
+        self._arguments: Any = None
+
+    @property
+    def method(self) -> str:
+        """`tools/call`, for one."""
+        return self.call.method
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks: revision, capabilities, principal."""
+        return self.call.caller
+
+    @property
+    def name(self) -> str:
+        """What is asked for: a tool's or prompt's public name, a resource's URI; empty where nothing is."""
+        return messages.text(self.call.params.get("name") or self.call.params.get("uri")) or ""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of a tool or prompt, decoded when first looked at."""
+        if self._arguments is None:
+            raw = self.call.params.get("arguments")
+            self._arguments = messages.value(raw) if raw is not None and messages.is_object(raw) else {}
+        return self._arguments
+
+    def replace(self, **params: Any) -> Request:
+        """The request with these params in place of its own; only these are encoded. None takes one away."""
+        given: dict[str, Raw] = dict(self.call.params)
+        for name, value in params.items():
+            if value is None:
+                given.pop(name, None)
+            else:
+                given[name] = Raw(messages.encode(value))
+        return Request(msgspec.structs.replace(self.call, params=given), self.server, self.tool)
+
+
+class Result:
+    """What a request gave. Never changes; a changed one is made with `replace`."""
+
+    __slots__ = ("_fields", "_value", "raw")
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        """The JSON as it came."""
+        self._fields: Mapping[str, Raw] | None = None
+        self._value: Any = None
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Result:
+        """A result made here."""
+        return cls(messages.encode(value))
+
+    @classmethod
+    def saying(cls, text: str, *, is_error: bool = False) -> Result:
+        """A tool's result that is one text."""
+        content = [{"type": "text", "text": text}]
+        return cls.of({"content": content, "isError": True} if is_error else {"content": content})
+
+    @property
+    def fields(self) -> Mapping[str, Raw]:
+        """Its members, each still as it came."""
+        if self._fields is None:
+            self._fields = messages.members(self.raw) or {}
+        return self._fields
+
+    @property
+    def value(self) -> Mapping[str, Any]:
+        """All of it as Python objects, decoded when first looked at. Not to be changed: see `replace`."""
+        if self._value is None:
+            self._value = messages.value(self.raw)
+        return self._value
+
+    @property
+    def is_final(self) -> bool:
+        """Whether this is the outcome; False if the caller is asked something first, or gets a task instead."""
+        kind = self.fields.get("resultType")
+        return kind is None or bytes(kind) == b'"complete"'
+
+    @property
+    def is_error(self) -> bool:
+        """Whether a tool says that it failed."""
+        return bytes(self.fields.get("isError", b"")) == b"true"
+
+    @property
+    def content(self) -> Sequence[Mapping[str, Any]]:
+        """A tool's content blocks."""
+        raw = self.fields.get("content")
+        blocks: object = None if raw is None else messages.value(raw)
+        return cast("list[Mapping[str, Any]]", blocks) if isinstance(blocks, list) else ()
+
+    @property
+    def text(self) -> str:
+        """All its text, joined by newlines."""
+        return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")
+
+    def replace(self, **fields: Any) -> Result:
+        """The result with these members in place of its own; only these are encoded. None takes one away."""
+        given: dict[str, messages.Buffer] = dict(self.fields)
+        for name, value in fields.items():
+            if value is None:
+                given.pop(name, None)
+            else:
+                given[name] = value if isinstance(value, Raw) else messages.encode(value)
+        return Result(messages.object_of(given.items()))
+
+
+class Middleware:
+    """Base of every middleware. Override the hooks you need; a hook that is not overridden costs nothing.
+
+    A subclass takes its options as keyword arguments of `__init__`, each with a type; the configuration gives them.
+    """
+
+    plain: ClassVar[bool] = False
+    """Whether its hooks await nothing but `go`. Such hooks run without a task of their own, which is much cheaper."""
+    excludes: ClassVar[Sequence[str]] = ()
+    """Names of middlewares that make no sense around the same calls."""
+
+    async def list_tools(self, request: Request, go: Next) -> Result:
+        """Around `tools/list`: the result has `tools`."""
+        return await go(request)
+
+    async def call_tool(self, request: Request, go: Next) -> Result:
+        """Around `tools/call`."""
+        return await go(request)
+
+    async def list_resources(self, request: Request, go: Next) -> Result:
+        """Around `resources/list`: the result has `resources`."""
+        return await go(request)
+
+    async def list_templates(self, request: Request, go: Next) -> Result:
+        """Around `resources/templates/list`: the result has `resourceTemplates`."""
+        return await go(request)
+
+    async def read_resource(self, request: Request, go: Next) -> Result:
+        """Around `resources/read`: the result has `contents`."""
+        return await go(request)
+
+    async def list_prompts(self, request: Request, go: Next) -> Result:
+        """Around `prompts/list`: the result has `prompts`."""
+        return await go(request)
+
+    async def get_prompt(self, request: Request, go: Next) -> Result:
+        """Around `prompts/get`: the result has `messages`."""
+        return await go(request)
+
+    async def complete(self, request: Request, go: Next) -> Result:
+        """Around `completion/complete`."""
+        return await go(request)
+
+    async def any_request(self, request: Request, go: Next) -> Result:
+        """Around every request there is, outside the hook for its method."""
+        return await go(request)
+
+    def ask(self, request: Request, ask: Ask) -> Ask | None:
+        """A server asks the caller something. Return the question, or None if it was answered or refused here."""
+        del request
+        return ask
+
+    def notice(self, request: Request, params: dict[str, messages.Buffer]) -> dict[str, messages.Buffer] | None:
+        """A server reports progress, or logs something, about a request. Return it, changed or not; None drops it."""
+        del request
+        return params
+
+    async def close(self) -> None:
+        """Called after the last request."""
+
+
+HOOKS: Final = {
+    "tools/list": "list_tools",
+    "tools/call": "call_tool",
+    "resources/list": "list_resources",
+    "resources/templates/list": "list_templates",
+    "resources/read": "read_resource",
+    "prompts/list": "list_prompts",
+    "prompts/get": "get_prompt",
+    "completion/complete": "complete",
+}
+"""Method → hook."""

@@ -1,0 +1,108 @@
+"""Plain functions as middleware, on plain dicts: `(metadata, next)` around lists, `(request, next)` around requests.
+
+    async def quiet(metadata, next):
+        metadata = await next(metadata)
+        metadata["tools"] = [tool for tool in metadata["tools"] if tool["name"] != "shout"]
+        return metadata
+
+    async def polite(request, next):
+        response = await next(request)
+        return response
+
+What a function is for is told by the name of its first parameter. An ordinary function works, too: it runs in a thread,
+and its `next` waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+from msgspec import Raw
+
+from muxway.errors import INTERNAL_ERROR, RpcError
+from muxway.middleware.base import HOOKS, Middleware, Request, Result
+from muxway.protocol import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muxway.middleware.base import Next
+
+_LISTS: Final = {"tools/list": "tools", "resources/list": "resources", "prompts/list": "prompts"}
+_KINDS: Final = ("metadata", "request")
+
+
+def of_function(function: Callable[..., Any], name: str) -> type[Middleware]:
+    """A function as a kind of middleware.
+
+    Raises:
+        ValueError: its first parameter says neither `metadata` nor `request`.
+    """
+    parameters = list(inspect.signature(function).parameters)
+    if len(parameters) < 2 or parameters[0] not in _KINDS:
+        raise ValueError(f"{name} must take (metadata, next) or (request, next), not ({', '.join(parameters)})")
+    base = _Metadata if parameters[0] == "metadata" else _Requests
+    return type(getattr(function, "__name__", name), (base,), {"function": staticmethod(function)})
+
+
+class _OfFunction(Middleware):
+    function: Callable[..., Any]
+
+    async def _call(self, given: dict[str, Any], go: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        if inspect.iscoroutinefunction(self.function):
+            outcome: object = await self.function(given, go)
+        else:
+            loop = asyncio.get_running_loop()
+
+            def go_and_wait(changed: dict[str, Any]) -> dict[str, Any]:
+                return asyncio.run_coroutine_threadsafe(go(changed), loop).result()
+
+            outcome = await asyncio.to_thread(self.function, given, go_and_wait)
+        if not isinstance(outcome, dict):
+            raise TypeError(f"returned {type(outcome).__name__} instead of a dict")
+        return cast("dict[str, Any]", outcome)
+
+
+class _Metadata(_OfFunction):
+    """Around what a server says of itself: its lists."""
+
+    async def _list(self, request: Request, go: Next) -> Result:
+        kind = _LISTS[request.method]
+
+        async def onward(metadata: dict[str, Any]) -> dict[str, Any]:
+            del metadata  # What goes in asks for the list; there is nothing in it to change.
+            return dict((await go(request)).value)
+
+        listed = await self._call({kind: []}, onward)
+        return Result.of(listed)
+
+    list_tools = _list
+    list_resources = _list
+    list_prompts = _list
+
+
+class _Requests(_OfFunction):
+    """Around every request that is not a list."""
+
+    async def any_request(self, request: Request, go: Next) -> Result:
+        if request.method in _LISTS or request.method not in HOOKS:
+            return await go(request)
+
+        async def onward(changed: dict[str, Any]) -> dict[str, Any]:
+            params = {name: Raw(messages.encode(value)) for name, value in changed.get("params", {}).items()}
+            call = msgspec.structs.replace(request.call, params=params)
+            try:
+                return {"result": dict((await go(Request(call, request.server, request.tool))).value)}
+            except RpcError as error:
+                return {"error": {"code": error.code, "message": error.message, "data": error.data}}
+
+        given = {name: messages.value(raw) for name, raw in request.call.params.items()}
+        response = await self._call({"method": request.method, "params": given}, onward)
+        if "error" in response:
+            error = response["error"]
+            code = error.get("code", INTERNAL_ERROR)
+            raise RpcError(str(error.get("message", "")), code=code, data=error.get("data"))
+        return Result.of(response.get("result", response))

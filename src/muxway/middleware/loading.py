@@ -1,0 +1,166 @@
+"""From the configuration to middlewares: found by name, given their options, every problem named."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import sys
+import typing
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from muxway.config.fields import snake_case
+from muxway.errors import ConfigError, Problem
+from muxway.middleware.base import Middleware
+from muxway.middleware.functions import of_function
+from muxway.middleware.running import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from muxway.config.model import Config, MiddlewareSpec
+    from muxway.middleware.base import Request
+
+BUILT_IN: Final = ("approve", "audit", "cache", "limit", "log", "redact", "retry", "secrets", "timeout", "truncate")
+"""Each is a module of this package, with one class of the same name."""
+ENTRY_POINTS: Final = "muxway.middleware"
+"""The entry point group of plug-ins."""
+
+
+def layers_of(config: Config) -> list[Layer]:
+    """Every middleware of a configuration: the gateway's outside, then each server's.
+
+    Raises:
+        ConfigError: some cannot be used; lists every problem.
+    """
+    problems: list[Problem] = []
+    secrets = frozenset[str]().union(*(server.secrets for server in config.servers.values()))
+    layers = _layers(config.gateway.middleware, None, secrets, problems)
+    for server in config.servers.values():
+        layers += _layers(server.middleware, server.name, secrets, problems)
+    if problems:
+        first = str(problems[0])
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ConfigError("invalid_schema", first + more, tuple(problems))
+    return layers
+
+
+def _layers(
+    specs: Sequence[MiddlewareSpec], server: str | None, secrets: frozenset[str], problems: list[Problem]
+) -> list[Layer]:
+    layers: list[Layer] = []
+    for spec in specs:
+        try:
+            made = _make(spec, secrets)
+            layers.append(Layer(spec.use, made, matching(spec.match, server)))
+        except _Unusable as error:
+            problems.append(Problem(path=spec.where, message=str(error)))
+    names = {layer.name for layer in layers}
+    for layer in layers:
+        for other in type(layer.middleware).excludes:
+            if other in names:
+                where = next(spec.where for spec in specs if spec.use == layer.name)
+                problems.append(Problem(path=where, message=f"{layer.name} and {other} exclude each other; keep one"))
+    return layers
+
+
+class _Unusable(Exception):
+    """A middleware cannot be made of this."""
+
+
+def matching(globs: Sequence[str], server: str | None) -> Callable[[Request], bool] | None:
+    """Which requests a middleware is for; None: all."""
+    if not globs and server is None:
+        return None
+
+    def matches(request: Request) -> bool:
+        if server is not None and request.server != server:
+            return False
+        return not globs or any(fnmatchcase(request.name, glob) for glob in globs)
+
+    return matches
+
+
+def _make(spec: MiddlewareSpec, secrets: frozenset[str]) -> Middleware:
+    kind = _find(spec.use)
+    given = {snake_case(key): value for key, value in spec.options.items()}
+    wanted = {
+        name: parameter
+        for name, parameter in inspect.signature(kind).parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+    if "known_secrets" in wanted and "known_secrets" not in given:
+        given["known_secrets"] = secrets
+    hints = typing.get_type_hints(kind.__init__)
+    for name in given:
+        if name not in wanted:
+            known = ", ".join(name for name in wanted if name != "known_secrets") or "none"
+            raise _Unusable(f"{spec.use} has no option `{name}`; its options are: {known}")
+    for name, parameter in wanted.items():
+        if parameter.default is inspect.Parameter.empty and name not in given:
+            raise _Unusable(f"{spec.use} needs the option `{name}`")
+    try:
+        options = {name: _fitting(name, value, hints.get(name, Any)) for name, value in given.items()}
+        return kind(**options)
+    except ValueError as error:
+        raise _Unusable(f"{spec.use}: {error}") from None
+    except Exception as error:  # noqa: BLE001 - a plug-in's constructor is somebody else's code
+        raise _Unusable(f"{spec.use} could not be made: {type(error).__name__}: {error}") from None
+
+
+def _fitting(name: str, value: object, hint: object) -> object:
+    try:
+        return msgspec.convert(value, cast("type[Any]", hint))
+    except msgspec.ValidationError as error:
+        raise ValueError(f"the option `{name}` has the wrong type: {error}") from None
+
+
+def _find(use: str) -> type[Middleware]:
+    if use in BUILT_IN:
+        module = importlib.import_module(f"muxway.middleware.{use}")
+        return getattr(module, use.capitalize())
+    try:
+        thing = _import(use) if ":" in use else _plug_in(use)
+    except _Unusable:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a plug-in does when it is imported
+        raise _Unusable(f"{use} could not be imported: {type(error).__name__}: {error}") from None
+    if inspect.isclass(thing) and issubclass(thing, Middleware):
+        return thing
+    if isinstance(thing, FunctionType):
+        try:
+            return of_function(thing, use)
+        except ValueError as error:
+            raise _Unusable(str(error)) from None
+    raise _Unusable(f"{use} is no middleware: it must be a subclass of muxway.Middleware, or a function")
+
+
+def _import(use: str) -> object:
+    module, _, name = use.partition(":")
+    # As Python does for a script: what lies beside the configuration can be named.
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    thing: object = importlib.import_module(module)
+    for part in name.split("."):
+        thing = getattr(thing, part, None)
+        if thing is None:
+            raise _Unusable(f"{use}: the module {module} has no {name}")
+    return thing
+
+
+def _plug_in(use: str) -> object:
+    found = {entry.name: entry for entry in _entry_points()}
+    if use not in found:
+        known = ", ".join(sorted({*BUILT_IN, *found}))
+        raise _Unusable(f'there is no middleware "{use}"; known are: {known}; your own are written module:Class')
+    return found[use].load()
+
+
+def _entry_points() -> Iterable[importlib.metadata.EntryPoint]:
+    return importlib.metadata.entry_points(group=ENTRY_POINTS)

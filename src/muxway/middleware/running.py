@@ -1,0 +1,334 @@
+"""Chains of middleware: compiled for each method when they are put together, run around each request.
+
+A middleware that awaits nothing but `go` (`plain`) is run by hand, step by step, where the request arrives: no task, no
+future, no turn of the event loop. Any other one gets a task of its own, because it may use timeouts and sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from muxway.core.ports import Waiter
+from muxway.errors import RpcError
+from muxway.log import EventLog
+from muxway.middleware.base import HOOKS, Middleware, Request, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+
+    from muxway.core.asks import Ask
+    from muxway.core.call import Call
+    from muxway.core.ports import Running, Sink
+    from muxway.protocol.messages import Buffer
+
+    Start = Callable[[Request, Sink], Running | None]
+
+_REPEATABLE: Final = frozenset(HOOKS) - {"tools/call"}
+
+log = EventLog("middleware")
+
+
+class MiddlewareError(RpcError):
+    """A middleware did what it must not. Names it."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f'middleware "{name}" {what}', data={"muxway": {"reason": "middleware", "middleware": name}})
+
+
+class Layer(NamedTuple):
+    """A middleware in a chain."""
+
+    name: str
+    middleware: Middleware
+    matches: Callable[[Request], bool] | None = None
+    """Which requests it is for; None: all."""
+
+
+class _Stage(NamedTuple):
+    layer: Layer
+    hook: Callable[[Request, Callable[[Request], Awaitable[Result]]], Coroutine[Any, Any, Result]]
+    plain: bool
+    watches: bool
+    """Whether it wants to see questions and notices."""
+
+
+def compile_chain(layers: Sequence[Layer], method: str) -> tuple[_Stage, ...]:
+    """What is run around requests of a method, the outermost first. Empty if no middleware cares."""
+    stages: list[_Stage] = []
+    for layer in layers:
+        kind = type(layer.middleware)
+        watches = kind.ask is not Middleware.ask or kind.notice is not Middleware.notice
+        for name in ("any_request", HOOKS.get(method, "")):
+            if name and getattr(kind, name) is not getattr(Middleware, name):
+                hook = getattr(layer.middleware, name)
+                stages.append(_Stage(layer, hook, kind.plain, watches))
+                watches = False
+        if watches:
+            stages.append(_Stage(layer, layer.middleware.any_request, plain=True, watches=True))
+    return tuple(stages)
+
+
+def may_repeat(request: Request) -> bool:
+    """Whether it does no harm to make this request twice."""
+    if request.method in _REPEATABLE:
+        return True
+    hints: Mapping[str, Any] = request.tool.get("annotations") or {}
+    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
+
+def start(stages: Sequence[_Stage], request: Request, sink: Sink, last: Start) -> Running | None:
+    """Run a request through the stages, and in the end to `last`."""
+    for index, stage in enumerate(stages):
+        if stage.layer.matches is None or stage.layer.matches(request):
+            run = (_Plain if stage.plain else _Tasked)(stage, request, sink, stages[index + 1 :], last)
+            return run.begin()
+    return last(request, sink)
+
+
+class _Run:
+    """One stage at work on one request: a sink for what is further in, a running request for what is further out."""
+
+    __slots__ = ("_gone_on", "_last", "_over", "_request", "_rest", "_running", "_sink", "_stage")
+
+    def __init__(self, stage: _Stage, request: Request, sink: Sink, rest: Sequence[_Stage], last: Start) -> None:
+        self._stage = stage
+        self._request = request
+        self._sink = sink
+        self._rest = rest
+        self._last = last
+        self._running: Running | None = None
+        self._gone_on = False
+        self._over = False
+
+    @property
+    def name(self) -> str:
+        return self._stage.layer.name
+
+    def _may_go_on(self, request: object) -> Request:
+        """What the middleware gave to `go`, if that is a request it may make."""
+        if not isinstance(request, Request):
+            raise MiddlewareError(self.name, f"gave {type(request).__name__} to go(), which takes a request")
+        if self._gone_on and not may_repeat(self._request):
+            raise MiddlewareError(self.name, "went on twice with a call that may not be repeated")
+        if request.method != self._request.method:
+            raise MiddlewareError(self.name, "changed the method of a request")
+        self._gone_on = True
+        return request
+
+    def _finish(self, result: object) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._running = None
+        if isinstance(result, dict):
+            result = Result.of(cast("dict[str, Any]", result))
+        if isinstance(result, Result):
+            self._sink.done(result.raw)
+        else:
+            self._sink.failed(MiddlewareError(self.name, f"returned {type(result).__name__} instead of a result"))
+
+    def _fail(self, error: BaseException) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._running = None
+        if isinstance(error, RpcError):
+            self._sink.failed(error)
+            return
+        log.error("failed", middleware=self.name, method=self._request.method, error=f"{type(error).__name__}: {error}")
+        self._sink.failed(MiddlewareError(self.name, f"failed with {type(error).__name__}: {error}"))
+
+    # --- what the server says meanwhile -------------------------------------------------------
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        shown = self._notice(params)
+        if shown is not None:
+            self._sink.progress(shown)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        shown = self._notice(params)
+        if shown is not None:
+            self._sink.log(shown)
+
+    def _notice(self, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
+        if not self._stage.watches:
+            return params
+        try:
+            return self._stage.layer.middleware.notice(self._request, params)
+        except Exception as error:  # noqa: BLE001 - somebody else's code; a notice is not worth the call
+            log.error("failed", middleware=self.name, hook="notice", error=f"{type(error).__name__}: {error}")
+            return params
+
+    def ask(self, ask: Ask) -> None:
+        passed: Ask | None = ask
+        if self._stage.watches:
+            try:
+                passed = self._stage.layer.middleware.ask(self._request, ask)
+            except RpcError as error:
+                ask.refuse(error)
+                return
+            except Exception as error:  # noqa: BLE001 - somebody else's code
+                log.error("failed", middleware=self.name, hook="ask", error=f"{type(error).__name__}: {error}")
+                ask.refuse(MiddlewareError(self.name, f"failed with {type(error).__name__}: {error}"))
+                return
+        if passed is not None:
+            self._sink.ask(passed)
+
+
+class _Onward:
+    """What `go` gives to a plain middleware: awaited, it comes out at the driver below."""
+
+    __slots__ = ("request",)
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def __await__(self) -> Generator[_Onward, Result, Result]:
+        return (yield self)
+
+
+class _Plain(_Run):
+    """A stage that awaits nothing but `go`: its coroutine is driven by what comes back."""
+
+    __slots__ = ("_coroutine",)
+
+    def begin(self) -> Running | None:
+        self._coroutine = self._stage.hook(self._request, _Onward)
+        self._step(None, None)
+        return None if self._over else self
+
+    def _step(self, result: Result | None, error: RpcError | None) -> None:
+        try:
+            onward: object = self._coroutine.send(result) if error is None else self._coroutine.throw(error)
+        except StopIteration as stop:
+            self._finish(stop.value)
+        except Exception as raised:  # noqa: BLE001 - somebody else's code: whatever it raises ends this call only
+            self._fail(raised)
+        else:
+            self._go(onward)
+
+    def _go(self, onward: object) -> None:
+        if not isinstance(onward, _Onward):
+            self._coroutine.close()
+            self._fail(MiddlewareError(self.name, "awaits something other than go(), so it may not be `plain`"))
+            return
+        try:
+            request = self._may_go_on(onward.request)
+            self._running = start(self._rest, request, self, self._last)
+        except RpcError as error:
+            self._step(None, error)
+
+    def done(self, *result: Buffer) -> None:
+        if not self._over:
+            self._running = None
+            self._step(Result(bytes(result[0]) if len(result) == 1 else b"".join(result)), None)
+
+    def failed(self, error: RpcError) -> None:
+        if not self._over:
+            self._running = None
+            self._step(None, error)
+
+    def cancel(self, reason: str | None) -> None:
+        self._over = True
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel(reason)
+        self._coroutine.close()
+
+
+class _Tasked(_Run):
+    """A stage that may await anything: it has a task."""
+
+    __slots__ = ("_task", "_waiter")
+
+    def begin(self) -> Running | None:
+        self._waiter: Waiter | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        return self
+
+    async def _run(self) -> None:
+        try:
+            result = await self._stage.hook(self._request, self._go)
+        except asyncio.CancelledError as error:
+            if self._over:
+                raise
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - somebody else's code: whatever it raises ends this call only
+            self._fail(error)
+        else:
+            self._finish(result)
+
+    async def _go(self, request: Request) -> Result:
+        request = self._may_go_on(request)
+        waiter = _Outcome(self)
+        running = start(self._rest, request, waiter, self._last)
+        self._running = running
+        return Result(await waiter.outcome(running))
+
+    def cancel(self, reason: str | None) -> None:
+        self._over = True
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel(reason)
+        self._task.cancel()
+
+
+class _Outcome(Waiter):
+    """The outcome of what is further in, awaited by a tasked stage; all else passes through the stage."""
+
+    def __init__(self, run: _Tasked) -> None:
+        super().__init__()
+        self._run = run
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        self._run.progress(params)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        self._run.log(params)
+
+    def ask(self, ask: Ask) -> None:
+        self._run.ask(ask)
+
+
+class Chains:
+    """All chains of one gateway or view: wraps what handles its requests."""
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        handle: Callable[[Call, Sink], Running | None],
+        find: Callable[[Call], tuple[str, Mapping[str, Any]]],
+    ) -> None:
+        """Put them together.
+
+        Args:
+            layers: the middlewares, the outermost first.
+            handle: what handles a request in the end.
+            find: the server that a call is for, and the definition of the tool it calls.
+        """
+        self._layers = layers
+        self._handle = handle
+        self._find = find
+        self._compiled: dict[str, tuple[_Stage, ...]] = {method: compile_chain(layers, method) for method in HOOKS}
+        self._other = compile_chain(layers, "")
+
+    def handle(self, call: Call, sink: Sink) -> Running | None:
+        """Start a request; see `Switchboard.handle`."""
+        stages = self._compiled.get(call.method, self._other)
+        if not stages:
+            return self._handle(call, sink)
+        server, tool = self._find(call)
+        return start(stages, Request(call, server, tool), sink, self._end)
+
+    def _end(self, request: Request, sink: Sink) -> Running | None:
+        return self._handle(request.call, sink)
+
+    async def close(self) -> None:
+        """Close every middleware; one that fails does not keep the others."""
+        for layer in self._layers:
+            try:
+                await layer.middleware.close()
+            except Exception as error:  # noqa: BLE001 - somebody else's code
+                log.error("failed", middleware=layer.name, hook="close", error=f"{type(error).__name__}: {error}")
+
