@@ -587,7 +587,7 @@ class Gateway:
         def open_lane(changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any]) -> Upstream:
             # What a stateless server's tools want repeated in headers is learned from their list.
             kinds = (TOOLS,) if era == "modern" else ()
-            return self._upstream(config, dial, changed, era, capabilities=capabilities, kinds=kinds)
+            return self._upstream(config, dial, changed, era, capabilities=capabilities, kinds=kinds, first=False)
 
         return Lanes(
             first,

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from muxway.app import Server, Tool, ToolResult
+    from muxway.app import (
+        Prompt,
+        PromptResult,
+        Resource,
+        ResourceResult,
+        ResourceTemplate,
+        Server,
+        Tool,
+        ToolResult,
+    )
     from muxway.config import Config
 
 T = TypeVar("T")
@@ -62,6 +71,26 @@ class SyncGateway:
     def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """Call a tool; see `Gateway.call` for the errors. Ctrl-C cancels the call at its server."""
         return self._wait(self._gateway.call(name, arguments))
+
+    def resources(self) -> list[Resource]:
+        """Every listed resource, in the order of the listing."""
+        return self._wait(self._later(self._gateway.resources))
+
+    def resource_templates(self) -> list[ResourceTemplate]:
+        """Every resource template, in the order of the listing."""
+        return self._wait(self._later(self._gateway.resource_templates))
+
+    def prompts(self) -> list[Prompt]:
+        """Every prompt, in the order of the listing."""
+        return self._wait(self._later(self._gateway.prompts))
+
+    def read(self, uri: str) -> ResourceResult:
+        """Read a resource; see `Gateway.read` for the errors."""
+        return self._wait(self._gateway.read(uri))
+
+    def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+        """Fill in a prompt; see `Gateway.prompt` for the errors."""
+        return self._wait(self._gateway.prompt(name, arguments))
 
     def add(self, name: str, entry: Mapping[str, Any] | None = None, *, server: object = None, **keys: Any) -> Server:
         """Add a server and wait until it is ready or has failed; see `Gateway.add`."""

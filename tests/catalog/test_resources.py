@@ -140,6 +140,38 @@ def test_what_one_server_links_to_never_becomes_another_ones() -> None:
     assert catalog.public_uri("b", "b:unlisted") == "b:unlisted"
 
 
+_any_uri = st.one_of(
+    _uris,
+    st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
+    st.sampled_from(("file:///s/1", "file:///%73/1", "file:///x/../s/1", "t:1", "t:a/b", "MUXWAY:x", "z:1", "z:2")),
+    st.tuples(st.sampled_from(("a", "b", "c", "nobody")), st.sampled_from(("file:///s/1", "z:1", "t:1", "n:1"))).map(
+        lambda pair: wrap(*pair)
+    ),
+)
+
+
+@LAW
+@given(st.lists(st.tuples(st.sampled_from("abc"), _any_uri), max_size=12))
+def test_whatever_a_server_links_to_leads_back_to_it_or_nowhere(links: list[tuple[str, str]]) -> None:
+    """Issue 4: nothing crossed. In any order, whatever the servers write, and never to what is hidden."""
+    catalog = resources_of(
+        reading("a", "file:///a", "n:1", templates=["t:{x}", "file:///{+p}"], hidden=("file:///s/*",)),
+        reading("b", "file:///a", "ui://x", templates=["t:{y}"]),
+        reading("c", "n:1", exposed=("n:*", "z:*")),
+    )
+    shown = [(upstream, uri, catalog.public_uri(upstream, uri)) for upstream, uri in links if uri]
+    for upstream, uri, public in shown:
+        place = catalog.find(public)
+        if upstream == "b":
+            assert place == Place("b", uri), "b hides nothing"
+        else:
+            assert place in (None, Place(upstream, uri))
+        if upstream == "c" and not uri.startswith(("n:", "z:")):
+            assert place is None
+        if upstream == "a" and any(secret in uri for secret in ("s/1", "%73", "s%2F1")):
+            assert place is None
+
+
 def test_what_was_learned_survives_a_change_but_not_its_server() -> None:
     """Ours: a link in an old answer stays good while its server is configured."""
     sources = reading("a", "a:1"), reading("b", "b:1")

@@ -12,7 +12,9 @@ from muxway.catalog.build import Source
 from muxway.catalog.model import Hint, Native
 from muxway.catalog.naming import Naming
 from muxway.catalog.uris import wrap
+from muxway.config.model import CustomTool, SubTool
 from muxway.core.call import Caller
+from muxway.core.custom import source
 from muxway.core.instructions import merged
 from muxway.core.switchboard import Switchboard
 from muxway.errors import InvalidParams, UpstreamError, UpstreamSaid
@@ -405,6 +407,35 @@ def test_links_in_the_results_of_tools_can_be_read() -> None:
     world.ask("resources/read", {"uri": b'"z:1"'})
     assert links["b"].sent[-1].params == {"uri": b'"z:1"'}
     assert [block["uri"] for block in world.call("a__t").value["content"]] == ["u:1", "muxway://a/z%3A1"]
+
+
+def test_links_are_in_our_words_for_old_callers_and_from_compound_tools_too() -> None:
+    """mcp-wire §9.4: a caller before 2025-06-18 gets a link as text, with the URI it can be read by."""
+    result = b'{"content":[{"type":"resource_link","name":"n","uri":"u:1"}]}'
+    custom = CustomTool(name="Both", description="", subtools={"b": (SubTool(name="t"),)})
+    parts = [
+        Source(
+            upstream=name,
+            prefix=name,
+            tools=offer(name, "t").tools,
+            resources=shows(name, resources=("u:1",)).resources,
+        )
+        for name in "ab"
+    ]
+    members = {name: member(FakeLink(answers(result))) for name in "ab"}
+    world = World(members, source([custom]), *parts, tools={"Both": custom})
+    assert world.call("b__t", CALLERS[0]).value["content"] == [{"type": "text", "text": "n: muxway://b/u%3A1"}]
+    for caller in (HANDSHAKE, STATELESS):
+        content = world.call("Both", caller, arguments=b'{"server":"b","tool":"t"}').value["content"]
+        assert content[0]["uri"] == "muxway://b/u%3A1"
+
+
+def test_two_gateways_in_one_process_learn_nothing_of_each_other() -> None:
+    """Issue 4: nothing crossed."""
+    one, other = two(), two()
+    assert one.switchboard.resources.public_uri("a", "z:1") == "z:1"
+    assert one.switchboard.resources.find("z:1") is not None
+    assert other.switchboard.resources.find("z:1") is None
 
 
 def test_where_one_server_has_resources_the_callers_own_sink_is_used() -> None:

@@ -331,6 +331,7 @@ def test_what_is_discovered_is_what_is_offered() -> None:
             "resources": {"subscribe": True, "listChanged": True},
             "logging": {},
             "completions": {},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
         },
         "ttlMs": 0,
         "cacheScope": "private",

@@ -126,6 +126,45 @@ async def test_a_first_revision_server_that_declares_nothing_is_asked_for_everyt
         assert (await world.gateway.read("doc:1")).text == "x"
 
 
+async def test_whatever_error_such_a_server_gives_for_a_list_it_has_none() -> None:
+    """mcp-wire.md §10, trap 5: servers in the field answer an unknown method in many ways."""
+
+    class Odd(ScriptedServer):
+        async def _handle(self, message: dict[str, Any], line: bytes) -> None:
+            if message.get("method") in ("prompts/list", "tools/list"):
+                self.fail(message, -32600, "What?")
+            else:
+                await super()._handle(message, line)
+
+    async with a_world({"up": Odd(revision="2024-11-05", resources={"doc:1": "x"}, capabilities={})}) as world:
+        (shown,) = world.gateway.servers()
+        assert (len(shown.tools), shown.prompts, shown.resources, str(shown.status)) == (0, 0, 1, "running")
+        assert list(shown.notes) == []
+
+
+async def test_a_list_that_fails_the_second_time_keeps_what_it_had() -> None:
+    """Ours: the old list stays, and the others that were fetched with it are taken."""
+
+    class Tired(ScriptedServer):
+        def _list(self, message: dict[str, Any]) -> dict[str, Any]:
+            return {"wrong": []} if self.tired else super()._list(message)
+
+        tired = False
+
+    server = Tired(tools={"a": None}, prompts={}, resources={})
+    async with a_world({"up": server}) as world:
+        server.tired = True
+        assert server.prompts is not None
+        server.prompts["new"] = None
+        for kind in ("tools", "prompts"):
+            server.say({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"})
+        async with asyncio.timeout(5):
+            while world.gateway.servers()[0].prompts != 1:
+                await asyncio.sleep(0.01)
+        (shown,) = world.gateway.servers()
+        assert ([tool.name for tool in shown.tools], str(shown.status)) == (["up__a"], "running")
+
+
 @pytest.mark.parametrize("method", ["prompts/list", "resources/list", "resources/templates/list"])
 async def test_a_list_that_cannot_be_read_costs_only_itself(method: str) -> None:
     """Ours: one bad list does not take the server's tools away."""

@@ -8,7 +8,21 @@ from typing import Any
 import pytest
 
 from muxway.testing import RawClient, ScriptedServer
-from tests.conftest import HANDSHAKE_REVISIONS, a_world
+from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world
+from tests.noting import MODERN, SUBSCRIPTION, NoteServer, notes, until
+
+KINDS = ["tools", "prompts", "resources"]
+
+
+def grow(server: NoteServer, kind: str) -> None:
+    """Give a server one more of a kind."""
+    if kind == "resources":
+        assert server.resources is not None
+        server.resources[f"note://{len(server.resources)}"] = "text"
+    else:
+        scripts = server.tools if kind == "tools" else server.prompts
+        assert scripts is not None
+        scripts[f"new{len(scripts)}"] = None
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
@@ -54,6 +68,9 @@ async def test_a_listen_ends_with_a_result_when_the_gateway_goes() -> None:
         await door.close()
         result = (await client.answer(id_)).result
         assert result == {"resultType": "complete", "_meta": {"io.modelcontextprotocol/subscriptionId": id_}}
+        assert client.notices == []
+        ended = await client.notice("notifications/cancelled")
+        assert ended["params"] == {"requestId": id_, "reason": "the gateway is being stopped"}
 
 
 async def test_a_servers_own_change_is_listed_anew_and_told_once() -> None:
@@ -70,6 +87,92 @@ async def test_a_servers_own_change_is_listed_anew_and_told_once() -> None:
         await asyncio.sleep(0.6)
         assert client.notices == []
         assert sum(m.get("method") == "tools/list" for m in server.heard) - listings <= 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("server_revision", ["2024-11-05", "2025-11-25", MODERN])
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_change_of_any_kind_is_told_to_clients_of_any_revision(
+    revision: str, server_revision: str, kind: str
+) -> None:
+    """Issue 4 point 4: list_changed of any kind, once, on the stream that asked for it or in the session."""
+    server = notes(server_revision, tools={"a": None})
+    async with a_world({"up": server}) as world:
+        client = await world.client(revision)
+        if client.stateless:
+            wanted = {f"{kind}ListChanged": True for kind in KINDS}
+            client.start("subscriptions/listen", {"notifications": wanted}, id_="L7")
+            ack = await client.notice("notifications/subscriptions/acknowledged")
+            assert ack["params"]["notifications"] == wanted
+        if server_revision == MODERN:
+            # The first stream to a server is there when the lists have been read once more.
+            await until(lambda: server.times("tools/list") == 2)
+        grow(server, kind)
+        server.change(kind)
+        notice = await client.notice(f"notifications/{kind}/list_changed")
+        assert notice.get("params") == ({"_meta": {SUBSCRIPTION: "L7"}} if client.stateless else None)
+        await client.tools()
+        assert client.notices == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_change_that_nobody_sees_is_told_to_nobody(kind: str) -> None:
+    """mcp-wire.md §8.4: one notification only if what the client sees changed."""
+    server = notes(tools={"a": None})
+    hidden = {f"hidden{kind.capitalize()}": ["*"] if kind == "resources" else ["new0", "new1"]}
+    async with a_world({"up": server}, entries={"up": hidden}) as world:
+        client = await world.client()
+        listed = server.times(f"{kind}/list")
+        server.change(kind)
+        await until(lambda: server.times(f"{kind}/list") > listed)
+        await asyncio.sleep(0.3)
+        grow(server, kind)
+        server.change(kind)
+        await until(lambda: server.times(f"{kind}/list") > listed + 1)
+        await asyncio.sleep(0.05)
+        await client.tools()
+        assert client.notices == []
+
+
+async def test_a_stream_hears_only_of_the_kinds_it_asked_for() -> None:
+    """mcp-wire.md §10.35: no unsolicited kinds."""
+    server = notes(tools={"a": None})
+    async with a_world({"up": server}) as world:
+        client = await world.client(MODERN)
+        client.start("subscriptions/listen", {"notifications": {"promptsListChanged": True}}, id_="L")
+        await client.notice("notifications/subscriptions/acknowledged")
+        for kind in ("tools", "resources", "prompts"):
+            grow(server, kind)
+            server.change(kind)
+        await client.notice("notifications/prompts/list_changed")
+        await asyncio.sleep(0.3)
+        await client.tools()
+        assert client.notices == []
+
+
+@pytest.mark.parametrize("server_revision", ["2025-11-25", MODERN])
+async def test_a_storm_of_changes_costs_few_listings_and_few_words(server_revision: str) -> None:
+    """Issue 4, speed: 2,000 list_changed cause at most 5 re-lists; one notification per effective change."""
+    server = notes(server_revision, tools={"a": None})
+    async with a_world({"up": server}) as world:
+        clients = [await world.client(), await world.client(MODERN)]
+        clients[1].start("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id_="L")
+        await clients[1].notice("notifications/subscriptions/acknowledged")
+        if server_revision == MODERN:
+            await until(lambda: server.times("tools/list") == 2)
+        listed = server.times("tools/list")
+        grow(server, "tools")
+        for n in range(2000):
+            server.change("tools")
+            if n % 100 == 99:
+                await asyncio.sleep(0.005)
+        for client in clients:
+            await client.notice("notifications/tools/list_changed")
+        await asyncio.sleep(1.2)
+        assert server.times("tools/list") - listed <= 5
+        for client in clients:
+            assert await client.tools() == ["up__a", "up__new1"]
+            assert client.notices == []
 
 
 async def test_a_crash_takes_the_tools_away_at_once_and_fails_what_waits() -> None:

@@ -119,26 +119,29 @@ async def test_sessions_are_kept_apart_and_end_with_their_client() -> None:
 async def test_a_server_of_both_eras_is_used_in_that_of_its_caller() -> None:
     async with a_gateway("dual") as gateway:
         new, _ = await client_of(gateway, revision="2026-07-28", capabilities={"sampling": {}})
-        old, _ = await client_of(gateway)
-        older, _ = await client_of(gateway, revision="2024-11-05")
+        old, _ = await client_of(gateway, capabilities={"roots": {}})
+        older, _ = await client_of(gateway, revision="2024-11-05", capabilities={"sampling": {}})
+        plain, _ = await client_of(gateway)
         assert (await who(new)) | {"pid": 0} == {"pid": 0, "calls": 1, "era": "modern", "told": {"sampling": {}}}
         first, second = await who(old), await who(older)
         assert first["era"] == second["era"] == "legacy"
         assert first["pid"] == second["pid"]
+        # Who can be asked nothing needs no other connection.
+        assert (await who(plain))["era"] == "modern"
 
 
 @pytest.mark.parametrize(("era", "found"), [("modern", "modern"), ("legacy", "legacy")])
 async def test_a_pinned_era_is_everybodys(era: str, found: str) -> None:
     async with a_gateway("dual", era=era) as gateway:
         for revision in ("2025-11-25", "2026-07-28"):
-            client, _ = await client_of(gateway, revision=revision)
+            client, _ = await client_of(gateway, revision=revision, capabilities={"roots": {}})
             told = await who(client)
             assert (told["era"], told["pid"]) == (found, gateway.servers()[0].pid)
 
 
 async def test_many_first_calls_at_once_open_one_connection() -> None:
     async with a_gateway("dual") as gateway:
-        old, _ = await client_of(gateway)
+        old, _ = await client_of(gateway, capabilities={"roots": {}})
         ids = [old.start("tools/call", {"name": "up__who", "arguments": {}}) for _ in range(20)]
         pids = {json.loads((await old.answer(id_)).result["content"][0]["text"])["pid"] for id_ in ids}
         assert len(pids) == 1

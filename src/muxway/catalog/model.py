@@ -99,11 +99,14 @@ class Route:
     """The start of the request that uses it at the upstream, ready to be followed by the call's own params."""
     wrapped: bool = field(init=False)
     """Whether its output may be no object, so that callers who know only objects get it wrapped in one."""
+    tasked: bool = field(init=False)
+    """Whether a server of 2025-11-25 runs it only as a task."""
     _described: dict[str, Any] | None = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         # Known once for all calls; a frozen class is written to like this.
         object.__setattr__(self, "wrapped", convert.is_wrapped(self.definition))
+        object.__setattr__(self, "tasked", convert.is_tasked(self.definition))
 
     def spellings(self) -> set[str]:
         """Every way a caller may write it, whatever the listing says."""

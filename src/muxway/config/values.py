@@ -345,40 +345,48 @@ def _strings(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[str,
     return reader.items(path, raw, reader.scalar, 'an array of strings like ["-y", "package"]')
 
 
-def _tool_names(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[str, ...] | None:
-    names = reader.items(path, raw, reader.named, "an array of tool names")
+def _tool_names(reader: Reader, row: Field, path: Path, raw: object) -> tuple[str, ...] | None:
+    names = reader.items(path, raw, reader.named, f"an array of {_what(row)} names")
     return None if names is None else tuple(dict.fromkeys(names))
 
 
-def _exposed(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[ExposedTool, ...] | None:
+def _what(row: Field) -> str:
+    """What a list of names is about."""
+    return "prompt" if row.key.endswith("Prompts") else "tool"
+
+
+def _exposed(reader: Reader, row: Field, path: Path, raw: object) -> tuple[ExposedTool, ...] | None:
+    what = _what(row)
+
     def one(place: Path, item: object) -> ExposedTool | None:
         if as_mapping(item) is not None:
             entries = reader.entries(place, item) or {}
             for key in entries.keys() - {"original", "exposed"}:
                 reader.report.warn((*place, key), "is unknown here; a rename has `original` and `exposed`")
             if "original" not in entries:
-                reader.report.error(place, "needs `original`, the tool's own name")
+                reader.report.error(place, f"needs `original`, the {what}'s own name")
                 return None
             original = reader.named((*place, "original"), entries["original"])
             exposed = entries.get("exposed")
             public = reader.named((*place, "exposed"), exposed) if exposed is not None else None
             return ExposedTool(original=original, exposed=public) if original is not None else None
-        name = reader.named(place, item, "a tool name or {original, exposed}")
+        name = reader.named(place, item, f"a {what} name or {{original, exposed}}")
         return ExposedTool(original=name) if name is not None else None
 
-    tools = reader.items(path, raw, one, "an array of tool names")
+    tools = reader.items(path, raw, one, f"an array of {what} names")
     if tools is None:
         return None
     if any(tool.original == "*" for tool in tools):
         if len(tools) > 1:
-            reader.report.error(path, '"*" means all tools and must stand alone; to hide some use `hiddenTools`')
+            hidden = row.key.replace("exposed", "hidden")
+            reader.report.error(path, f'"*" means all {what}s and must stand alone; to hide some use `{hidden}`')
         return None
     tools = tuple(dict.fromkeys(tools))
     public_names: set[str] = set()
     for tool in tools:
         public = tool.exposed or tool.original
         if public in public_names:
-            reader.report.error(path, f'two tools would have the name "{_shorten(public)}"; rename one of them')
+            reader.report.error(path, f'two {what}s would have the name "{_shorten(public)}"; rename one of them')
         public_names.add(public)
     return tools
 

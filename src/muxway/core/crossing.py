@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from muxway.core.asks import Ask
+from muxway.core.polling import Polling, wants_tasks
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
 from muxway.errors import (
@@ -29,7 +30,7 @@ from muxway.errors import (
 )
 from muxway.protocol import asking, messages
 from muxway.protocol.asking import BadAnswer
-from muxway.protocol.bridge import InputRequired
+from muxway.protocol.bridge import InputRequired, TaskMade
 from muxway.protocol.era import SERVER_INFO
 
 if TYPE_CHECKING:
@@ -78,19 +79,24 @@ class Desk:
 class Crossing:
     """A call whose result is put in the caller's spelling."""
 
-    __slots__ = ("_call", "_head", "_running", "_sink", "_way")
+    __slots__ = ("_call", "_head", "_running", "_sent", "_sink", "_way")
 
     def __init__(self, sink: Sink, way: Way, head: bytes, call: Call) -> None:
         self._sink = sink
         self._way = way
         self._head = head
         self._call = call
+        self._sent = call
         self._running: Running | None = None
 
     def begin(self) -> None:
         """Send the call."""
+        self._send(self._call)
+
+    def _send(self, call: Call) -> None:
         way = self._way
-        self._running = way.link.request(self._head, self._call, self, idle=way.idle, limit=way.limit)
+        self._sent = call
+        self._running = way.link.request(self._head, call, self, idle=way.idle, limit=way.limit)
 
     def cancel(self, reason: str | None) -> None:
         running, self._running = self._running, None
@@ -101,6 +107,8 @@ class Crossing:
         self._running = None
         try:
             converted = self._way.convert(result[0] if len(result) == 1 else b"".join(result))
+        except TaskMade as made:
+            self.became_task(made.fields)
         except InputRequired as question:
             self.questioned(question.fields)
         else:
@@ -108,7 +116,22 @@ class Crossing:
 
     def failed(self, error: RpcError) -> None:
         self._running = None
-        self._sink.failed(error)
+        if not self._goes_on_as_task(error):
+            self._sink.failed(error)
+
+    def _goes_on_as_task(self, error: RpcError) -> bool:
+        """Whether the upstream runs the call only as a task: then it is made again, and the task seen through here."""
+        way = self._way
+        if error.code != MISSING_CAPABILITY or isinstance(way.link, Polling) or not wants_tasks(error):
+            return False
+        if self._call.method != "tools/call":
+            return False
+        self._way = msgspec.structs.replace(way, link=Polling(way.upstream, way.link))
+        try:
+            self._send(self._sent)
+        except RpcError as trouble:
+            self._sink.failed(trouble)
+        return True
 
     def progress(self, params: dict[str, Buffer]) -> None:
         self._sink.progress(params)
@@ -118,6 +141,17 @@ class Crossing:
 
     def ask(self, ask: Ask) -> None:
         self._sink.ask(ask)
+
+    def _leave_task(self) -> None:
+        """If a task at the upstream waits for answers, there will be none."""
+        if isinstance(self._way.link, Polling):
+            self._way.link.abandon()
+
+    def became_task(self, fields: Params) -> None:
+        """The upstream made a task of the call."""
+        del fields
+        why = f'server "{self._way.upstream}" made a task of a call whose caller knows none'
+        self._sink.failed(UpstreamError(self._way.upstream, "malformed", why))
 
     def questioned(self, fields: Params) -> None:
         """The upstream ended the call with questions."""
@@ -156,6 +190,9 @@ class Asking(Crossing):
             self._sink.progress(params)
 
     def failed(self, error: RpcError) -> None:
+        self._running = None
+        if self._goes_on_as_task(error):
+            return
         if error.code == MISSING_CAPABILITY:
             # Only a stateless caller could do something about it; here, the user has to read it.
             needs = ", ".join(_needs(error)) or "a capability"
@@ -211,6 +248,7 @@ class Asking(Crossing):
         asks, self._open = list(self._open.values()), {}
         for ask in asks:
             ask.withdraw()
+        self._leave_task()
 
     def _again(self) -> None:
         self._timer = None
@@ -219,14 +257,13 @@ class Asking(Crossing):
             params["inputResponses"] = msgspec.Raw(messages.object_of(self._answers.items()))
         if self._state is not None:
             params["requestState"] = self._state
-        way = self._way
-        call = msgspec.structs.replace(self._call, params=params)
         try:
-            self._running = way.link.request(self._head, call, self, idle=way.idle, limit=way.limit)
+            self._send(msgspec.structs.replace(self._call, params=params))
         except RpcError as error:
             super().failed(error)
 
     def _fail(self, why: str, error: RpcError | None = None) -> None:
+        self._leave_task()
         if self._call.method == "tools/call":
             content = [{"type": "text", "text": why}]
             self._sink.done(messages.encode({"content": content, "isError": True}))
@@ -273,6 +310,7 @@ class Wrapping(_Sealing):
 
     def questioned(self, fields: Params) -> None:
         if self._round >= _MOST_ROUNDS:
+            self._leave_task()
             why = f'server "{self._way.upstream}" asked for input {_MOST_ROUNDS} times and still asks'
             self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
             return
@@ -282,7 +320,7 @@ class Wrapping(_Sealing):
             super().questioned(fields)
             return
         try:
-            labelled = {key: self._labelled(raw) for key, raw in entries.items()}
+            labelled = labelled_questions(entries, self._call, self._way.upstream)
         except RpcError as error:
             why = f'server "{self._way.upstream}" asks for what it was told this caller cannot give: {error.message}'
             self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
@@ -290,20 +328,23 @@ class Wrapping(_Sealing):
         kept = None if state is None else messages.text(state)
         self._end_with_questions(self._sink, self._claims("wrap", kept), labelled)
 
-    def _labelled(self, raw: Buffer) -> Buffer:
-        entry = messages.members(raw) or {}
+    def became_task(self, fields: Params) -> None:
+        native = messages.text(fields.get("taskId"))
         caller = self._call.caller
-        method = messages.text(entry.get("method")) or ""
-        params = messages.members(entry.get("params", b"{}")) or {}
-        if method not in asking.METHODS:
-            raise InvalidParams(f"there is no question {method}")
-        refusal = asking.refusal(caller.capabilities, caller.revision, method, params)
-        if refusal is not None:
-            raise refusal
-        if method != asking.ELICIT:
-            return raw
-        worded = asking.worded(caller.revision, method, params, self._way.upstream)
-        return messages.object_of({**entry, "params": worded or b"{}"}.items())
+        known = self._call.method == "tools/call" and asking.knows_tasks(caller.capabilities, caller.revision)
+        if native is None or not known:
+            super().became_task(fields)
+            return
+        try:
+            name = self._desk.seal.name_task(caller, self._way.upstream, native)
+        except StateTooLarge:
+            super().became_task(fields)
+            return
+        meta: dict[str, Buffer] = {**(messages.members(fields.get("_meta", b"")) or {})}
+        meta[SERVER_INFO] = self._way.server_info
+        task: dict[str, Buffer] = {**fields, "taskId": messages.encode(name)}
+        task["_meta"] = messages.object_of(meta.items())
+        self._sink.done(messages.object_of(task.items()))
 
 
 class Parking(_Sealing):
@@ -479,7 +520,9 @@ class Parking(_Sealing):
         if not entries or self._round > _MOST_ROUNDS:
             self._sink.failed(error)
         else:
-            self._end_with_questions(self._sink, self._claims("url", None), entries)
+            # The call that is then made anew must be made in the same way.
+            way = "task" if isinstance(self._way.link, Polling) else None
+            self._end_with_questions(self._sink, self._claims("url", way), entries)
 
     def progress(self, params: dict[str, Buffer]) -> None:
         if not self._key:
@@ -488,6 +531,27 @@ class Parking(_Sealing):
     def log(self, params: dict[str, Buffer]) -> None:
         if not self._key:
             super().log(params)
+
+
+def labelled_questions(entries: Params, call: Call, upstream: str) -> dict[str, Buffer]:
+    """Questions of a stateless upstream that say who asks. Raises RpcError if this caller cannot be asked them."""
+    caller = call.caller
+
+    def labelled(raw: Buffer) -> Buffer:
+        entry = messages.members(raw) or {}
+        method = messages.text(entry.get("method")) or ""
+        params = messages.members(entry.get("params", b"{}")) or {}
+        if method not in asking.METHODS:
+            raise InvalidParams(f"there is no question {method}")
+        refusal = asking.refusal(caller.capabilities, caller.revision, method, params)
+        if refusal is not None:
+            raise refusal
+        if method != asking.ELICIT:
+            return raw
+        worded = asking.worded(caller.revision, method, params, upstream)
+        return messages.object_of({**entry, "params": worded or b"{}"}.items())
+
+    return {key: labelled(raw) for key, raw in entries.items()}
 
 
 def visited(call: Call) -> bool:

@@ -73,6 +73,10 @@ class Link(Protocol):
         """Ask the upstream for log messages from this level on."""
         ...
 
+    def check(self) -> None:
+        """Raise UpstreamError if the connection has ended."""
+        ...
+
     def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Running:
         """Send a request; its outcome goes to the sink.
 
@@ -97,6 +101,11 @@ class Timer(Protocol):
 def later(seconds: float, do: Callable[..., None], *args: object) -> Timer:
     """Do something after a while."""
     return asyncio.get_running_loop().call_later(seconds, do, *args)
+
+
+def steady() -> float:
+    """Seconds on a clock that is never set: for how long something takes."""
+    return asyncio.get_running_loop().time()
 
 
 def clock() -> float:

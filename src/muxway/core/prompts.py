@@ -41,7 +41,7 @@ class Prompts:
         found = catalog.find(name)
         if found.route is not None:
             return found.route
-        self._relay._explain_absence(catalog, name)  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+        self._relay.explain_absence(catalog, name)
         near = catalog.nearest(name)
         raise InvalidParams(found.problem, data={"muxway": {"nearest": near}} if near else None)
 

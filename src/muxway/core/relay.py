@@ -10,9 +10,12 @@ from msgspec import Raw
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.core import custom
 from muxway.core.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, visited
+from muxway.core.polling import Polling, is_task_state
 from muxway.core.sealing import INVALID, Seal
+from muxway.core.sinks import chain
+from muxway.core.tasks import Background, Tasks
 from muxway.errors import InvalidParams, ToolNotFound, UpstreamError
-from muxway.protocol import bridge, messages
+from muxway.protocol import asking, bridge, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,9 +85,12 @@ class Relay:
         seal: Seal | None = None,
     ) -> None:
         self.desk = Desk(seal or Seal())
+        self.tasks = Tasks(self.desk.seal, self.reach)
         self._members = members
         self._tools = tools
         self._server_info = server_info
+        self.rewriters: Mapping[str, Converter] = {}
+        """Upstream → what is done to the links in its tools' results; empty unless several servers have resources."""
         self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
 
     def call_tool(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
@@ -103,8 +109,13 @@ class Relay:
         arguments = params.get("arguments")
         if arguments is not None and not messages.is_object(arguments) and not messages.is_null(arguments):
             raise InvalidParams(f"params.arguments of {route.public} must be an object")
+        if "task" in params:
+            # Whether a call is a task is between the gateway and the server.
+            params = {name: raw for name, raw in params.items() if name != "task"}
+            call = msgspec.structs.replace(call, params=params)
         if route.upstream:
-            return self.send(route.upstream, route.head, call, sink, wrapped=route.wrapped)
+            tasked = route.tasked
+            return self.send(route.upstream, route.head, call, sink, wrapped=route.wrapped, tasked=tasked)
         choice = custom.choose(self._tools, route.native, call)
         head = b'"method":"tools/call","params":{"name":' + messages.encode(choice.tool)
         params = {**call.params, "arguments": choice.args}
@@ -116,15 +127,15 @@ class Relay:
         found = catalog.find(name)
         if found.route is not None:
             return found.route
-        self._explain_absence(catalog, name)
+        self.explain_absence(catalog, name)
         near = catalog.nearest(name)
         data = {"muxway": {"nearest": near}} if near else None
         if not has_prefix(name) and all(member.prefix for member in self._members.values()):
             raise InvalidParams(f"Tool name must be prefixed with server key: {name}", data=data)
         raise ToolNotFound(found.problem, code=call.caller.revision.unknown_tool_code, data=data)
 
-    def _explain_absence(self, catalog: Catalog, name: str) -> None:
-        """A tool of a server that is down, or not up yet, is not unknown: say so instead."""
+    def explain_absence(self, catalog: Catalog, name: str) -> None:
+        """A tool or prompt of a server that is down, or not up yet, is not unknown: say so instead."""
         upstream = catalog.former.get(name) or self._owner(name)
         member = self._members.get(upstream)
         if member is not None and member.link is None:
@@ -145,7 +156,16 @@ class Relay:
             raise StillStarting(member)
         raise UpstreamError(upstream, "not_running", f'server "{upstream}" is not running: {member.absence}')
 
-    def send(self, upstream: str, head: bytes, call: Call, sink: Sink, *, wrapped: bool = False) -> Running | None:
+    def send(
+        self,
+        upstream: str,
+        head: bytes,
+        call: Call,
+        sink: Sink,
+        *,
+        wrapped: bool = False,
+        tasked: bool = False,
+    ) -> Running | None:
         """Send a request to an upstream; its result comes back in the caller's spelling.
 
         Args:
@@ -154,6 +174,7 @@ class Relay:
             call: the caller's request.
             sink: hears the outcome.
             wrapped: whether the tool's output is wrapped for callers that know only objects.
+            tasked: whether the tool says that it can only be run as a task.
 
         Raises:
             RpcError: it can be refused at once.
@@ -173,12 +194,32 @@ class Relay:
         except KeyError:
             convert = bridge.result_converter(caller.revision, link.revision, self._server_info, wrapped=wrapped)
             self._converters[crossing] = convert
+        if self.rewriters and call.method == "tools/call":
+            convert = chain(self.rewriters.get(upstream), convert)
+        if tasked and link.revision.required_tasks:
+            link = Polling(upstream, link)
         if convert is None:
             return link.request(head, call, sink, idle=member.idle, limit=member.limit)
         way = Way(upstream, link, convert, self._server_info, member.idle, member.limit)
         across = self._across(sink, way, head, call)
         across.begin()
         return across
+
+    def reach(self, upstream: str, call: Call) -> Way:
+        """The way to an upstream for a stateless caller's request.
+
+        Raises:
+            RpcError: there is none.
+            StillStarting: there may be one in a moment.
+        """
+        member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
+        link = member.link if member.choose is None else member.choose(call)
+        if link is None:
+            self._refuse(upstream, member)
+        convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)
+        if convert is None:
+            raise InvalidParams(INVALID)
+        return Way(upstream, link, convert, self._server_info, member.idle, member.limit)
 
     def set_log_level(self, level: int) -> None:
         """Ask every upstream for log messages from this level on, unless it gives them already."""
@@ -188,9 +229,13 @@ class Relay:
                 link.set_log_level(level)
 
     def _across(self, sink: Sink, way: Way, head: bytes, call: Call, round_: int = 0) -> Crossing:
-        if call.caller.revision.stateless:
-            kind = Wrapping if way.link.revision.stateless else Parking
-            return kind(sink, way, head, call, self.desk, round_)
+        caller = call.caller
+        if caller.revision.stateless:
+            if way.link.revision.stateless:
+                return Wrapping(sink, way, head, call, self.desk, round_)
+            if call.method == "tools/call" and asking.knows_tasks(caller.capabilities, caller.revision):
+                return Background(sink, way, head, call, self.desk, round_, tasks=self.tasks)
+            return Parking(sink, way, head, call, self.desk, round_)
         return (Asking if way.link.revision.stateless else Crossing)(sink, way, head, call)
 
     def retry(self, call: Call, sink: Sink) -> Running | None:
@@ -219,8 +264,12 @@ class Relay:
         if member is None or link is None:
             raise InvalidParams(INVALID)
         convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)
+        if call.method == "tools/call":
+            convert = chain(self.rewriters.get(claims.upstream), convert)
         if convert is None:
             raise InvalidParams(INVALID)
+        if is_task_state(claims.state) if claims.kind == "wrap" else claims.state is not None:
+            link = Polling(claims.upstream, link)
         way = Way(claims.upstream, link, convert, self._server_info, member.idle, member.limit)
         across = self._across(sink, way, claims.head, again, claims.round + 1)
         across.begin()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import math
 import secrets
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -21,7 +22,7 @@ from muxway.protocol import messages
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    from muxway.core.call import Call
+    from muxway.core.call import Call, Caller
 
 LIFETIME: Final = 600.0
 """Seconds a caller has for its answers."""
@@ -34,7 +35,7 @@ INVALID: Final = "Invalid or expired requestState: make the call again without i
 class Claims(msgspec.Struct, frozen=True, array_like=True):
     """What a sealed state says."""
 
-    kind: Literal["park", "wrap", "url"]
+    kind: Literal["park", "wrap", "url", "task"]
     expires: float
     principal: bytes
     call: bytes
@@ -87,6 +88,18 @@ class Seal:
             return claims
         log.warning("requestState refused", method=call.method, why=why)
         raise InvalidParams(INVALID)
+
+    def name_task(self, caller: Caller, upstream: str, native: str) -> str:
+        """What an upstream's task is called here, for this caller alone. Raises StateTooLarge."""
+        # It holds for as long as the upstream knows the task, which is for the upstream to say.
+        return self.close(Claims("task", math.inf, caller.principal, b"task", upstream, b"", 0, native))
+
+    def find_task(self, name: str, caller: Caller) -> tuple[str, str] | None:
+        """The upstream that has the task of this name, and what it calls it; None if it is no task of this caller."""
+        claims = self._decipher(name)
+        if claims is None or claims.kind != "task" or claims.principal != caller.principal or claims.state is None:
+            return None
+        return claims.upstream, claims.state
 
     def _decipher(self, text: str) -> Claims | None:
         if not text.startswith(_VERSION) or len(text) > _LARGEST:

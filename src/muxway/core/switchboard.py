@@ -9,18 +9,17 @@ from muxway.catalog import build
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint
 from muxway.catalog.resources import ResourceCatalog, build_resources
-from muxway.core import instructions
+from muxway.core import instructions, tasks
 from muxway.core.audience import Audience
 from muxway.core.completion import Completion
 from muxway.core.listings import Shelf
 from muxway.core.prompts import Prompts
 from muxway.core.relay import Held, Relay, StillStarting
 from muxway.core.resources import Resources
-from muxway.core.sinks import Changing
 from muxway.core.subscriptions import Subscriptions
 from muxway.errors import MethodNotFound, RpcError
 from muxway.protocol import messages
-from muxway.protocol.asking import REPEATABLE
+from muxway.protocol.asking import REPEATABLE, TASKS_EXTENSION
 from muxway.protocol.era import NEWEST, SERVER_INFO, SUPPORTED, Revision
 
 if TYPE_CHECKING:
@@ -114,8 +113,6 @@ class Switchboard:
             if "requestState" in call.params and call.caller.revision.stateless and call.method in REPEATABLE:
                 return self._relay.retry(call, self._changing(call, sink))
             if call.method == "tools/call":
-                if self.catalog.rewriters:
-                    sink = self._changing(call, sink)
                 return self._relay.call_tool(self.catalog, call, sink)
             kind = _LISTS.get(call.method)
             if kind is None:
@@ -136,26 +133,23 @@ class Switchboard:
             return self._prompting.get(self.prompts, call, sink)
         if call.method == "completion/complete":
             return self._completion.complete(self.prompts, self.resources, self._completing, call, sink)
+        if call.method in tasks.METHODS and call.caller.revision.stateless:
+            return self.tasks.handle(call, sink, self.catalog.rewriters)
         if call.method == "server/discover" and call.caller.revision.stateless:
             sink.done(self._discover())
             return None
         raise MethodNotFound(f"method {call.method} is not offered in revision {call.caller.revision.date}")
 
     def _changing(self, call: Call, sink: Sink) -> Sink:
-        """The sink for the outcome of a call that is not looked up anew, or whose links must be put in our words."""
+        """The sink for the outcome of a call that goes on without being looked up anew."""
         if call.method == "resources/read":
             uri = messages.text(call.params.get("uri")) or ""
             place = self.resources.find(uri)
             return sink if place is None else self._reading.changing(self.resources, uri, place, call, sink)
-        catalog = self.prompts if call.method == "prompts/get" else self.catalog
-        name = call.params.get("name", b"")
-        route = catalog.quick.get(bytes(name)) or catalog.find(messages.text(name) or "").route
-        if route is None:
-            return sink
-        if catalog is self.prompts:
-            return self._prompting.changing(catalog, route, call, sink)
-        rewrite = catalog.result_rewriter(route.upstream)
-        return sink if rewrite is None else Changing(sink, rewrite)
+        if call.method == "prompts/get":
+            route = self.prompts.find(messages.text(call.params.get("name")) or "").route
+            return sink if route is None else self._prompting.changing(self.prompts, route, call, sink)
+        return sink
 
     def target(self, call: Call) -> tuple[str, Mapping[str, Any]]:
         """The server that a call is for, and the definition of the tool it calls; nothing where there is none."""
@@ -182,6 +176,11 @@ class Switchboard:
         queue.append(held)
         return held
 
+    @property
+    def tasks(self) -> tasks.Tasks:
+        """The tasks that callers may ask about."""
+        return self._relay.tasks
+
     def hold_listings(self) -> None:
         """Keep listings waiting until `release_listings`: most clients list once, and the servers are being started."""
         self._held_listings = []
@@ -201,7 +200,11 @@ class Switchboard:
             "resources": {"subscribe": True, "listChanged": True},
             "logging": {},
         }
-        return {**offered, "completions": {}} if revision.completions else offered
+        if revision.completions:
+            offered["completions"] = {}
+        if revision.stateless:
+            offered["extensions"] = {TASKS_EXTENSION: {}}
+        return offered
 
     def _discover(self) -> bytes:
         body: dict[str, Any] = {
@@ -220,6 +223,7 @@ class Switchboard:
     def publish(self, sources: Sequence[Source]) -> None:
         """Make the catalogs of these sources those in force; listeners hear of it only if something differs."""
         self.resources = self._new_resources(sources)
+        self._relay.rewriters = self.resources.rewriters
         sources = [self.resources.with_apps(source) for source in sources]
         before, self._sources = self._sources, sources
         self.catalog = self._new_catalog(self.catalog, before)

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from muxway.core.call import Call, Caller
+from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
+from muxway.downstream.listening import Listening
+from muxway.downstream.mailbox import Mailbox
 from muxway.errors import InvalidParams, InvalidRequest, ParseError, RpcError
 from muxway.log import EventLog
 from muxway.protocol import era, messages
@@ -38,6 +41,10 @@ NO_BATCHES: Final = (
 )
 _ANSWER_SECONDS: Final = 600.0
 """How long a client may take to answer."""
+_MOST_LISTENS: Final = 100
+"""Streams of changes that one connection may have open."""
+_MOST_UNREAD: Final = 1024 * 1024
+"""Bytes that wait for a client above which it is spared log messages."""
 _NOTHING: Final[dict[str, messages.Raw]] = {}
 
 log = EventLog("client")
@@ -140,8 +147,20 @@ class Endpoint:
     """The gateway as one client sees it."""
 
     def __init__(
-        self, switchboard: Switchboard, say: Callable[[Sequence[Buffer]], None], principal: bytes = b""
+        self,
+        switchboard: Switchboard,
+        say: Callable[[Sequence[Buffer]], None],
+        principal: bytes = b"",
+        backlog: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """Serve a client.
+
+        Args:
+            switchboard: what answers its requests.
+            say: writes to it what belongs to no request of its.
+            principal: whose credentials it came with.
+            backlog: how many bytes of that it has yet to read; infinite while there is nowhere to write to.
+        """
         self.say = say
         self._principal = principal
         self.peer: Peer[_Question, Exchange] = Peer()
@@ -152,12 +171,20 @@ class Endpoint:
         self._here: dict[str, Callable[[Exchange], bool]] = {
             "subscriptions/listen": self._listen,
             "logging/setLevel": self._set_log_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
         }
         """Requests about this connection itself; False from one of these means that it is none for this caller."""
-        self._listens: dict[bytes, Exchange] = {}
+        self._listens: dict[bytes, Listening] = {}
+        self._backlog = backlog
+        self.mailbox = Mailbox(say, backlog)
+        """What the session is to be told of changes."""
+        self._quota = Quota()
+        self._subscriber: Subscriber | None = None
+        self._leave: Callable[[], None] | None = None
         self._finishing = False
         self._idle = asyncio.Event()
-        self._stop_listening = switchboard.listen(self._list_changed)
+        self._stop_listening = switchboard.listen_kinds(self._lists_changed)
 
     # --- hearing ------------------------------------------------------------------------------
 
@@ -287,6 +314,7 @@ class Endpoint:
             principal=self._principal,
             party=self,
         )
+        self._leave = self._switchboard.audience.join(self._hear_log)
         log.debug("client connected", revision=revision.date)
         body: dict[str, object] = {
             "protocolVersion": revision.date,
@@ -300,9 +328,13 @@ class Endpoint:
     def hear_notice(self, method: str, params: Params) -> None:
         """Take a notification."""
         if method == "notifications/initialized":
-            self._ready = self.session is not None
+            if self.session is not None:
+                self._ready = True
+                self.mailbox.open()
         elif method == "notifications/cancelled":
             self._cancel(bytes(params.get("requestId", b"")), messages.text(params.get("reason")))
+        # `notifications/roots/list_changed` ends here: clients share their links to servers, so a server that
+        # heard it could not know whose roots it is about. Whoever asks for roots in a call gets the new ones.
 
     def hear_batch(
         self, frame: bytes, say: Callable[[Sequence[Buffer]], None], tell: Callable[[Sequence[Buffer]], None]
@@ -364,7 +396,9 @@ class Endpoint:
         exchange = self.peer.theirs.pop(id_, None)
         if exchange is None:
             return
-        self._listens.pop(id_, None)
+        listening = self._listens.pop(id_, None)
+        if listening is not None:
+            listening.close()
         if self._finishing:
             self._note_idle()
         if exchange.running is not None:
@@ -375,7 +409,7 @@ class Endpoint:
 
     async def finish(self, drain: float) -> None:
         """The client will say no more: let what runs end for up to `drain` seconds, cancel the rest, stop listening."""
-        self._stop_listening()
+        self._depart()
         self._finishing = True
         self._note_idle()
         if not self._idle.is_set():
@@ -383,17 +417,30 @@ class Endpoint:
                 await asyncio.wait_for(self._idle.wait(), drain)
             except TimeoutError:
                 log.warning("client left; calls cancelled", calls=len(self.peer.theirs) - len(self._listens))
-        for id_, exchange in list(self._listens.items()):
+        for id_, listening in list(self._listens.items()):
             del self._listens[id_]
+            listening.close()
+            exchange = self.peer.theirs[id_]
             exchange.done(notices.listening_ended(id_))
+            # On a pipe there is no stream whose end would say so: some clients wait for one word, some for the other.
+            exchange.tell(notices.cancelled(id_, "the gateway is being stopped"))
         self.abandon()
 
     def abandon(self) -> None:
         """Nobody is there any more: cancel everything at once."""
-        self._stop_listening()
+        self._depart()
         for id_ in list(self.peer.theirs):
             self._cancel(id_, "the client has gone")
         self._switchboard.left(self)
+
+    def _depart(self) -> None:
+        """The session is to hear of nothing more."""
+        self._stop_listening()
+        self.mailbox.close()
+        if self._leave is not None:
+            self._leave()
+        if self._subscriber is not None:
+            self._switchboard.subscriptions.leave(self._subscriber)
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -414,17 +461,56 @@ class Endpoint:
     def _listen(self, exchange: Exchange) -> bool:
         if not exchange.call.caller.revision.stateless:
             return False
-        wanted = messages.members(exchange.call.params.get("notifications", b""))
-        if wanted is None:
-            exchange.failed(InvalidParams(notices.NO_FILTER))
-            return True
-        self._listens[exchange.id] = exchange
-        exchange.tell(notices.acknowledged(exchange.id, wanted))
+        id_ = exchange.id
+        try:
+            if len(self._listens) >= _MOST_LISTENS:
+                raise InvalidRequest(f"{_MOST_LISTENS} subscriptions/listen are open on this connection: cancel some")
+            params = exchange.call.params
+            listening = Listening(id_, params, self._switchboard, exchange.tell, self._backlog, self._quota)
+        except RpcError as error:
+            exchange.failed(error)
+        else:
+            self._listens[id_] = listening
+            listening.begin()
         return True
 
-    def _list_changed(self) -> None:
+    def _subscribe(self, exchange: Exchange) -> bool:
+        uri = messages.text(exchange.call.params.get("uri"))
+        if exchange.call.caller.revision.stateless:
+            return False
+        if uri is None:
+            exchange.failed(InvalidParams("params.uri must be a string: the URI of the resource to subscribe to"))
+            return True
+        if self._subscriber is None:
+            self._subscriber = Subscriber(self._quota, self.mailbox.updated)
+
+        def settled(error: RpcError | None) -> None:
+            if error is None:
+                exchange.done(b"{}")
+            else:
+                exchange.failed(error)
+
+        self._switchboard.subscriptions.subscribe(self._subscriber, uri, settled)
+        return True
+
+    def _unsubscribe(self, exchange: Exchange) -> bool:
+        uri = messages.text(exchange.call.params.get("uri"))
+        if exchange.call.caller.revision.stateless:
+            return False
+        if uri is None:
+            exchange.failed(InvalidParams("params.uri must be a string: the URI of the resource to unsubscribe from"))
+            return True
+        if self._subscriber is not None:
+            self._switchboard.subscriptions.unsubscribe(self._subscriber, uri)
+            self.mailbox.forget(uri)
+        exchange.done(b"{}")
+        return True
+
+    def _lists_changed(self, kinds: frozenset[str]) -> None:
         if self._ready:
-            self.say(notices.tools_changed())
-        for id_, exchange in self._listens.items():
-            if notices.wants_tools(messages.members(exchange.call.params["notifications"]) or {}):
-                exchange.tell(notices.tools_changed(id_))
+            self.mailbox.lists_changed(sorted(kinds))
+
+    def _hear_log(self, params: dict[str, Buffer]) -> None:
+        notice = None if self.session is None else notices.log(self.session, params)
+        if notice is not None and self._ready and self._backlog() < _MOST_UNREAD:
+            self.say(notice)

@@ -15,14 +15,16 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from muxway.core.subscriptions import Quota
 from muxway.downstream import notices
 from muxway.downstream.endpoint import NO_BATCHES, Endpoint
 from muxway.downstream.guard import Guard
+from muxway.downstream.listening import Listening
 from muxway.downstream.outlet import Outlet, PlainEvents, Reply, event, joined
 from muxway.downstream.request import ClientGone, Refused, Request
 from muxway.downstream.sessions import Session, Sessions
 from muxway.downstream.stateless import Admission, StatelessExchange, status_of
-from muxway.errors import HEADER_MISMATCH, InvalidParams, InvalidRequest, ParseError, RpcError
+from muxway.errors import HEADER_MISMATCH, InvalidRequest, ParseError, RpcError
 from muxway.protocol import era, messages
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 
@@ -445,22 +447,26 @@ class HttpDoor:
         return self._settings.commit_after
 
     async def _listen(self, request: Request, exchange: StatelessExchange) -> None:
-        wanted = messages.members(exchange.call.params.get("notifications", b""))
-        if wanted is None:
-            raise Refused(400, InvalidParams(notices.NO_FILTER), id_=exchange.id)
-        exchange.tell(notices.acknowledged(exchange.id, wanted))
         events = PlainEvents()
-        exchange.stream(events)
-        stop: Callable[[], None] | None = None
-        if notices.wants_tools(wanted):
-            stop = self.switchboard.listen(lambda: exchange.tell(notices.tools_changed(exchange.id)))
-        self._listens.add(exchange)
+        outlet = events.outlet
+
+        def tell(frame: Sequence[Buffer]) -> None:
+            if not exchange.answered:
+                exchange.tell(frame)
+
+        params = exchange.call.params
         try:
-            await request.pump(events.outlet, self._settings.keep_alive)
+            listening = Listening(exchange.id, params, self.switchboard, tell, lambda: outlet.waiting, Quota())
+        except RpcError as error:
+            raise Refused(status_of(error), error, id_=exchange.id) from None
+        exchange.stream(events)
+        self._listens.add(exchange)
+        listening.begin()
+        try:
+            await request.pump(outlet, self._settings.keep_alive)
         finally:
             self._listens.discard(exchange)
-            if stop is not None:
-                stop()
+            listening.close()
 
     # --- HTTP+SSE -----------------------------------------------------------------------------
 
@@ -561,7 +567,7 @@ class _SseClient:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.outlet = Outlet()
-        self.endpoint = Endpoint(switchboard, self._say, principal)
+        self.endpoint = Endpoint(switchboard, self._say, principal, lambda: self.outlet.waiting)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         self.outlet.put(event(joined(frame)))

@@ -1,4 +1,4 @@
-"""What the gateway tells clients unasked, as frames: progress, changed lists, the life of a subscription.
+"""What the gateway tells clients unasked, as frames: progress, log messages, changes, the life of a subscription.
 
 Every door says these; only where they go differs.
 """
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from muxway.protocol import era, messages
 
 if TYPE_CHECKING:
-    from muxway.core.call import Call, Caller
-    from muxway.protocol.messages import Buffer, Params
+    from collections.abc import Mapping
 
-NO_FILTER: Final = "subscriptions/listen: params.notifications must be an object"
+    from muxway.core.call import Call, Caller
+    from muxway.protocol.messages import Buffer
+
 _LOG: Final = "notifications/message"
-_LIST_CHANGED: Final = "notifications/tools/list_changed"
 
 
 def progress(call: Call, params: dict[str, Buffer]) -> list[Buffer] | None:
@@ -40,26 +40,31 @@ def log(caller: Caller, params: dict[str, Buffer]) -> list[Buffer] | None:
     return messages.notification(_LOG, messages.object_of(params.items())) if wanted else None
 
 
-def tools_changed(subscription: bytes | None = None) -> list[Buffer]:
-    """The list of tools has changed; to a subscription, under its id."""
-    if subscription is None:
-        return messages.notification(_LIST_CHANGED)
-    meta = messages.encode({"_meta": {era.SUBSCRIPTION_ID: messages.Raw(subscription)}})
-    return messages.notification(_LIST_CHANGED, meta)
+def list_changed(kind: str, subscription: bytes | None = None) -> list[Buffer]:
+    """The list of this kind ("tools", "prompts", "resources") has changed; to a subscription, under its id."""
+    return _stamped(f"notifications/{kind}/list_changed", {}, subscription)
 
 
-def wants_tools(wanted: Params) -> bool:
-    """Whether the filter of a subscription asks for changes of the tools."""
-    return bytes(wanted.get("toolsListChanged", b"")) == b"true"
+def updated(uri: str, subscription: bytes | None = None) -> list[Buffer]:
+    """A resource has changed; to a subscription, under its id."""
+    return _stamped("notifications/resources/updated", {"uri": uri}, subscription)
 
 
-def acknowledged(id_: bytes, wanted: Params) -> list[Buffer]:
+def acknowledged(id_: bytes, honoured: Mapping[str, object]) -> list[Buffer]:
     """The first word on a subscription: what of its filter is honoured."""
-    params = {
-        "_meta": {era.SUBSCRIPTION_ID: messages.Raw(id_)},
-        "notifications": {"toolsListChanged": True} if wants_tools(wanted) else {},
-    }
-    return messages.notification("notifications/subscriptions/acknowledged", messages.encode(params))
+    return _stamped("notifications/subscriptions/acknowledged", {"notifications": honoured}, id_)
+
+
+def _stamped(method: str, params: Mapping[str, object], subscription: bytes | None) -> list[Buffer]:
+    if subscription is not None:
+        params = {"_meta": {era.SUBSCRIPTION_ID: messages.Raw(subscription)}, **params}
+    return messages.notification(method, messages.encode(params) if params else None)
+
+
+def cancelled(id_: bytes, reason: str) -> list[Buffer]:
+    """Nothing more comes of this request."""
+    params = messages.object_of((("requestId", id_), ("reason", messages.encode(reason))))
+    return messages.notification("notifications/cancelled", params)
 
 
 def listening_ended(id_: bytes) -> bytes:

@@ -6,6 +6,7 @@ connections that carry them, so that a client can come back and read on; how muc
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections import Counter, deque
@@ -88,7 +89,7 @@ class Stream:
 class Session:
     """One client of a handshake revision."""
 
-    __slots__ = ("_bytes", "_kept", "_missed", "_standalone", "_streams", "endpoint", "id", "owner", "used")
+    __slots__ = ("_bytes", "_kept", "_standalone", "_streams", "endpoint", "id", "owner", "used")
 
     def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes) -> None:
         self.id = secrets.token_urlsafe(24)
@@ -97,10 +98,9 @@ class Session:
         """When the client last said something."""
         self._streams: dict[str, Stream] = {}
         self._standalone: Stream | None = None
-        self._missed: bytes | None = None
         self._kept: deque[tuple[Stream, float, int]] | None = None
         self._bytes = 0
-        self.endpoint = Endpoint(switchboard, self._say, principal)
+        self.endpoint = Endpoint(switchboard, self._say, principal, self._backlog)
 
     @property
     def busy(self) -> bool:
@@ -113,12 +113,13 @@ class Session:
         return self._standalone is not None and self._standalone.outlet is not None
 
     def _say(self, frame: Sequence[Buffer]) -> None:
-        """Say something that belongs to no request: only that a list has changed, so the last word is enough."""
-        message = joined(frame)
+        """Say something that belongs to no request, if anybody listens."""
         if self._standalone is not None and self._standalone.outlet is not None:
-            self._standalone.add(message, last=False)
-        else:
-            self._missed = message
+            self._standalone.add(joined(frame), last=False)
+
+    def _backlog(self) -> float:
+        outlet = None if self._standalone is None else self._standalone.outlet
+        return math.inf if outlet is None else outlet.waiting
 
     def open_stream(self) -> tuple[Stream, Outlet]:
         """A stream for the answer to one request."""
@@ -132,7 +133,7 @@ class Session:
         if stream is not None:
             self._streams.pop(stream.id, None)
         self._standalone, outlet = self.open_stream()
-        self._tell_missed()
+        self.endpoint.mailbox.flush()
         return outlet
 
     def read_on(self, last_event_id: str) -> Outlet | None:
@@ -143,7 +144,7 @@ class Session:
             return None
         outlet = stream.read_on(int(number))
         if stream is self._standalone:
-            self._tell_missed()
+            self.endpoint.mailbox.flush()
         return outlet
 
     def left(self, outlet: Outlet) -> None:
@@ -159,11 +160,6 @@ class Session:
         # Earlier clients would try to read the empty data as JSON.
         session = self.endpoint.session
         return session is not None and session.revision is NEWEST_HANDSHAKE
-
-    def _tell_missed(self) -> None:
-        if self._missed is not None and self._standalone is not None:
-            self._standalone.add(self._missed, last=False)
-            self._missed = None
 
     # --- what is kept -------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class StdioDoor:
             enlarge(fd)
         try:
             writer = PipeWriter(self._stdout, self._turn, self._broken, close_fd=False)
-            self._endpoint = endpoint = Endpoint(self._switchboard, writer.send)
+            self._endpoint = endpoint = Endpoint(self._switchboard, writer.send, backlog=lambda: writer.queued)
             reader = PipeReader(self._stdin, self._turn, self._hear, self._ended.set, close_fd=False)
             self._reader, self._writer = reader, writer
             writer.on_drained = reader.resume

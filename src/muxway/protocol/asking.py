@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from muxway.errors import InvalidParams, MethodNotFound, RpcError
 from muxway.protocol import forms, messages
-from muxway.protocol.era import PREFIX, PROGRESS_TOKEN
+from muxway.protocol.era import PREFIX, PROGRESS_TOKEN, RELATED_TASK
 
 if TYPE_CHECKING:
     from muxway.protocol.era import Revision
@@ -25,6 +25,7 @@ METHODS: Final = frozenset((ELICIT, SAMPLE, ROOTS))
 REPEATABLE: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
 """Requests of 2026-07-28 that may be answered with questions, and are then sent again with the answers."""
 UI_EXTENSION: Final = PREFIX + "ui"
+TASKS_EXTENSION: Final = PREFIX + "tasks"
 
 EVERYTHING: Final[dict[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
@@ -39,7 +40,7 @@ CANCELLED: Final = b'{"action":"cancel"}'
 DECLINED: Final = b'{"action":"decline"}'
 _ACTIONS: Final = ("accept", "decline", "cancel")
 _PASSED_EXTENSIONS: Final = frozenset((UI_EXTENSION,))
-_HOP: Final = frozenset((PROGRESS_TOKEN, PREFIX + "related-task"))
+_HOP: Final = frozenset((PROGRESS_TOKEN, RELATED_TASK))
 
 
 class BadAnswer(RpcError):
@@ -64,6 +65,22 @@ def declared(capabilities: Buffer | None, caller: Revision) -> dict[str, Any]:
         passed = {key: value for key, value in cast("dict[str, Any]", extensions).items() if key in _PASSED_EXTENSIONS}
         if passed:
             told["extensions"] = passed
+    return told
+
+
+def knows_tasks(capabilities: Buffer | None, caller: Revision) -> bool:
+    """Whether a caller may be answered with a task of 2026-07-28. In older revisions the extension means nothing."""
+    if not caller.stateless or capabilities is None or b"tasks" not in bytes(capabilities):
+        return False
+    extensions = _object(capabilities).get("extensions")
+    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
+
+
+def declared_with_tasks(capabilities: Buffer | None, caller: Revision) -> dict[str, Any]:
+    """What a stateless server is told: the same as others, and whether its calls may become tasks."""
+    told = declared(capabilities, caller)
+    if knows_tasks(capabilities, caller):
+        told["extensions"] = {**told.get("extensions", {}), TASKS_EXTENSION: {}}
     return told
 
 

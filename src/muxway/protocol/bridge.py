@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from muxway.protocol import convert, messages
-from muxway.protocol.era import PREFIX, SERVER_INFO
+from muxway.protocol.era import RELATED_TASK, SERVER_INFO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,6 @@ Converter: TypeAlias = "Callable[[Buffer], Buffer]"
 
 _MAYBE_EMPTY: Final = 64
 _STATELESS_ONLY: Final = frozenset(("resultType", "ttlMs", "cacheScope"))
-_RELATED_TASK: Final = PREFIX + "related-task"
 
 
 class InputRequired(Exception):
@@ -30,6 +29,10 @@ class InputRequired(Exception):
     def __init__(self, fields: Params) -> None:
         super().__init__()
         self.fields = fields
+
+
+class TaskMade(InputRequired):
+    """The upstream has made a task of the call, and this is not its result."""
 
 
 def result_converter(
@@ -54,7 +57,7 @@ def result_converter(
 def _to_stateless(upstream: Revision, server_info: bytes) -> Converter:
     stamp = b'"_meta":{' + messages.encode(SERVER_INFO) + b":" + server_info + b"}"
     # A task of 2025-11-25 means nothing here; the tasks of the stateless revision do not use this key.
-    hop = {SERVER_INFO} if upstream.stateless else {SERVER_INFO, _RELATED_TASK}
+    hop = {SERVER_INFO} if upstream.stateless else {SERVER_INFO, RELATED_TASK}
 
     def to_stateless(result: Buffer) -> Buffer:
         raw = bytes(result)
@@ -63,7 +66,7 @@ def _to_stateless(upstream: Revision, server_info: bytes) -> Converter:
             empty = len(raw) < _MAYBE_EMPTY and not raw.strip()[1:-1].strip()
             return b'{"resultType":"complete",' + stamp + (b"" if empty else b",") + raw.lstrip()[1:]
         fields = messages.members(raw) or {}
-        _refuse_input_required(fields)
+        _refuse_unfinished(fields)
         meta = messages.members(fields.pop("_meta", b"{}")) or {}
         kept: dict[str, Buffer] = {name: value for name, value in meta.items() if name not in hop}
         kept[SERVER_INFO] = server_info
@@ -80,7 +83,7 @@ def _from_stateless(caller: Revision, *, wrapped: bool) -> Converter:
         fields = messages.members(result)
         if fields is None:
             return result
-        _refuse_input_required(fields)
+        _refuse_unfinished(fields)
         kept: dict[str, Buffer] = {name: value for name, value in fields.items() if name not in _STATELESS_ONLY}
         changed = len(kept) != len(fields)
         meta = messages.members(kept["_meta"]) if "_meta" in kept else None
@@ -107,6 +110,9 @@ def _between_handshakes(caller: Revision, marks: tuple[bytes, ...], *, wrapped: 
     return to_older
 
 
-def _refuse_input_required(fields: messages.Params) -> None:
-    if bytes(fields.get("resultType", b"")) == b'"input_required"':
+def _refuse_unfinished(fields: messages.Params) -> None:
+    kind = bytes(fields.get("resultType", b""))
+    if kind == b'"input_required"':
         raise InputRequired(fields)
+    if kind == b'"task"':
+        raise TaskMade(fields)

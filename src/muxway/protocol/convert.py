@@ -101,7 +101,16 @@ def is_wrapped(definition: bytes) -> bool:
     return marked(definition, _SCHEMA_MARKS) and _is_wrapped(messages.members(definition) or {})
 
 
+def is_tasked(definition: bytes) -> bool:
+    """Whether a tool says that it can only be run as a task."""
+    if not marked(definition, _EXECUTION_MARKS):
+        return False
+    execution = messages.members((messages.members(definition) or {}).get("execution", b"")) or {}
+    return messages.text(execution.get("taskSupport")) == "required"
+
+
 _SCHEMA_MARKS: Final = _marks(("outputSchema",))
+_EXECUTION_MARKS: Final = _marks(("execution",))
 
 
 def _is_wrapped(fields: Params) -> bool:

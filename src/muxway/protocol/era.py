@@ -26,6 +26,7 @@ CLIENT_INFO: Final = PREFIX + "clientInfo"
 LOG_LEVEL: Final = PREFIX + "logLevel"
 SERVER_INFO: Final = PREFIX + "serverInfo"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
+RELATED_TASK: Final = PREFIX + "related-task"
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105 - a protocol field, not a secret
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -73,6 +74,8 @@ class Revision:
     """A server may send the user to a web page; forms may have defaults, titles and multiple choices."""
     sampling_arrays: bool = True
     """A sampling message may hold several blocks, and blocks about tools."""
+    required_tasks: bool = False
+    """A tool may say that it can only be run as a task."""
 
     @property
     def unknown_tool_code(self) -> int:
@@ -111,7 +114,7 @@ REVISIONS: Final = {
             sampling_arrays=False,
         ),
         Revision("2025-06-18", icons=False, url_elicitation=False, sampling_arrays=False),
-        Revision("2025-11-25"),
+        Revision("2025-11-25", required_tasks=True),
         Revision("2026-07-28", stateless=True, any_structure=True),
     )
 }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from muxway.protocol.framing import Oversized
     from muxway.protocol.messages import Buffer
+
+
+RENEWED: Final = "muxway/renewed"
+"""The notice that a channel gives in its upstream's name when a new session has taken the place of the old one."""
 
 
 class Hear(Protocol):

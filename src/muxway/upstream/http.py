@@ -27,6 +27,7 @@ from muxway.protocol import messages
 from muxway.protocol.framing import Oversized
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.sse import SseParser
+from muxway.upstream.channel import RENEWED
 from muxway.upstream.http_sse import EventChannel
 from muxway.upstream.http_trouble import Trouble, excerpt, refusal
 
@@ -64,6 +65,12 @@ _NO_SSE_HINT: Final = frozenset((401, 403, 429))
 """Refusals that say nothing about which transport is spoken."""
 _ANNOTATION: Final = names.ANNOTATION.encode()
 _TOOLS_CHANGED: Final = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+_ALL_CHANGED: Final = (
+    b'{"jsonrpc":"2.0","method":"%b"}' % RENEWED.encode(),
+    _TOOLS_CHANGED,
+    b'{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}',
+    b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}',
+)
 _PAGES: Final = 100
 """Most pages of a list that are read again."""
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
@@ -638,7 +645,7 @@ class HttpChannel:
             raise Trouble(f"lost its session and did not open a new one within {_NOTICE:g} s", "timeout") from None
         self._overhear()
         # A server that forgot us has most likely been started anew, and may offer something else now.
-        self._hear([_TOOLS_CHANGED])
+        self._hear(_ALL_CHANGED)
 
     # --- HTTP+SSE -----------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ The first connection, the server's `Upstream`, lists what the server has and ser
 apart. The others are opened when a call first needs them and ended when nobody has needed them for a while, or when
 their client has gone. Which calls are kept apart:
 
-- by era: a server that speaks both is used in its caller's, because many servers can ask their caller only there;
+- by era: a server that speaks both is used in its caller's, if that can be asked something, because many servers can
+  ask only there;
 - by `isolation`: `principal` keeps callers with different credentials apart, `session` every client session.
 """
 
@@ -125,7 +126,8 @@ class Lanes:
 
     def _key(self, caller: Caller, first: Link) -> _Key | None:
         handshake = not caller.revision.stateless
-        crosses = self._match_era and first.revision.stateless and handshake
+        # Who can be asked nothing loses nothing in the other era.
+        crosses = self._match_era and first.revision.stateless and handshake and _can_be_asked(caller)
         if crosses and asyncio.get_running_loop().time() < self._no_handshake_until:
             crosses = False
         stateless = first.revision.stateless and not crosses
@@ -213,7 +215,8 @@ class Lanes:
         unused_since = asyncio.get_running_loop().time() - self._idle
         for key, lane in list(self._lanes.items()):
             link = lane.upstream.link
-            if lane.used < unused_since and link is not None and not link.peer.ours:
+            # A task that is only looked at now and then uses the link, too.
+            if link is not None and max(lane.used, link.used) < unused_since and not link.peer.ours:
                 self._end(key)
 
     def _end(self, key: _Key) -> None:
@@ -230,3 +233,7 @@ class Lanes:
             self._end(key)
         if self._ending:
             await asyncio.wait(self._ending)
+
+
+def _can_be_asked(caller: Caller) -> bool:
+    return bool(asking.declared(caller.capabilities, caller.revision).keys() - {"extensions"})

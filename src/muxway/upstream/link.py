@@ -23,6 +23,7 @@ from muxway.protocol.era import (
     LOG_LEVELS,
     NEWEST_HANDSHAKE,
     PROGRESS_TOKEN,
+    RELATED_TASK,
 )
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.peer import Peer
@@ -45,6 +46,7 @@ _SHOWN: Final = 120
 _NEVER_CANCELLED: Final = frozenset(("server/discover", "initialize"))
 _IN_HEAD: Final = frozenset(("name", "uri", "ref", "_meta"))
 """Params that are written anew for each upstream."""
+_TASK_METHODS: Final = frozenset(("tasks/get", "tasks/result", "tasks/update", "tasks/cancel"))
 _REMEMBERED: Final = 1000
 _SET_LEVEL: Final = 10.0
 _NEVER_ASKED: Final = len(LOG_LEVELS)
@@ -71,6 +73,8 @@ class Ticket(msgspec.Struct, eq=False):
     """What the upstream asked in the course of it."""
     paused_at: float = 0.0
     """Since when it waits for the caller and not for the upstream; 0 if it does not."""
+    task: str = ""
+    """The task whose result it fetches: what the upstream asks for that task is asked here."""
 
     def cancel(self, reason: str | None) -> None:
         """Give up on the request and tell the upstream, unless it has been answered meanwhile."""
@@ -79,6 +83,11 @@ class Ticket(msgspec.Struct, eq=False):
                 self.withdraw_asks()
             if self.tell:
                 self.link.tell_cancelled(self.id, reason)
+
+    @property
+    def endless(self) -> bool:
+        """Whether it may stay open for ever."""
+        return self.idle == float("inf")
 
     def withdraw_asks(self) -> None:
         """The request is over: nobody need answer what was asked in its course."""
@@ -95,6 +104,8 @@ class Link:
         self.peer: Peer[Ticket, None] = Peer()
         self.junk = 0
         """Lines from the upstream that were no messages."""
+        self.used = 0.0
+        """When a request was last made on it."""
         self.log_level = _NEVER_ASKED
         self.on_notice: Callable[[str, messages.Params], None] | None = None
         """Called with what the upstream says of itself: lists that changed, resources that were updated."""
@@ -133,6 +144,11 @@ class Link:
         """The greeting is over."""
         self._channel.introduced()
 
+    @property
+    def called(self) -> bool:
+        """Whether a request of somebody's is under way."""
+        return any(ticket.caller is not None for ticket in self.peer.ours.values())
+
     def check(self) -> None:
         """Raise UpstreamError if the connection has ended."""
         if self._gone is not None:
@@ -144,6 +160,10 @@ class Link:
         """Send a call on its way; see `core.ports.Link`."""
         meta = call.meta
         ticket = self._ticket(sink, idle, limit, call.caller, progress=meta is not None and PROGRESS_TOKEN in meta)
+        if call.method in _TASK_METHODS:
+            # Nothing is asked in the course of a request about a task, unless it waits for the task's result.
+            ticket.task = "" if call.method != "tasks/result" else _related_task(call.meta)
+            ticket.caller = call.caller if ticket.task else None
         frame: list[Buffer] = [b'{"jsonrpc":"2.0","id":%d,' % ticket.id, head]
         for name, raw in call.params.items():
             if name == "arguments":
@@ -179,7 +199,7 @@ class Link:
         if known is None:
             if len(self._declared) >= _REMEMBERED:
                 self._declared.clear()
-            told = asking.declared(caller.capabilities, caller.revision)
+            told = asking.declared_with_tasks(caller.capabilities, caller.revision)
             known = self._declared[key] = messages.encode(told)
         return known
 
@@ -198,6 +218,17 @@ class Link:
             params = {**params, "_meta": b"{" + meta + b"}"}
         self._channel.send(messages.request(ticket.id, method, messages.object_of(params.items())))
         return await waiter.outcome(ticket)
+
+    def listen(self, wanted: bytes, sink: Sink) -> Ticket:
+        """Open a `subscriptions/listen` with this filter. It may last as long as the connection: no clock runs for it.
+
+        What it brings goes to `on_notice`, only its end to the sink. Raises UpstreamError if the connection is gone.
+        """
+        ticket = self._ticket(sink, float("inf"), float("inf"), None, progress=False)
+        meta = self._meta_head + messages.key(CLIENT_CAPABILITIES) + b"{}"
+        params = messages.object_of((("notifications", wanted), ("_meta", b"{" + meta + b"}")))
+        self._channel.send(messages.request(ticket.id, "subscriptions/listen", params))
+        return ticket
 
     def notify(self, method: str) -> None:
         """Send a notification without params."""
@@ -226,7 +257,8 @@ class Link:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
         elif self._clogged and self._channel.queued > _QUEUE_LIMIT:
             raise self._error("overloaded", "does not read its input; try again later")
-        peer, now = self.peer, self._loop.time()
+        peer = self.peer
+        now = self.used = self._loop.time()
         id_ = peer.mint()
         deadline = now + (min(limit, idle))
         ticket = peer.ours[id_] = Ticket(self, id_, sink, idle, deadline, now + limit, progress, caller)
@@ -241,7 +273,11 @@ class Link:
             log.warning("call timed out", upstream=self.name, request=ticket.id, why=why)
             ticket.cancel("timeout")
             ticket.sink.failed(self._error("timeout", f"{why}, so the call was given up; it may have run"))
-        self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self.peer.ours else None
+        self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self._has_clocks else None
+
+    @property
+    def _has_clocks(self) -> bool:
+        return any(not ticket.endless for ticket in self.peer.ours.values())
 
     # --- hearing ------------------------------------------------------------------------------
 
@@ -285,7 +321,7 @@ class Link:
     def _hear_answer(self, envelope: Envelope, frame: bytes) -> None:
         id_ = bytes(envelope.id)
         nameless = id_ in (b"", b"null")
-        ticket = self.peer.take_only() if nameless else self.peer.take(id_)
+        ticket = self._take_only() if nameless else self.peer.take(id_)
         if ticket is None:
             log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
             return
@@ -302,6 +338,11 @@ class Link:
         else:
             ticket.sink.failed(self._malformed(frame, "a result that is not an object"))
 
+    def _take_only(self) -> Ticket | None:
+        """The only request that an answer without an id may be meant for; an open stream is not waiting for one."""
+        waiting = [ticket for ticket in self.peer.ours.values() if not ticket.endless]
+        return self.peer.ours.pop(waiting[0].id) if len(waiting) == 1 else self.peer.take_only()
+
     def _hear_notice(self, envelope: Envelope, method: str, about: bytes) -> None:
         params = envelope.params or {}
         if method == "notifications/progress":
@@ -309,11 +350,20 @@ class Link:
         elif method == "notifications/message":
             self._hear_log(params, about)
         elif method == "notifications/cancelled":
-            ask = self._asks.pop(bytes(params.get("requestId", b"")), None)
-            if ask is not None:
-                ask.withdraw()
+            self._hear_cancelled(params.get("requestId", messages.ABSENT))
         elif self.on_notice is not None:
             self.on_notice(method, params)
+
+    def _hear_cancelled(self, id_: messages.Raw) -> None:
+        ask = self._asks.pop(bytes(id_), None)
+        if ask is not None:
+            ask.withdraw()
+            return
+        ticket = self.peer.find(id_)
+        if ticket is not None and ticket.endless:
+            # The only request of ours that an upstream may end like this.
+            del self.peer.ours[ticket.id]
+            ticket.sink.failed(self._error("lost", "ended the subscription"))
 
     def _hear_log(self, params: messages.Params, about: bytes) -> None:
         logger = messages.text(params.get("logger"))
@@ -349,7 +399,7 @@ class Link:
             self._channel.send(messages.failure(envelope.id, MethodNotFound(why)))
 
     def _hear_ask(self, id_: bytes, method: str, params: messages.Params, about: bytes) -> None:
-        ticket = self._meant(about)
+        ticket = self._meant_by(params, about)
         if ticket is None:
             why = f"{method}: it cannot be told for which call this is asked"
             hint = "several callers share the server, or none calls; see `isolation`"
@@ -387,6 +437,14 @@ class Link:
             ticket.paused_at = 0.0
             ticket.limit_at += now
             ticket.deadline = min(now + ticket.idle, ticket.limit_at)
+
+    def _meant_by(self, params: messages.Params, about: bytes) -> Ticket | None:
+        """The request of a caller that a question belongs to; None if that cannot be told."""
+        task = _related_task(messages.members(params["_meta"])) if "_meta" in params else ""
+        if not task:
+            return self._meant(about)
+        waiting = next((ticket for ticket in self.peer.ours.values() if ticket.task == task), None)
+        return waiting or (self._meant(about) if about else None)
 
     def _meant(self, about: bytes) -> Ticket | None:
         """The request of a caller that something unasked belongs to; None if that cannot be told."""
@@ -442,6 +500,12 @@ class Link:
 
     def _error(self, reason: Reason, what: str) -> UpstreamError:
         return UpstreamError(self.name, reason, f'server "{self.name}" {what}')
+
+
+def _related_task(meta: messages.Params | None) -> str:
+    """The task that `_meta` speaks of; empty if it speaks of none."""
+    related = messages.members((meta or {}).get(RELATED_TASK, b""))
+    return "" if related is None else messages.text(related.get("taskId")) or ""
 
 
 class _Forgotten:

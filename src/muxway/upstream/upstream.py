@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from muxway.catalog.build import read_listing
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from muxway.catalog.model import UNSAID, Hint, Native
-from muxway.errors import MuxwayError, RpcError
+from muxway.errors import MuxwayError, RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import asking
 from muxway.upstream.greeting import DiedOfProbe, Greeting, greet
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Params
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
+    from muxway.upstream.listening import Feed
 
 _START: Final = 30.0
 _FETCHING_START: Final = 120.0
@@ -72,6 +73,7 @@ class Upstream:
         era: Era = "auto",
         capabilities: Mapping[str, object] = asking.EVERYTHING,
         kinds: Sequence[Kind] = KINDS,
+        first: bool = True,
         start_timeout: float = _START,
         list_timeout: float = 15.0,
         max_listed: int = 10_000,
@@ -84,6 +86,8 @@ class Upstream:
         self.greeting: Greeting | None = None
         self.link: Link | None = None
         self.channel: Channel | None = None
+        self.feed: Feed | None = None
+        """Where its news goes, if anybody wants it."""
         self.took: float | None = None
         """Seconds from the last start until it was ready or had failed."""
         self.settled = asyncio.Event()
@@ -94,6 +98,8 @@ class Upstream:
         self._era: Era = era
         self._capabilities = capabilities
         self._kinds = kinds
+        self._tell = log.error if first else log.info
+        """How a failure is told: the first connection to a server is the server, further ones may come and go."""
         self._start_timeout = start_timeout
         self._list_timeout = list_timeout
         self._max_listed = max_listed
@@ -117,6 +123,7 @@ class Upstream:
         """Begin to start it, in the background."""
         self._set(Event.STARTED)
         self.settled.clear()
+        self._unfeed(None)
         loop = asyncio.get_running_loop()
         self._began, self.took = loop.time(), None
         self._starting = loop.create_task(self._start())
@@ -130,6 +137,7 @@ class Upstream:
         link, self.link, self.offers = self.link, None, {}
         self._set(Event.RETIRED)
         self.settled.set()
+        self._unfeed("was stopped")
         self._on_change(self)
         if link is not None:
             await link.close()
@@ -174,6 +182,8 @@ class Upstream:
             revision=link.revision.date,
             ms=round((self.took or 0) * 1000),
         )
+        if self.feed is not None and self.greeting is not None:
+            self.feed.connect(link, self.greeting)
         self._on_change(self)
         if self._stale:
             self._relist()
@@ -182,6 +192,7 @@ class Upstream:
         self.channel = self._dial()
         link = Link(self.name, self.channel)
         link.on_notice = self.hear_notice
+        self._stale.clear()
         return link
 
     async def _greet(self, link: Link) -> None:
@@ -206,18 +217,27 @@ class Upstream:
     # --- listing ------------------------------------------------------------------------------
 
     async def _list(self, link: Link, kinds: Iterable[Kind]) -> None:
-        """List these kinds anew, all at once. What fails keeps its old list; only a list of tools is missed."""
+        """List these kinds anew, all at once. What fails keeps its old list; only a list of tools is missed.
+
+        Raises:
+            MuxwayError: the tools could not be listed.
+        """
         kinds = [kind for kind in kinds if self._may_have(kind)]
         listed = await asyncio.gather(*(self._list_kind(link, kind) for kind in kinds), return_exceptions=True)
+        failed: BaseException | None = None
         for kind, offer in zip(kinds, listed, strict=True):
             if isinstance(offer, Offer):
                 self._take(kind, offer)
-            elif not isinstance(offer, MuxwayError) or (kind is TOOLS and not self._is_vague):
-                raise offer
-            elif not self._is_vague:
+            elif isinstance(offer, UpstreamSaid) and self._is_vague:
+                continue  # It never said that it has any.
+            elif kind is TOOLS or not isinstance(offer, MuxwayError):
+                failed = failed or offer
+            else:
                 log.warning("could not list", upstream=self.name, kind=kind.name, error=offer)
                 note = f"{self.name}: its {kind.word}s could not be listed: {offer}"
                 self.offers.setdefault(kind, Offer(notes=[note]))
+        if failed is not None:
+            raise failed
 
     def _may_have(self, kind: Kind) -> bool:
         return self.greeting is None or self.greeting.has(kind.capability) or self._is_vague
@@ -259,8 +279,7 @@ class Upstream:
                 await self._list(self.link, [kind for kind in self._kinds if kind in stale])
             except MuxwayError as error:
                 log.warning("could not list again; the old list stays", upstream=self.name, error=error)
-            else:
-                self._on_change(self)
+            self._on_change(self)
             await asyncio.sleep(pause)
             pause = min(3 * pause, _LONGEST_PAUSE)
 
@@ -278,8 +297,13 @@ class Upstream:
         self.offers = {}
         self._set(Event.LOST)
         self._settle()
-        log.error("server failed", upstream=self.name, error=why)
+        self._unfeed(why.removeprefix(f'server "{self.name}" '))
+        self._tell("server failed", upstream=self.name, error=why)
         self._on_change(self)
+
+    def _unfeed(self, why: str | None) -> None:
+        if self.feed is not None:
+            self.feed.disconnect(why)
 
     def _settle(self) -> None:
         if self.took is None:

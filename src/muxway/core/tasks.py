@@ -1,0 +1,401 @@
+"""Tasks of the 2026-07-28 extension, for callers that declare it on their request.
+
+A task of a stateless upstream stays its own: only its name is ours, sealed, so that it leads nobody else there. Calls
+of older upstreams become tasks of the gateway: those that take long, and those that the upstream itself runs as tasks.
+Callers of 2025-11-25 are offered no tasks (`execution` is taken out of what is listed for them, and a `task` in their
+calls is not passed on): what must be a task is polled for them, see `polling`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from muxway.core.asks import Ask
+from muxway.core.crossing import Parking, labelled_questions
+from muxway.core.polling import Polling
+from muxway.core.ports import clock, later, log
+from muxway.core.sealing import LIFETIME
+from muxway.core.sinks import Changing
+from muxway.errors import (
+    MISSING_CAPABILITY,
+    InvalidParams,
+    MethodNotFound,
+    RpcError,
+    UpstreamError,
+    UpstreamSaid,
+)
+from muxway.protocol import asking, messages
+from muxway.protocol.asking import BadAnswer
+from muxway.protocol.era import SERVER_INFO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from muxway.core.call import Call
+    from muxway.core.crossing import Desk, Way
+    from muxway.core.ports import Running, Sink, Timer
+    from muxway.core.sealing import Claims, Seal
+    from muxway.protocol.bridge import Converter
+    from muxway.protocol.messages import Buffer, Params
+
+METHODS: Final = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
+PATIENCE: Final = 5.0
+"""Seconds after which a call becomes a task."""
+KEPT: Final = 600.0
+"""Seconds for which the outcome of a task can be asked for."""
+_POLL_MS: Final = 1000
+_MOST: Final = 4000
+_MOST_EACH: Final = 1000
+_MOST_BYTES: Final = 256 * 1024 * 1024
+"""How much the outcomes that are kept may take in all; the oldest go first."""
+_UNKNOWN: Final = "Unknown task: there is none of this name, or not any more"
+
+
+class Tasks:
+    """All tasks that callers may ask about."""
+
+    def __init__(self, seal: Seal, reach: Callable[[str, Call], Way]) -> None:
+        """`reach` gives the way to an upstream; it may raise what sending a call may raise."""
+        self._seal = seal
+        self._reach = reach
+        self._own: dict[str, Task] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def handle(self, call: Call, sink: Sink, rewriters: Mapping[str, Converter]) -> Running | None:
+        """Answer a request about a task. `rewriters` put the links in a result into our words.
+
+        Raises:
+            RpcError: it can be refused at once.
+            StillStarting: the upstream may have it in a moment.
+        """
+        caller = call.caller
+        if not asking.knows_tasks(caller.capabilities, caller.revision):
+            data: dict[str, Any] = {"requiredCapabilities": {"extensions": {asking.TASKS_EXTENSION: {}}}}
+            raise RpcError(f"{call.method} needs a client that declares tasks", code=MISSING_CAPABILITY, data=data)
+        name = messages.text(call.params.get("taskId"))
+        if name is None:
+            raise InvalidParams("params.taskId must be a string")
+        own = self._own.get(name)
+        if own is not None:
+            if own.principal != caller.principal:
+                raise InvalidParams(_UNKNOWN)
+            sink.done(own.answer(call))
+            return None
+        found = self._seal.find_task(name, caller)
+        if found is None:
+            raise InvalidParams(_UNKNOWN)
+        upstream, native = found
+        way = self._reach(upstream, call)
+        if not way.link.revision.stateless:
+            raise InvalidParams(_UNKNOWN)
+        head = b'"method":%b,"params":{"taskId":%b' % (messages.encode(call.method), messages.encode(native))
+        params = {key: raw for key, raw in call.params.items() if key != "taskId"}
+        answer = _Renaming(sink, way, call, name, native, rewriters.get(upstream))
+        return way.link.request(
+            head, msgspec.structs.replace(call, params=params), answer, idle=way.idle, limit=way.limit
+        )
+
+    def open(self, work: Background, way: Way) -> Task | None:
+        """A new task, if its principal may have one more."""
+        if len(self._own) >= _MOST_EACH:
+            its = sum(1 for task in self._own.values() if task.principal == work.principal)
+            if its >= _MOST_EACH or len(self._own) >= _MOST:
+                log.warning("too many tasks; a call is answered only when it is over", upstream=way.upstream)
+                return None
+        task = Task(self, secrets.token_urlsafe(24), work, way)
+        self._own[task.name] = task
+        return task
+
+    def keep(self, task: Task) -> None:
+        """The task is over; its outcome is kept for a while."""
+        self._bytes += task.size
+        later(KEPT, self._forget, task)
+        if self._bytes <= _MOST_BYTES:
+            return
+        for other in [other for other in self._own.values() if other.ended]:
+            if self._bytes <= _MOST_BYTES:
+                break
+            log.warning("too much to keep; the outcome of a task is forgotten early", bytes=other.size)
+            self._forget(other)
+
+    def _forget(self, task: Task) -> None:
+        if self._own.pop(task.name, None) is not None:
+            self._bytes -= task.size
+
+
+class Task:
+    """A call that goes on after its caller was told its name. The sink of its outcome."""
+
+    def __init__(self, tasks: Tasks, name: str, work: Background, way: Way) -> None:
+        self.name = name
+        self.principal = work.principal
+        self.ended = ""
+        """How it ended; empty while it goes on."""
+        self.size = 0
+        self._tasks = tasks
+        self._work: Background | None = work
+        self._created = self._updated = clock()
+        self._ttl = way.limit + KEPT
+        self._message: str | None = None
+        self._outcome: dict[str, Buffer] = {}
+        self._meta = messages.object_of([(SERVER_INFO, way.server_info)])
+
+    def shown(self, kind: str = "complete") -> bytes:
+        """The task as the answer to `tasks/get`; of the kind "task", as the answer to the call that became it."""
+        questions = {} if self._work is None else self._work.questions()
+        told: dict[str, Any] = {
+            "resultType": kind,
+            "taskId": self.name,
+            "status": self.ended or ("input_required" if questions else "working"),
+            "createdAt": _date(self._created),
+            "lastUpdatedAt": _date(self._updated),
+            "ttlMs": round(self._ttl * 1000),
+            "pollIntervalMs": _POLL_MS,
+            "_meta": Raw(self._meta),
+        }
+        if self._message is not None:
+            told["statusMessage"] = self._message
+        if kind != "task":
+            told |= {key: Raw(raw) for key, raw in self._outcome.items()}
+            if questions:
+                told["inputRequests"] = Raw(messages.object_of(questions.items()))
+        return messages.encode(told)
+
+    def answer(self, call: Call) -> bytes:
+        """The answer to a request about it. Raises InvalidParams."""
+        if call.method == "tasks/get":
+            return self.shown()
+        if call.method == "tasks/update":
+            answers = messages.members(call.params.get("inputResponses", b""))
+            if answers is None:
+                raise InvalidParams("params.inputResponses must be an object: key → answer")
+            if self._work is not None:
+                self._work.take(answers)
+                self.touch()
+        elif self._work is not None:
+            self._work.cancel("the client cancelled the task")
+            self._end("cancelled")
+        return b'{"resultType":"complete","_meta":' + self._meta + b"}"
+
+    def touch(self) -> None:
+        """Something about it is new."""
+        self._updated = clock()
+
+    # --- the sink -----------------------------------------------------------------------------
+
+    def done(self, *result: Buffer) -> None:
+        self._outcome["result"] = b"".join(result)
+        self._end("completed")
+
+    def failed(self, error: RpcError) -> None:
+        self._outcome["error"] = messages.error_body(error)
+        self._message = error.message
+        self._end("failed")
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        said = messages.text(params.get("message"))
+        if said:
+            self._message = said
+            self.touch()
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        """Tasks have no log."""
+
+    def ask(self, ask: Ask) -> None:
+        ask.refuse(MethodNotFound(f"{ask.method}: a task is not asked like this"))
+
+    def _end(self, status: str) -> None:
+        self.ended = status
+        self._work = None
+        self.touch()
+        self._ttl = self._updated - self._created + KEPT
+        self.size = sum(len(bytes(raw)) for raw in self._outcome.values())
+        self._tasks.keep(self)
+
+
+class Background(Parking):
+    """A call to a handshake upstream, of a caller that knows tasks: if it takes long it becomes one."""
+
+    __slots__ = ("_patience", "_task", "_tasks")
+
+    def __init__(
+        self, sink: Sink, way: Way, head: bytes, call: Call, desk: Desk, round_: int = 0, *, tasks: Tasks
+    ) -> None:
+        super().__init__(sink, way, head, call, desk, round_)
+        self._tasks = tasks
+        self._task: Task | None = None
+        self._patience: Timer | None = None
+
+    def begin(self) -> None:
+        if isinstance(self._way.link, Polling):
+            # The upstream says itself that it will take long.
+            self._way.link.on_created = self._detach
+        else:
+            self._patience = later(PATIENCE, self._detach)
+        try:
+            super().begin()
+        except RpcError:
+            self._drop_timers()
+            raise
+
+    def resume(self, call: Call, claims: Claims, sink: Sink) -> Running | None:
+        running = super().resume(call, claims, sink)
+        if running is not None:
+            self._patience = later(PATIENCE, self._detach)
+        return running
+
+    def cancel(self, reason: str | None) -> None:
+        self._drop_timers()
+        super().cancel(reason)
+
+    def _drop_timers(self) -> None:
+        # A call that is parked expires all the same, whatever became of it.
+        for timer in (self._patience, None if self._task is None else self._expiry):
+            if timer is not None:
+                timer.cancel()
+
+    def _detach(self) -> None:
+        """Answer the caller with a task."""
+        caller = self._call.caller
+        if self._key or self._task is not None or not asking.knows_tasks(caller.capabilities, caller.revision):
+            return
+        self._task = task = self._tasks.open(self, self._way)
+        if task is not None:
+            sink = self._sink
+            self._sink = sink.onto(task) if isinstance(sink, Changing) else task
+            sink.done(task.shown("task"))
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def questions(self) -> dict[str, Buffer]:
+        """What the upstream wants to know before it goes on."""
+        return {key: entry for key, (_, entry) in self._pending.items()}
+
+    def take(self, answers: Params) -> None:
+        """Answers to some of the questions; what answers none is ignored. Raises InvalidParams, and takes none."""
+        given: dict[str, bytes] = {}
+        for key, (ask, _) in self._pending.items():
+            if key in answers:
+                try:
+                    given[key] = ask.check(answers[key])
+                except BadAnswer as error:
+                    raise InvalidParams(f"params.inputResponses.{key}: {error.message}") from None
+        for key, answer in given.items():
+            self._settle(key, answer)
+
+    def _settle(self, key: str, answer: bytes | None) -> None:
+        """Answer a question, or (None) say that nobody does; unless that was settled by the answer to another."""
+        pending = self._pending.pop(key, None)
+        if pending is not None and answer is not None:
+            pending[0].answer(answer)
+        elif pending is not None:
+            pending[0].give_up(RpcError("nobody answered in time"))
+
+    def _park(self) -> None:
+        if self._task is None:
+            super()._park()
+            return
+        self._gathering = None
+        self._task.touch()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = later(LIFETIME, self._do_without)
+
+    def _do_without(self) -> None:
+        """The caller does not answer."""
+        for key in list(self._pending):
+            self._settle(key, None)
+
+    def _end_with_questions(self, sink: Sink, claims: Claims, entries: Params | dict[str, Buffer]) -> bool:
+        if self._task is None:
+            return super()._end_with_questions(sink, claims, entries)
+        # The upstream ended the call because it wants web pages visited first; the task goes on with another call.
+        for entry in entries.values():
+            params = messages.members((messages.members(entry) or {}).get("params", b"{}")) or {}
+            self._asked += 1
+            key = f"q{self._asked}"
+            answer, refuse = self._page_answered, self._sink.failed
+            ask = Ask(self._way.upstream, self._way.link.revision, asking.ELICIT, params, answer=answer, refuse=refuse)
+            self._pending[key] = (ask, bytes(entry))
+        self._park()
+        return True
+
+    def _page_answered(self, answer: bytes) -> None:
+        if messages.text((messages.members(answer) or {}).get("action")) != "accept":
+            self._pending.clear()
+            why = f'server "{self._way.upstream}" needs the user to visit a page first, who declined'
+            self._sink.failed(InvalidParams(why))
+        elif not self._pending:
+            try:
+                self._send(self._call)
+            except RpcError as error:
+                self._sink.failed(error)
+
+    # --- the outcome --------------------------------------------------------------------------
+
+    def _end(self, result: bytes, error: RpcError | None) -> None:
+        self._drop_timers()
+        super()._end(result, error)
+
+
+class _Renaming:
+    """The sink of a request about an upstream's own task."""
+
+    def __init__(self, sink: Sink, way: Way, call: Call, name: str, native: str, rewrite: Converter | None) -> None:
+        self._sink = sink
+        self._way = way
+        self._call = call
+        self._name = name
+        self._native = native
+        self._rewrite = rewrite
+
+    def done(self, *result: Buffer) -> None:
+        fields: dict[str, Buffer] = {**(messages.members(b"".join(result)) or {}), "resultType": b'"complete"'}
+        if "taskId" in fields:
+            fields["taskId"] = messages.encode(self._name)
+        if "result" in fields:
+            fields["result"] = self._converted(fields["result"])
+        try:
+            if "inputRequests" in fields:
+                entries = messages.members(fields["inputRequests"]) or {}
+                asked = labelled_questions(entries, self._call, self._way.upstream)
+                fields["inputRequests"] = messages.object_of(asked.items())
+        except RpcError as error:
+            why = f'server "{self._way.upstream}" asks for what it was told this caller cannot give: {error.message}'
+            self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
+        else:
+            self._sink.done(self._way.convert(messages.object_of(fields.items())))
+
+    def _converted(self, result: Buffer) -> Buffer:
+        fields = messages.members(result)
+        if fields is None:
+            return result
+        converted = self._way.convert(messages.object_of({**fields, "resultType": b'"complete"'}.items()))
+        return converted if self._rewrite is None else self._rewrite(converted)
+
+    def failed(self, error: RpcError) -> None:
+        if isinstance(error, UpstreamSaid) and self._native in error.raw.decode("utf-8", "replace"):
+            # What the upstream calls the task is nobody's business.
+            error = RpcError(error.message.replace(self._native, self._name), code=error.code)
+        self._sink.failed(error)
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        self._sink.progress(params)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        self._sink.log(params)
+
+    def ask(self, ask: Ask) -> None:
+        self._sink.ask(ask)
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

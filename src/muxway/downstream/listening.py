@@ -1,0 +1,130 @@
+"""One `subscriptions/listen` of a stateless client, from its filter to its end. Every door has these."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from muxway.core.subscriptions import MOST, Subscriber
+from muxway.downstream import notices
+from muxway.downstream.mailbox import Mailbox
+from muxway.errors import InvalidParams
+from muxway.protocol import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from muxway.core.subscriptions import Quota
+    from muxway.core.switchboard import Switchboard
+    from muxway.errors import RpcError
+    from muxway.protocol.messages import Buffer, Params
+
+_PATIENCE: Final = 10.0
+"""Seconds until what no server has agreed to by then counts as refused."""
+_KINDS: Final = ("tools", "prompts", "resources")
+
+
+class Listening:
+    """What one stream wants to hear of, and hears."""
+
+    def __init__(
+        self,
+        id_: bytes,
+        params: Params,
+        switchboard: Switchboard,
+        tell: Callable[[Sequence[Buffer]], None],
+        backlog: Callable[[], float],
+        quota: Quota,
+    ) -> None:
+        """Read the filter.
+
+        Raises:
+            InvalidParams: it is none, or wants too much.
+        """
+        self._id = id_
+        self._switchboard = switchboard
+        self._tell = tell
+        wanted = messages.members(params.get("notifications", b""))
+        if wanted is None:
+            raise InvalidParams("subscriptions/listen: params.notifications must be an object")
+        self._kinds = frozenset(kind for kind in _KINDS if _wants(wanted, f"{kind}ListChanged"))
+        self._uris = _uris(wanted)
+        if self._uris is not None and len(self._uris) > quota.left:
+            raise InvalidParams(f"subscriptions/listen: a client may subscribe to {MOST} URIs, over all its streams")
+        self._honoured: set[str] = set()
+        self._mailbox = Mailbox(tell, backlog, id_)
+        self._subscriber = Subscriber(quota, self._mailbox.updated)
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stop: Callable[[], None] | None = None
+        self._closed = False
+
+    def begin(self) -> None:
+        """Subscribe where that is needed, acknowledge, and tell from then on."""
+        if self._kinds:
+            self._stop = self._switchboard.listen_kinds(self._lists_changed)
+        uris = self._uris or []
+        self._waiting = 1 + len(uris)
+        for uri in uris:
+            self._switchboard.subscriptions.subscribe(self._subscriber, uri, partial(self._settled, uri))
+        if self._waiting > 1:
+            self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._acknowledge)
+        self._one_less()
+
+    def _settled(self, uri: str, error: RpcError | None) -> None:
+        if self._waiting:
+            if error is None:
+                self._honoured.add(uri)
+            self._one_less()
+
+    def _one_less(self) -> None:
+        self._waiting -= 1
+        if not self._waiting:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        if self._closed:
+            return
+        self._waiting = 0
+        if self._timer is not None:
+            self._timer.cancel()
+        honoured: dict[str, object] = {f"{kind}ListChanged": True for kind in _KINDS if kind in self._kinds}
+        if self._uris is not None:
+            for uri in self._uris:
+                if uri not in self._honoured:
+                    self._switchboard.subscriptions.unsubscribe(self._subscriber, uri)
+            honoured["resourceSubscriptions"] = [uri for uri in self._uris if uri in self._honoured]
+        self._tell(notices.acknowledged(self._id, honoured))
+        self._mailbox.open()
+
+    def _lists_changed(self, kinds: frozenset[str]) -> None:
+        self._mailbox.lists_changed(kind for kind in _KINDS if kind in kinds & self._kinds)
+
+    def close(self) -> None:
+        """The stream has ended."""
+        self._closed = True
+        self._mailbox.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._stop is not None:
+            self._stop()
+        self._switchboard.subscriptions.leave(self._subscriber)
+
+
+def _wants(wanted: Params, key: str) -> bool:
+    raw = bytes(wanted.get(key, b"false"))
+    if raw not in (b"true", b"false", b"null"):
+        raise InvalidParams(f"subscriptions/listen: params.notifications.{key} must be true or false")
+    return raw == b"true"
+
+
+def _uris(wanted: Params) -> list[str] | None:
+    """What is to be subscribed to, each URI once; None if the filter says nothing of it."""
+    raw = wanted.get("resourceSubscriptions")
+    if raw is None or messages.is_null(raw):
+        return None
+    uris = [messages.text(item) for item in messages.items(raw) or ()]
+    if messages.items(raw) is None or None in uris:
+        raise InvalidParams("subscriptions/listen: params.notifications.resourceSubscriptions must be a list of URIs")
+    return [*dict.fromkeys(uri for uri in uris if uri is not None)]

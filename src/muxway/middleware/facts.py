@@ -1,0 +1,50 @@
+"""What one line can tell of a request: who, what, how it went. For `log` and `audit`, which must agree.
+
+Whatever a caller chose is shortened: a line must not grow with the name somebody gave to a client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from muxway.protocol import messages
+
+if TYPE_CHECKING:
+    from muxway.core.call import Caller
+    from muxway.middleware.base import Request, Result
+
+Outcome = Literal["ok", "isError", "asked", "error", "cancelled"]
+"""`isError`: a tool says that it failed. `asked`: the caller must answer something first. `error`: there is a code."""
+
+_LONGEST: Final = 200
+
+
+def short(text: str, longest: int = _LONGEST) -> str:
+    """The text, cut if it is long."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def client_of(caller: Caller) -> tuple[str | None, str | None]:
+    """Name and version of the caller's program, as it says itself."""
+    if caller.client_info is None:
+        return None, None
+    info = messages.members(caller.client_info) or {}
+    name, version = messages.text(info.get("name")), messages.text(info.get("version"))
+    return None if name is None else short(name), None if version is None else short(version)
+
+
+def size_in(request: Request) -> int:
+    """Bytes of the arguments, as they came."""
+    arguments = request.call.params.get("arguments")
+    return 0 if arguments is None else memoryview(arguments).nbytes
+
+
+def outcome_of(result: Result) -> Outcome:
+    """How a request went that was answered."""
+    raw = result.raw
+    # Nearly all results have neither; to look for the words is much cheaper than to open 100 KB.
+    if b'"isError"' in raw and result.is_error:
+        return "isError"
+    if b'"input_required"' in raw and not result.is_final:
+        return "asked"
+    return "ok"

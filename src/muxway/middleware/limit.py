@@ -1,0 +1,151 @@
+"""`limit`: how many requests may come, and how many may run at once."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from math import ceil
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Literal
+
+from muxway.errors import RpcError
+from muxway.middleware.base import Middleware
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from muxway.middleware.base import Next, Request, Result
+
+_RATE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*([smh])\s*")
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_KEPT: Final = 10_000
+"""Counters at most, but for those of requests that run."""
+_LOOKED_AT: Final = 8
+_PER: Final = ("caller", "server", "tool", "all")
+_A_WHILE_MS: Final = 1000
+"""When to come back for a free place: nobody knows when there will be one."""
+_ROUNDING: Final = 1e-6
+
+
+class _Counter:
+    """What one caller, server or tool has used."""
+
+    __slots__ = ("paid_until", "running")
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.paid_until = 0.0
+        """When its bucket is full again. One number says as much as a level and the time it was taken at."""
+
+
+class Limit(Middleware):
+    """Refuse calls that come too fast, or too many at once, with an error that says when to come back.
+
+    Counts what goes to a server: tool calls, reads, prompts and completions. Lists, which muxway answers itself, are
+    free.
+
+    Options:
+        rate: calls in a time, such as "10/s", "100/m" or "1000/h".
+        burst: calls that may come at once after a pause; by default the number in `rate`.
+        concurrent: calls that may run at the same time.
+        per: what is counted by itself: each `caller` (its token, else its session; callers that have neither count as
+            one), `server`, `tool`, or `all` together. Default: caller.
+
+    The error is -32603 with `data.muxway` = `{"reason": "limited", "retryAfterMs": …}`; the call did not run.
+
+    Costs about 2 µs a call, and memory for the 10,000 callers, servers or tools that were seen last.
+    """
+
+    plain = True
+
+    def __init__(
+        self,
+        *,
+        rate: str | None = None,
+        burst: int | None = None,
+        concurrent: int | None = None,
+        per: Literal["caller", "server", "tool", "all"] = "caller",
+    ) -> None:
+        if rate is None and concurrent is None:
+            raise ValueError('give `rate`, such as "10/s", or `concurrent`, such as 5, or both')
+        if concurrent is not None and concurrent < 1:
+            raise ValueError("`concurrent` must be 1 or more")
+        if burst is not None and (rate is None or burst < 1):
+            raise ValueError("`burst` must be 1 or more, and goes with `rate`")
+        if per not in _PER:
+            raise ValueError(f"`per` must be one of {', '.join(_PER)}")
+        self._rate = rate or ""
+        self._concurrent = concurrent
+        self._per = per
+        self._interval = 0.0
+        self._ahead = 0.0
+        """Seconds by which a bucket may be paid for in advance: its depth."""
+        if rate is not None:
+            count, seconds = _parsed(rate)
+            self._interval = seconds / count
+            self._ahead = ((burst or max(1, int(count))) - 1) * self._interval + _ROUNDING
+        self._counters: OrderedDict[Hashable, _Counter] = OrderedDict()
+
+    async def _counted(self, request: Request, go: Next) -> Result:
+        counter = self._counter(self._key(request))
+        if self._concurrent is not None and counter.running >= self._concurrent:
+            raise self._refusal(f"{self._concurrent} at once", _A_WHILE_MS)
+        if self._interval:
+            now = monotonic()
+            paid_until = max(counter.paid_until, now)
+            early = paid_until - now - self._ahead
+            if early > 0:
+                raise self._refusal(self._rate.strip(), max(1, ceil(early * 1000)))
+            counter.paid_until = paid_until + self._interval
+        counter.running += 1
+        try:
+            return await go(request)
+        finally:
+            # Reached on a cancel, too: whoever drives this closes it.
+            counter.running -= 1
+
+    call_tool = _counted
+    read_resource = _counted
+    get_prompt = _counted
+    complete = _counted
+
+    def _key(self, request: Request) -> Hashable:
+        if self._per == "caller":
+            # The party of a caller without a token is an object that should not be kept alive by a counter.
+            return request.caller.principal or (0 if request.caller.party is None else id(request.caller.party))
+        if self._per == "server":
+            return request.server
+        if self._per == "tool":
+            # The listed name: callers have several spellings for a tool, and may invent as many names as they like.
+            return request.tool.get("name") or (request.method, request.server)
+        return None
+
+    def _counter(self, key: Hashable) -> _Counter:
+        counter = self._counters.get(key)
+        if counter is None:
+            if len(self._counters) >= _KEPT:
+                self._forget_one()
+            counter = self._counters[key] = _Counter()
+        else:
+            self._counters.move_to_end(key)
+        return counter
+
+    def _forget_one(self) -> None:
+        for _ in range(_LOOKED_AT):
+            key, oldest = self._counters.popitem(last=False)
+            if not oldest.running:
+                return
+            self._counters[key] = oldest
+
+    def _refusal(self, limit: str, retry_after_ms: int) -> RpcError:
+        whom = {"caller": "this caller", "server": "this server", "tool": "this tool", "all": "all callers together"}
+        message = f"too many calls: the limit for {whom[self._per]} is {limit}; try again in {retry_after_ms} ms"
+        return RpcError(message, data={"muxway": {"reason": "limited", "retryAfterMs": retry_after_ms}})
+
+
+def _parsed(rate: str) -> tuple[float, float]:
+    match = _RATE.fullmatch(rate)
+    count = float(match[1]) if match is not None else 0.0
+    if match is None or not 0 < count <= 1_000_000:
+        raise ValueError('`rate` must be a number of calls in a second, minute or hour: "10/s", "100/m" or "1000/h"')
+    return count, _UNITS[match[2]]

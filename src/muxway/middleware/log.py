@@ -1,0 +1,96 @@
+"""`log`: one line a request in muxway's own log."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from muxway.config.values import _SECRET_KEY as SECRET_KEY  # pyright: ignore[reportPrivateUsage]
+from muxway.errors import ParseError, RpcError
+from muxway.log import EventLog, masker
+from muxway.middleware.base import Middleware
+from muxway.middleware.facts import client_of, outcome_of, short, size_in
+from muxway.protocol import messages
+
+if TYPE_CHECKING:
+    from muxway.middleware.base import Next, Request, Result
+    from muxway.middleware.facts import Outcome
+
+_LONGEST: Final = 400
+_LONGEST_TEXT: Final = 80
+_MOST_ITEMS: Final = 10
+_DEEPEST: Final = 4
+
+log = EventLog("calls")
+
+
+class Log(Middleware):
+    """Write one line for each request: method, name, server, client, outcome, milliseconds and sizes.
+
+    It goes where muxway's log goes, at level `info`. Arguments and results are not in it.
+
+    Options:
+        arguments: also show the arguments, shortened. Values whose key looks like that of a secret, and secrets that
+            the configuration knows, are masked; a secret elsewhere in a text is not recognised.
+
+    Costs about 15 µs a request, most of it for the line; with `arguments`, 10 µs more.
+    """
+
+    plain = True
+
+    def __init__(self, *, arguments: bool = False, known_secrets: frozenset[str] = frozenset()) -> None:
+        self._arguments = arguments
+        self._mask = masker(known_secrets)
+
+    async def any_request(self, request: Request, go: Next) -> Result:
+        """Go on, and tell what came of it."""
+        started = perf_counter()
+        outcome: Outcome = "cancelled"
+        code: int | None = None
+        size = 0
+        try:
+            result = await go(request)
+            outcome, size = outcome_of(result), len(result.raw)
+            return result
+        except RpcError as error:
+            outcome, code = "error", error.code
+            raise
+        finally:
+            log.info(
+                "call",
+                method=short(request.method),
+                name=short(request.name) or None,
+                server=request.server or None,
+                client=client_of(request.caller)[0],
+                outcome=outcome,
+                code=code,
+                ms=round((perf_counter() - started) * 1000, 2),
+                bytes_in=size_in(request),
+                bytes_out=size,
+                arguments=self._shown(request) if self._arguments else None,
+            )
+
+    def _shown(self, request: Request) -> str:
+        try:
+            given = request.arguments
+        except ParseError:
+            # A number that Python cannot hold: the server may know what to do with it.
+            return "(cannot be shown)"
+        return short(self._mask(messages.encode(_shortened(given)).decode()), _LONGEST)
+
+
+def _shortened(value: object, depth: int = 0) -> object:
+    """The value with its secrets masked, and little enough of it to be encoded without a thought."""
+    if isinstance(value, str):
+        return short(value, _LONGEST_TEXT)
+    if isinstance(value, dict | list) and depth >= _DEEPEST:
+        return "…"
+    if isinstance(value, dict):
+        entries = [*cast("dict[str, Any]", value).items()][:_MOST_ITEMS]
+        return {
+            short(key, _LONGEST_TEXT): "***" if SECRET_KEY.search(key) else _shortened(item, depth + 1)
+            for key, item in entries
+        }
+    if isinstance(value, list):
+        return [_shortened(item, depth + 1) for item in cast("list[object]", value)[:_MOST_ITEMS]]
+    return value
