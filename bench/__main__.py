@@ -14,9 +14,14 @@ import sys
 import time
 from pathlib import Path
 
-from bench.cells import CELLS, Bench
-from bench.report import tables, verdicts
+from bench import http_report, report
+from bench.cells import CELLS, StdioRun
+from bench.figures import Verdicts
+from bench.http_cells import HTTP_CELLS, HttpRun
+from bench.http_targets import HTTP_TARGETS
 from bench.targets import TARGETS
+
+GROUPS = {"stdio": CELLS, "http": HTTP_CELLS}
 
 
 def chosen(known: tuple[str, ...]) -> object:
@@ -31,43 +36,63 @@ def chosen(known: tuple[str, ...]) -> object:
     return parse
 
 
-def main() -> int:
-    """Run the benchmark as the command line says."""
-    names = tuple(target.name for target in TARGETS)
+def options() -> argparse.Namespace:
+    """Read the command line."""
+    names = tuple(dict.fromkeys(target.name for target in (*TARGETS, *HTTP_TARGETS)))
+    cells = tuple(cell for group in GROUPS.values() for cell in group)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--quick", action="store_true", help="shorter slices and fewer rounds: a first look, in under 90 s")
-    add("--only", type=chosen(names), default=list(names), metavar="NAME,...", help=f"targets: {', '.join(names)}")
-    add("--cells", type=chosen(CELLS), default=list(CELLS), metavar="CELL,...", help=f"cells: {', '.join(CELLS)}")
+    add("groups", nargs="*", metavar="GROUP", help=f"cells to measure: {', '.join(GROUPS)} (default: all)")
+    add("--cells", type=chosen(cells), metavar="CELL,...", help=f"these cells instead: {', '.join(cells)}")
+    add("--only", type=chosen(names), default=names, metavar="NAME,...", help=f"targets: {', '.join(names)}")
+    add("--quick", action="store_true", help="shorter slices and fewer rounds: a first look, in 2 minutes")
     add("--rounds", type=int, metavar="N", help="rounds per cell (default: 3, with --quick 1)")
     add("--cpus", choices=["one", "all"], default="one", help="where calls are measured (default: one, see README.md)")
-    add("--id-last", action="store_true", help="spell requests and results with the id last, as the official SDKs do")
+    add("--id-last", action="store_true", help="stdio: spell the id last, as the official SDKs do")
     add("--json", type=Path, metavar="FILE", help="also write every sample to FILE")
-    options = parser.parse_args()
+    given = parser.parse_args()
+    if unknown := [group for group in given.groups if group not in GROUPS]:
+        parser.error(f"{', '.join(unknown)}: choose from {', '.join(GROUPS)}")
+    if not given.cells:
+        given.cells = [cell for group in given.groups or GROUPS for cell in GROUPS[group]]
+    return given
+
+
+def main() -> int:
+    """Run the benchmark as the command line says."""
+    given = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that every `finally` ends what it started
     begin = time.monotonic()
-    bench = Bench(
-        targets=[target for target in TARGETS if target.name in options.only],
-        rounds=max(1, options.rounds or (1 if options.quick else 3)),
-        seconds=0.5 if options.quick else 1.0,
-        one_cpu=options.cpus == "one",
-        id_last=options.id_last,
-    )
-    bench.run(options.cells)
+    rounds, seconds = max(1, given.rounds or (1 if given.quick else 3)), 0.5 if given.quick else 1.0
+    one_cpu = given.cpus == "one"
+    stdio = StdioRun([t for t in TARGETS if t.name in given.only], rounds, seconds, one_cpu, id_last=given.id_last)
+    http = HttpRun([t for t in HTTP_TARGETS if t.name in given.only], rounds, seconds, one_cpu)
+    verdicts, parts = Verdicts(), []
+    for run, pages in ((stdio, report), (http, http_report)):
+        if cells := [cell for cell in given.cells if cell in GROUPS["stdio" if run is stdio else "http"]]:
+            run.run(cells)
+            parts.append(pages.tables(run.samples))
+            pages.judge(run.samples, verdicts)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     machine = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} CPUs"
-    taken = f"{bench.rounds} round(s) of {bench.seconds} s, {time.monotonic() - begin:.0f} s in all"
-    print(f"{machine}, calls on {options.cpus}; medians of {taken}\n")
-    print(tables(bench.samples))
-    if "muxway" in options.only:
-        print(f"\nfigures\n{verdicts(bench.samples)}")
-    for name, reason in bench.failures.items():
+    taken = f"{rounds} round(s) of {seconds} s, {time.monotonic() - begin:.0f} s in all"
+    print(f"{machine}, calls on {given.cpus}; medians of {taken}\n")
+    print("\n\n".join(parts))
+    if verdicts:
+        print(f"\nfigures\n{verdicts}")
+    failures = {
+        f"{name} ({what})": why
+        for what, run in (("stdio", stdio), ("http", http))
+        for name, why in run.failures.items()
+    }
+    for name, reason in failures.items():
         print(f"\nFAILED {name}: {reason}")
-    if options.json:
-        report = {"machine": machine, "cpus": options.cpus, "samples": bench.samples, "failures": bench.failures}
-        options.json.write_text(json.dumps(report, indent=1))
-    return 1 if bench.failures else 0
+    if given.json:
+        samples = {**stdio.samples, **http.samples}
+        content = {"machine": machine, "cpus": given.cpus, "samples": samples, "failures": failures}
+        given.json.write_text(json.dumps(content, indent=1))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

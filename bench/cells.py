@@ -1,26 +1,18 @@
-"""The cells of the comparison: what is done to every target, in turn, round after round.
-
-A target that fails is named with its reason and left out from there on; the others go on without it.
-Samples land in one plain table, `samples[cell][target][metric]`, with one value per round.
-"""
+"""The cells over stdio: what is done to every target, in turn, round after round."""
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections import defaultdict
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.load import Load
 from bench.process import TargetError, within
+from bench.run import Run
 from bench.targets import Direct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bench.process import Running
     from bench.targets import Target
 
@@ -42,24 +34,15 @@ CELLS = (*CALLS, "start", "children", "listing", "memory")
 
 
 @dataclass(slots=True)
-class Bench:
-    """One interleaved run over some targets."""
+class StdioRun(Run["AnyTarget"]):
+    """The comparison over stdio."""
 
-    targets: list[AnyTarget]
-    rounds: int
-    seconds: float
-    """Length of one timed slice."""
-    one_cpu: bool = True
     id_last: bool = False
-    samples: dict[str, dict[str, dict[str, list[float]]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    )
-    failures: dict[str, str] = field(default_factory=dict)
 
     def run(self, cells: list[str]) -> None:
         """Measure these cells."""
         for target in self.targets:
-            with self._attempt(target, "setting up"):
+            with self.attempt(target, "setting up"):
                 target.prepare()
         if calls := [cell for cell in cells if cell in CALLS]:
             self._calls(calls)
@@ -74,25 +57,25 @@ class Bench:
 
     def _calls(self, cells: list[str]) -> None:
         options = ["--id-last"] if self.id_last else []
-        with self._placed(), ExitStack() as stack:
+        with self.placed(), ExitStack() as stack:
             opened = self._open_all(stack, "calls", 1, *options)
             for cell in cells:
                 size, flight = CALLS[cell]
                 loads: dict[str, Load] = {}
-                for target in self._turn(0, calls=True):
-                    with self._attempt(target, cell):
+                for target in self.turn(0):
+                    with self.attempt(target, cell):
                         loads[target.name] = Load(opened[target.name], size, flight, id_last=self.id_last)
                         loads[target.name].check()
                 for number in range(self.rounds):
-                    for target in self._turn(number, calls=True):
-                        with self._attempt(target, cell):
+                    for target in self.turn(number):
+                        with self.attempt(target, cell):
                             done = loads[target.name].run(self.seconds)
-                            self._note(cell, target, rate=done.rate, p50=done.p50, p99=done.p99, cpu=done.cpu)
+                            self.note(cell, target, rate=done.rate, p50=done.p50, p99=done.p99, cpu=done.cpu)
 
     def _starts(self, cell: str, children: int, delay: float) -> None:
         for number in range(self.rounds):
-            for target in self._turn(number):
-                with self._attempt(target, cell), ExitStack() as stack, within(60, f"{target.name}: {cell}"):
+            for target in self.turn(number, self._gateways()):
+                with self.attempt(target, cell), ExitStack() as stack, within(60, f"{target.name}: {cell}"):
                     begin = time.perf_counter()
                     many = children if isinstance(target, Direct) else 1
                     started = []
@@ -102,46 +85,46 @@ class Bench:
                     for running in started:
                         running.handshake()
                         running.list_until("echo", children // many)
-                    self._note(cell, target, ms=(time.perf_counter() - begin) * 1e3)
+                    self.note(cell, target, ms=(time.perf_counter() - begin) * 1e3)
 
     def _listing(self) -> None:
         expected = {f"tool_{n:05}" for n in range(1, TOOLS)}
-        with self._placed(), ExitStack() as stack:
+        with self.placed(), ExitStack() as stack:
             opened = self._open_all(stack, "listing", TOOLS, "--tools", str(TOOLS))
-            for target in self._turn(0):
-                with self._attempt(target, "listing"):
+            for target in self.turn(0, self._gateways()):
+                with self.attempt(target, "listing"):
                     if missing := expected - {name[-10:] for name in opened[target.name].tools}:
                         raise TargetError(f"{len(missing)} tools are missing, such as {min(missing)}")
             for number in range(self.rounds):
-                for target in self._turn(number):
-                    with self._attempt(target, "listing"), within(60, f"{target.name}: listing"):
+                for target in self.turn(number, self._gateways()):
+                    with self.attempt(target, "listing"), within(60, f"{target.name}: listing"):
                         running = opened[target.name]
                         cpu, begin, count = running.cpu(), time.perf_counter(), 0
                         while count == 0 or time.perf_counter() < begin + self.seconds:
                             running.list_raw()
                             count += 1
                         wall, cpu = time.perf_counter() - begin, running.cpu() - cpu
-                        self._note("listing", target, ms=wall / count * 1e3, cpu_ms=cpu / count * 1e3)
+                        self.note("listing", target, ms=wall / count * 1e3, cpu_ms=cpu / count * 1e3)
 
     def _memory(self) -> None:
-        for target in self._turn(0):
+        for target in self.turn(0, self._gateways()):
             if isinstance(target, Direct):
                 continue
-            with self._attempt(target, "memory"), ExitStack() as stack, within(60, f"{target.name}: memory"):
+            with self.attempt(target, "memory"), ExitStack() as stack, within(60, f"{target.name}: memory"):
                 running = target.start("memory", IDLE)
                 stack.callback(running.close)
                 running.handshake()
                 running.list_until("echo", IDLE)
                 time.sleep(0.3)
-                self._note("memory", target, mb=running.rss())
+                self.note("memory", target, mb=running.rss())
 
     # What the cells share
 
     def _open_all(self, stack: ExitStack, label: str, tools: int, *options: str) -> dict[str, Running]:
         """Start every target in front of one server and wait until all tools are there."""
         opened: dict[str, Running] = {}
-        for target in self._turn(0, calls=label == "calls"):
-            with self._attempt(target, label), within(90, f"{target.name}: start for {label}"):
+        for target in self.turn(0, None if label == "calls" else self._gateways()):
+            with self.attempt(target, label), within(90, f"{target.name}: start for {label}"):
                 running = target.start(label, 1, *options)
                 stack.callback(running.close)
                 running.handshake()
@@ -149,35 +132,5 @@ class Bench:
                 opened[target.name] = running
         return opened
 
-    def _turn(self, number: int, *, calls: bool = False) -> list[AnyTarget]:
-        """The targets still taking part, each round starting with another one."""
-        alive = [t for t in self.targets if t.name not in self.failures and (calls or not t.calls_only)]
-        shift = number % len(alive) if alive else 0
-        return alive[shift:] + alive[:shift]
-
-    @contextmanager
-    def _attempt(self, target: AnyTarget, what: str) -> Iterator[None]:
-        """Note a failure of this target instead of ending the run."""
-        if sys.stderr.isatty():
-            print(f"\r\033[K{what}: {target.name} ", end="", file=sys.stderr, flush=True)
-        try:
-            yield
-        except TargetError as error:
-            self.failures[target.name] = f"{what}: {error}"
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            self.failures[target.name] = f"{what}: an answer that is no MCP: {error!r}"
-
-    @contextmanager
-    def _placed(self) -> Iterator[None]:
-        """Keep this process, and all it starts meanwhile, on one CPU (see README.md for the reason)."""
-        allowed = os.sched_getaffinity(0)
-        if self.one_cpu:
-            os.sched_setaffinity(0, {max(allowed)})
-        try:
-            yield
-        finally:
-            os.sched_setaffinity(0, allowed)
-
-    def _note(self, cell: str, target: AnyTarget, **values: float) -> None:
-        for metric, value in values.items():
-            self.samples[cell][target.name][metric].append(value)
+    def _gateways(self) -> list[AnyTarget]:
+        return [target for target in self.targets if not target.calls_only]

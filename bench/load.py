@@ -14,7 +14,7 @@ import os
 import re
 from dataclasses import dataclass
 from itertools import islice
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
 from bench.echo_server import padding
@@ -45,6 +45,8 @@ class Slice:
     """Latency in ms."""
     cpu: float
     """CPU of the target's own process, µs per call."""
+    load: float
+    """CPU of the load generator, µs per call."""
 
 
 class Load:
@@ -83,16 +85,17 @@ class Load:
             gc.collect()
             gc.disable()
             try:
-                cpu = self._target.cpu()
+                cpu, own = self._target.cpu(), process_time()
                 begin = perf_counter()
                 latencies, end = self._loop(begin + seconds, 0)
-                cpu = self._target.cpu() - cpu
+                cpu, own = self._target.cpu() - cpu, process_time() - own
             finally:
                 gc.enable()
         count = len(latencies)
         latencies.sort()
         p50, p99 = (latencies[min(count - 1, count * percent // 100)] * 1e3 for percent in (50, 99))
-        return Slice(rate=count / (end - begin), p50=p50, p99=p99, cpu=cpu / count * 1e6)
+        rate = count / (end - begin)
+        return Slice(rate=rate, p50=p50, p99=p99, cpu=cpu / count * 1e6, load=own / count * 1e6)
 
     def _loop(self, until: float, least: int) -> tuple[list[float], float]:
         target, buffer, request, ids = self._target, self._buffer, self._request, self._target.ids

@@ -1,4 +1,4 @@
-"""One started target: its pipes, its handshake, what the kernel says it costs, and its end.
+"""One started target: what the kernel says it costs, its end, and, if it speaks stdio, its pipes and handshake.
 
 Reads block; `within` bounds them with the interval timer, so that the timed loop pays nothing for its watchdog.
 """
@@ -47,28 +47,79 @@ def within(seconds: float, what: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-class Running:
+class Process:
+    """A started program: what it costs, and its end."""
+
+    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log: Path, *, pipes: bool) -> None:
+        self.name = name
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipes else output,
+                stderr=output,
+                env={**os.environ, **env},
+                bufsize=0,
+                start_new_session=True,
+            )
+
+    # Costs
+
+    def cpu(self) -> float:
+        """Seconds of CPU used so far by this process alone, children not counted."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def rss(self) -> float:
+        """Resident memory of this process alone, in MB."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
+
+    # The end
+
+    def gone(self) -> TargetError:
+        """Describe a target that has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        last = self._log.read_text(errors="replace").strip().splitlines()[-3:]
+        return TargetError(f"{self.name} ended (status {self._process.poll()}): " + " | ".join(last))
+
+    def close(self) -> None:
+        """End the target and all it started: politely first, then the whole process group."""
+        family = descendants(self._process.pid)
+        self.ask_to_end()
+        for step in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(2)
+                break
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, step)
+        self._process.wait()
+        # The SDKs give each server a session of its own, out of reach of the group.
+        until = time.monotonic() + 1
+        while (left := [entry for entry in family if started(entry[0]) == entry[1]]) and time.monotonic() < until:
+            time.sleep(0.01)
+        for pid, _ in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def ask_to_end(self) -> None:
+        """Ask it to end by itself."""
+        self._process.terminate()
+
+
+class Running(Process):
     """A target's process with MCP on its stdin and stdout."""
 
     def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        self.name = name
+        super().__init__(name, command, env, log, pipes=True)
         self.tools: list[str] = []
         """Names of the last listing that was decoded."""
         self.ids = count(1_000_000)
         """Ids for requests, none used twice; long ones, so that all have the same number of digits for a while."""
         self.unread = b""
         """What was read beyond the last line."""
-        self._log = log
-        with log.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env={**os.environ, **env},
-                bufsize=0,
-                start_new_session=True,
-            )
         assert self._process.stdin
         assert self._process.stdout
         self.stdin, self.stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -166,47 +217,11 @@ class Running:
         """The public name of the echo tool here."""
         return next(name for name in self.tools if name.endswith("echo"))
 
-    # Costs
-
-    def cpu(self) -> float:
-        """Seconds of CPU used so far by this process alone, children not counted."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def rss(self) -> float:
-        """Resident memory of this process alone, in MB."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
-
-    # The end
-
-    def gone(self) -> TargetError:
-        """Describe a target whose pipe has ended."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)
-        last = self._log.read_text(errors="replace").strip().splitlines()[-3:]
-        return TargetError(f"{self.name} ended (status {self._process.poll()}): " + " | ".join(last))
-
-    def close(self) -> None:
-        """End the target and all it started: end of input first, then the whole process group."""
-        family = descendants(self._process.pid)
+    def ask_to_end(self) -> None:
+        """End its input."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe
             pipe.close()
-        for step in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(2)
-                break
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, step)
-        self._process.wait()
-        # The SDKs give each server a session of its own, out of reach of the group.
-        until = time.monotonic() + 1
-        while (left := [entry for entry in family if started(entry[0]) == entry[1]]) and time.monotonic() < until:
-            time.sleep(0.01)
-        for pid, _ in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
 
 def started(pid: int) -> int | None:

@@ -1,20 +1,18 @@
-"""Samples in, text out: one table per cell, then the figures muxway set itself and whether this run reached them."""
+"""Samples of the cells over stdio in, text out: one table per cell, then the figures muxway set itself."""
 
 from __future__ import annotations
 
 import time
-from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bench.cells import CALLS, CHILD_DELAY, CHILDREN, IDLE, TOOLS
 from bench.echo_server import padding
+from bench.figures import Figures, number, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    Samples = Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]
+    from bench.figures import Samples, Verdicts
 
 PEERS = ("fastmcp", "mcp-gateway")
 TITLES = {
@@ -24,49 +22,6 @@ TITLES = {
     "listing": f"tools/list with {TOOLS:,} tools",
     "memory": f"resident memory with {IDLE} idle servers",
 }
-NONE = "–"
-
-
-class Figures:
-    """Medians of the samples, None where there are none."""
-
-    def __init__(self, samples: Samples) -> None:
-        self._samples = samples
-
-    def of(self, cell: str, target: str, metric: str) -> float | None:
-        """The median over the rounds."""
-        values = self._samples.get(cell, {}).get(target, {}).get(metric)
-        return median(values) if values else None
-
-    def spread(self, cell: str, target: str, metric: str) -> str:
-        """Smallest and largest of the rounds."""
-        values = self._samples.get(cell, {}).get(target, {}).get(metric)
-        return f"{number(min(values))}–{number(max(values))}" if values else NONE
-
-    def times(self, cell: str, target: str, other: str, metric: str) -> float | None:
-        """How many times better a target is than another: higher rates, lower everything else."""
-        mine, theirs = self.of(cell, target, metric), self.of(cell, other, metric)
-        if not mine or not theirs:
-            return None
-        return mine / theirs if metric == "rate" else theirs / mine
-
-
-def number(value: float | None, unit: str = "") -> str:
-    """Three significant digits, thousands grouped."""
-    if value is None:
-        return NONE
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:,.{digits}f}{unit}"
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Align columns, the first to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for name, *values in rows:
-        cells = [value.rjust(width) for value, width in zip(values, widths[1:], strict=True)]
-        lines.append("  ".join(["", name.ljust(widths[0]), *cells]))
-    return "\n".join(lines)
 
 
 def tables(samples: Samples) -> str:
@@ -114,18 +69,12 @@ def decoding() -> float:
     return min(taken) * 1e6
 
 
-def verdicts(samples: Samples) -> str:
-    """The list: figure, target, measured, reached."""
-    figures = Figures(samples)
-    rows = [["figure", "target", "measured", "reached"]]
-
-    def row(figure: str, goal: str, measured: float | None, unit: str, limit: float, *, least: bool = False) -> None:
-        reached = NONE if measured is None else "yes" if (measured >= limit if least else measured <= limit) else "NO"
-        rows.append([figure, goal, number(measured, unit), reached])
-
+def judge(samples: Samples, verdicts: Verdicts) -> None:
+    """Add the figures of these cells."""
+    figures, row = Figures(samples), verdicts.add
     for cell, factor in (("small:1", 30), ("small:16", 60), ("100KB:1", 10)):
         times = figures.times(cell, "muxway", "fastmcp", "rate")
-        row(f"{cell} calls/s against FastMCP", f"≥ {factor} ×", times, " ×", factor, least=True)
+        row(f"{cell} calls/s against FastMCP", f"≥ {factor} ×", times, " ×", factor)
     small = [cpu for cell in CALLS if cell.startswith("small") and (cpu := figures.of(cell, "muxway", "cpu"))]
     row("added CPU per small call, worst cell", "≤ 40 µs", max(small, default=None), " µs", 40)
     if "1MB:1" in samples:
@@ -141,4 +90,3 @@ def verdicts(samples: Samples) -> str:
     row(f"tools/list of {TOOLS:,} against direct", "≤ 1.5 ×", times, " ×", 1.5)
     row("tools/list, gateway CPU", "≤ 4 ms", figures.of("listing", "muxway", "cpu_ms"), " ms", 4)
     row(f"resident memory, {IDLE} idle children", "≤ 45 MB", figures.of("memory", "muxway", "mb"), " MB", 45)
-    return table(rows)

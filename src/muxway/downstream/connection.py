@@ -185,6 +185,10 @@ class Connection(HttpToolsProtocol):
             # uvicorn stops reading after a large body; the end of the connection must be read to be seen.
             self.flow.resume_reading()
 
+    def remind(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call this in so long, unless the present request is answered by then or goes on the usual way."""
+        self._reminder.set(seconds, callback)
+
     # --- receiving ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -348,6 +352,7 @@ class Connection(HttpToolsProtocol):
 
     def go_on(self, cycle: QuickCycle, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
         """Answer the request the usual way after all: it needs a stream."""
+        self._reminder.clear()
         usual = RequestResponseCycle(
             scope=cast("Any", cycle.scope),
             transport=self.transport,

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from muxway.core.subscriptions import Quota
 from muxway.downstream import notices
@@ -44,6 +44,7 @@ _MOST_UNREAD: Final = 16 * 1024 * 1024
 """Bytes of unread answers above which a client of `/sse` may ask nothing more."""
 
 _LATER: Final = [(b"retry-after", b"30")]
+_ADMITTED: Final = "muxway.admitted"
 _NEVER_QUICK: Final = frozenset(("initialize", "subscriptions/listen"))
 
 
@@ -391,23 +392,27 @@ class HttpDoor:
 
         Says nothing of its own: all refusals are said in one place, by the usual way.
         """
-        request = Request(cycle.scope)
-        guard = self._guard
-        if (
-            self._closing
-            or request.all(b"origin")
-            or guard.refuses_place(request.all(b"host"), ()) is not None
-            or guard.refuses_caller(request.all(_AUTHORIZATION)) is not None
-            or len(body) > self._settings.max_body_bytes
-        ):
+        if self._closing or len(body) > self._settings.max_body_bytes:
             return False
         try:
-            request.must_be_json()
-            request.must_accept(json=True)
+            # A scope comes again when its header does, byte for byte: what the header says was checked then.
+            request: Request = cycle.scope.get(_ADMITTED) or self._admitted(cycle.scope)
+            _check(self._guard.refuses_caller(request.all(_AUTHORIZATION)))
             envelope = messages.decode_strict(body)
             return self._quick(request, connection, cycle, envelope)
         except (Refused, RpcError, NotAnEnvelope):
             return False
+
+    def _admitted(self, scope: dict[str, Any]) -> Request:
+        """A request whose header may be that of a quick one. Raises Refused."""
+        request = Request(scope)
+        if request.all(b"origin"):
+            raise Refused(403, "pages are answered the usual way")
+        _check(self._guard.refuses_place(request.all(b"host"), ()))
+        request.must_be_json()
+        request.must_accept(json=True)
+        scope[_ADMITTED] = request
+        return request
 
     def _quick(self, request: Request, connection: Connection, cycle: QuickCycle, envelope: Envelope) -> bool:
         method, id_ = envelope.method, _id(envelope)
@@ -523,14 +528,13 @@ class HttpDoor:
 class _Quick:
     """A request on the quick way, until it has its answer or needs a stream."""
 
-    __slots__ = ("_connection", "_cycle", "_door", "_reply", "_session", "_timer")
+    __slots__ = ("_connection", "_cycle", "_door", "_reply", "_session")
 
     def __init__(
         self, door: HttpDoor, connection: Connection, cycle: QuickCycle, reply: Reply, session: Session | None
     ) -> None:
         self._door, self._connection, self._cycle = door, connection, cycle
         self._reply, self._session = reply, session
-        self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         self._connection.begin(self._cycle)
@@ -539,14 +543,12 @@ class _Quick:
             return
         self._reply.on_wake = self._settle
         self._connection.watch(self._reply.lost)
-        self._timer = self._connection.loop.call_later(self._door.patience(self._session), self._settle)
+        self._connection.remind(self._door.patience(self._session), self._settle)
 
     def _settle(self) -> None:
         """There is an answer, or a notice, or nobody any more, or it takes long."""
         reply, connection = self._reply, self._connection
         reply.on_wake = None
-        if self._timer is not None:
-            self._timer.cancel()
         connection.watch(None)
         if reply.alone or reply.gone:
             if isinstance(reply, StatelessExchange):
