@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import Raw
 
 from muxway import Gateway
 from muxway.config import parse_config
 from muxway.core import tasks
+from muxway.core.call import Call, Caller
 from muxway.downstream.endpoint import Endpoint
 from muxway.downstream.memory import MemoryDoor
+from muxway.protocol.era import NEWEST
 from muxway.testing import RawClient, ScriptedServer
 from muxway.upstream import lanes
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, World, a_world
@@ -75,7 +78,7 @@ WORK: dict[str, Callable[[Job], Awaitable[None]]] = {
 @contextlib.asynccontextmanager
 async def a_worker(revision: str = "2025-11-25", **options: Any) -> AsyncIterator[tuple[World, Worker]]:
     """A gateway before one server whose tools are tasks."""
-    server = Worker(revision=revision, work=dict(WORK), tools=options.pop("tools", {}))
+    server = Worker(revision=revision, work=dict(WORK))
     try:
         async with a_world({"up": server}, **options) as world:
             yield world, server
@@ -401,6 +404,14 @@ async def test_a_connection_of_its_own_lasts_as_long_as_the_task(monkeypatch: py
         assert text((await client.call("up__slow", {"seconds": 1.5})).result) == "done"
 
 
+async def test_a_compound_tool_may_have_a_subtool_that_must_be_a_task() -> None:
+    tool = {"description": "All of it.", "subtools": {"up": {"tools": [{"name": "quick"}]}}}
+    off = {"command": "none", "disabled": True}
+    async with a_worker(mcpServers={"up": off}, tools={"All": tool}) as (world, _):
+        client = await client_of(world, "2025-11-25", {})
+        assert text((await client.call("All", {"server": "up", "tool": "quick"})).result) == "worked"
+
+
 async def test_a_plain_answer_to_a_call_that_was_to_be_a_task_is_its_result() -> None:
     def plain(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.reply(request, {"content": [{"type": "text", "text": "done already"}]})
@@ -419,6 +430,29 @@ async def test_a_task_without_a_name_is_malformed(answer: dict[str, Any]) -> Non
     async with a_world({"up": ScriptedServer(tools=script, definitions=[definition])}) as world:
         client = await client_of(world, "2025-11-25", ASKABLE)
         assert (await client.call("up__odd")).error["data"]["muxway"]["reason"] == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "reason"),
+    [
+        ("completed", {}, "malformed"),
+        ("completed", {"result": 7}, "malformed"),
+        ("failed", {}, "malformed"),
+        ("failed", {"error": {"message": "no code"}}, "malformed"),
+        ("cancelled", {}, "lost"),
+    ],
+)
+async def test_a_task_that_ends_without_an_outcome_fails_the_call(
+    status: str, outcome: dict[str, Any], reason: str
+) -> None:
+    async def ends(job: Job) -> None:
+        await job.end(status, outcome)
+
+    async with a_worker("2026-07-28") as (world, server):
+        server.work["quick"] = ends
+        for revision in ("2025-11-25", "2026-07-28"):
+            client = await client_of(world, revision, ASKABLE)
+            assert (await client.call("up__quick")).error["data"]["muxway"]["reason"] == reason
 
 
 async def test_questions_of_two_tasks_on_one_pipe_reach_each_its_caller() -> None:
@@ -899,6 +933,16 @@ async def test_cancelling_a_task_of_2025_cancels_it_there() -> None:
         await ask_task(client, "cancel", name)
         assert (await server.heard_soon("tasks/cancel"))[0]["taskId"] == "native-0"
         assert (await ask_task(client, "get", name))["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("server_revision", ["2025-11-25", "2026-07-28"])
+async def test_a_middleware_learns_which_server_a_task_is_of(server_revision: str) -> None:
+    async with a_worker(server_revision) as (world, _):
+        name = (await (await client_of(world, principal=b"ann")).call("up__endless")).result["taskId"]
+        for who, task, server in ((b"ann", name, "up"), (b"bob", name, ""), (b"ann", "x", ""), (b"ann", 7, "")):
+            caller = Caller(revision=NEWEST, principal=who)
+            call = Call(caller, "tasks/get", {"taskId": Raw(json.dumps(task).encode())})
+            assert world.gateway.switchboard.target(call) == (server, {})
 
 
 @pytest.mark.parametrize("server_revision", ["2025-11-25", "2026-07-28"])

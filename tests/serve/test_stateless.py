@@ -393,7 +393,7 @@ async def test_a_subscription_hears_only_what_it_asked_for(web: Webs) -> None:
     """mcp-wire.md §4.6: only requested kinds; the honoured subset is told."""
     async with web(echo(), keep_alive=0.05) as http:
         opened = await http.open_stateless("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
-        assert (await opened.message())["params"]["notifications"] == {}
+        assert (await opened.message())["params"]["notifications"] == {"promptsListChanged": True}
         http.world.gateway.switchboard.publish([])
         await opened.comment()
 

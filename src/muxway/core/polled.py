@@ -37,6 +37,7 @@ _UNHURRIED: Final = 2.0
 _GLANCE: Final = 0.5
 """Seconds between two looks at the link: a call must not outlive it for long."""
 _CANCEL: Final = 10.0
+_TOO_LONG: Final = "took longer than any call may (callMax), so the call was given up; it may have run"
 _ENDED: Final = frozenset(("completed", "failed", "cancelled"))
 STATE: Final = "muxway-task:"
 """How a `requestState` begins that names a task which asks; others are the upstream's own."""
@@ -235,7 +236,7 @@ class Polled:
             self._fail(error)
             return
         if now >= self._ends:
-            self._give_up("took longer than any call may (callMax)")
+            self._trouble("timeout", _TOO_LONG)
         elif now >= self._next:
             call, head = self._about("tasks/get")
             self._running = self._send(head, call, self._got, self._untold)
@@ -284,6 +285,9 @@ class Polled:
         self._stop("the call failed")
         if isinstance(error, UpstreamError) and error.reason != "lost":
             self.cancel_task()
+            if error.reason == "timeout" and steady() >= self._ends:
+                # A request about the task was still under way when the time for all of them was over.
+                error = self._error("timeout", _TOO_LONG)
         self.sink.failed(error)
 
     def _untold(self, error: RpcError) -> None:
@@ -295,13 +299,13 @@ class Polled:
             self._fail(error)
 
     def _silent(self) -> None:
-        self._give_up(f"gave no sign for {self._idle:g} s")
-
-    def _give_up(self, why: str) -> None:
-        self._trouble("timeout", f"{why}, so the call was given up; it may have run")
+        self._trouble("timeout", f"gave no sign for {self._idle:g} s, so the call was given up; it may have run")
 
     def _trouble(self, reason: Reason, what: str) -> None:
-        self._fail(UpstreamError(self._polling.upstream, reason, f'server "{self._polling.upstream}" {what}'))
+        self._fail(self._error(reason, what))
+
+    def _error(self, reason: Reason, what: str) -> UpstreamError:
+        return UpstreamError(self._polling.upstream, reason, f'server "{self._polling.upstream}" {what}')
 
 
 class StatelessPolled(Polled):
@@ -347,7 +351,7 @@ class StatelessPolled(Polled):
             self._complete(task.get("result"))
         elif status == "failed":
             said = messages.said_error(task.get("error", Raw(b"null")))
-            self._fail(said or self._malformed("a task that failed without an error"))
+            self._fail(said or self._error("malformed", "answered with a task that failed without an error"))
         elif status == "cancelled":
             self._trouble("lost", "cancelled the task it made of this call")
         elif status == "input_required":
@@ -356,7 +360,7 @@ class StatelessPolled(Polled):
 
     def _complete(self, result: Raw | None) -> None:
         if result is None or not messages.is_object(result):
-            self._fail(self._malformed("a task that was completed without a result"))
+            self._trouble("malformed", "answered with a task that was completed without a result")
         else:
             self._done(result)
 
@@ -372,10 +376,6 @@ class StatelessPolled(Polled):
         }
         self._polling.left_asking(self)
         self._done(messages.object_of(questions.items()))
-
-    def _malformed(self, what: str) -> UpstreamError:
-        why = f'server "{self._polling.upstream}" answered with {what}'
-        return UpstreamError(self._polling.upstream, "malformed", why)
 
 
 class _Nobody:

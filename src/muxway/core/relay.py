@@ -119,7 +119,9 @@ class Relay:
         choice = custom.choose(self._tools, route.native, call)
         head = b'"method":"tools/call","params":{"name":' + messages.encode(choice.tool)
         params = {**call.params, "arguments": choice.args}
-        return self.send(choice.upstream, head, msgspec.structs.replace(call, params=params), sink)
+        tool = catalog.find(f"{choice.upstream}__{choice.tool}").route
+        tasked = tool is not None and (tool.upstream, tool.native) == (choice.upstream, choice.tool) and tool.tasked
+        return self.send(choice.upstream, head, msgspec.structs.replace(call, params=params), sink, tasked=tasked)
 
     def _find(self, catalog: Catalog, call: Call, name: str | None) -> Route:
         if name is None:

@@ -27,10 +27,6 @@ class Changing:
         self._change = change
         self._excuse = excuse
 
-    def onto(self, sink: Sink) -> Changing:
-        """The same changes on the way to another sink."""
-        return Changing(sink, self._change, self._excuse)
-
     def done(self, *result: Buffer) -> None:
         if self._change is None:
             self._sink.done(*result)

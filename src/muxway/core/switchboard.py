@@ -156,6 +156,8 @@ class Switchboard:
         if call.method == "resources/read":
             place = self.resources.find(messages.text(call.params.get("uri")) or "")
             return ("" if place is None else place.upstream), {}
+        if call.method in tasks.METHODS:
+            return self.tasks.upstream_of(call), {}
         if call.method not in ("tools/call", "prompts/get"):
             return "", {}
         catalog = self.catalog if call.method == "tools/call" else self.prompts

@@ -20,7 +20,6 @@ from muxway.core.crossing import Parking, labelled_questions
 from muxway.core.polling import Polling
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import LIFETIME
-from muxway.core.sinks import Changing
 from muxway.errors import (
     MISSING_CAPABILITY,
     InvalidParams,
@@ -103,6 +102,15 @@ class Tasks:
             head, msgspec.structs.replace(call, params=params), answer, idle=way.idle, limit=way.limit
         )
 
+    def upstream_of(self, call: Call) -> str:
+        """The upstream whose task a request is about; empty if it is about none of this caller's."""
+        name = messages.text(call.params.get("taskId")) or ""
+        own = self._own.get(name)
+        if own is not None:
+            return own.upstream if own.principal == call.caller.principal else ""
+        found = self._seal.find_task(name, call.caller)
+        return "" if found is None else found[0]
+
     def open(self, work: Background, way: Way) -> Task | None:
         """A new task, if its principal may have one more."""
         if len(self._own) >= _MOST_EACH:
@@ -137,13 +145,13 @@ class Task:
     def __init__(self, tasks: Tasks, name: str, work: Background, way: Way) -> None:
         self.name = name
         self.principal = work.principal
+        self.upstream = way.upstream
         self.ended = ""
         """How it ended; empty while it goes on."""
         self.size = 0
         self._tasks = tasks
         self._work: Background | None = work
         self._created = self._updated = clock()
-        self._ttl = way.limit + KEPT
         self._message: str | None = None
         self._outcome: dict[str, Buffer] = {}
         self._meta = messages.object_of([(SERVER_INFO, way.server_info)])
@@ -151,13 +159,15 @@ class Task:
     def shown(self, kind: str = "complete") -> bytes:
         """The task as the answer to `tasks/get`; of the kind "task", as the answer to the call that became it."""
         questions = {} if self._work is None else self._work.questions()
+        # It grows while the task goes on, so that none is ever forgotten before the time that was told.
+        ttl = (self._updated if self.ended else clock()) - self._created + KEPT
         told: dict[str, Any] = {
             "resultType": kind,
             "taskId": self.name,
             "status": self.ended or ("input_required" if questions else "working"),
             "createdAt": _date(self._created),
             "lastUpdatedAt": _date(self._updated),
-            "ttlMs": round(self._ttl * 1000),
+            "ttlMs": int(ttl * 1000),
             "pollIntervalMs": _POLL_MS,
             "_meta": Raw(self._meta),
         }
@@ -216,7 +226,6 @@ class Task:
         self.ended = status
         self._work = None
         self.touch()
-        self._ttl = self._updated - self._created + KEPT
         self.size = sum(len(bytes(raw)) for raw in self._outcome.values())
         self._tasks.keep(self)
 
@@ -269,8 +278,7 @@ class Background(Parking):
             return
         self._task = task = self._tasks.open(self, self._way)
         if task is not None:
-            sink = self._sink
-            self._sink = sink.onto(task) if isinstance(sink, Changing) else task
+            sink, self._sink = self._sink, task
             sink.done(task.shown("task"))
 
     # --- questions ----------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Audit(Middleware):
 
     Lines are written within a twentieth of a second, and all of them before muxway ends.
 
-    Costs about 10 µs a request, more for large arguments, and a thread.
+    Costs about 12 µs a request, and a thread.
     """
 
     plain = True
@@ -92,7 +92,7 @@ class Audit(Middleware):
             client, version = client_of(caller)
             self._writer.put(
                 {
-                    "time": time.isoformat(timespec="milliseconds"),
+                    "time": time,
                     "principal": caller.principal[:_SHOWN_OF_PRINCIPAL].hex() or None,
                     "client": client,
                     "clientVersion": version,
@@ -209,7 +209,7 @@ class _Writer:
             # They came after all that could be kept.
             lost, self._told = self._lost - self._told, self._lost
             log.warning("audit lines lost", path=self._path, lines=lost)
-            lines.append(_line({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "lost": lost}, None))
+            lines.append(_line({"time": datetime.now(UTC), "lost": lost}, None))
         self._unwritten = b"".join(lines)
         return bool(lines)
 

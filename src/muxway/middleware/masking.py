@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SHORTEST: Final = 4
 """Characters of the shortest secret that is masked: hiding every `ab` would hide nothing and spoil everything."""
-_PIECES: Final = ((4096, 1024), (4096, 1024), (256, 256), (64, 128))
+_PIECES: Final = ((4096, 1024), (4096, 1024), (128, 256), (32, 128))
 """For so many open-ended repetitions of a user's pattern: the characters it is begun at in one go, and those it sees
 beyond. Each repetition multiplies the time by what is seen, and while a pattern runs nothing can stop it."""
 _FEW: Final = 10
@@ -45,9 +45,14 @@ _WITHHELD: Final = "[redacted: too slow to search]"
 _STRING: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?+', re.DOTALL)
 _PLAIN_RUN: Final = re.compile(r"[A-Za-z0-9_.+=-]+")
 _TOKEN: Final = re.compile(
-    r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*+\]|\(\?[^:=!<>)]*+[:=!<>]*+|\(\?[^)]*+|(?P<repeat>[*+?]|\{(?:\d+(?:,\d*)?|,\d+)\})(?P<mode>[?+])?|.",
+    r"\\."
+    r"|\[\^?\]?(?:[^\]\\]|\\.)*+\]"
+    r"|\((?:\?(?:P?<\w+>|<?[=!]|P=\w+|#[^)]*|\(\w+\)|>|[a-zA-Z-]*:?))?"
+    r"|(?P<repeat>[*+?]|\{(?:\d+(?:,\d*)?|,\d+)\})(?P<mode>[?+])?"
+    r"|.",
     re.DOTALL,
 )
+"""A piece of a regular expression: a class, the opening of a group, a repetition, or a character."""
 
 _WORDS: Final = frozenset(("text", "image", "audio", "resource", "resource_link", "user", "assistant"))
 """The protocol's own words. A pattern that happens to fit one must not make a result unreadable."""
@@ -157,21 +162,19 @@ class _Shape:
         group = False
         """Whether what comes before this place is a group that can."""
         for token in _TOKEN.finditer(pattern):
-            repeat, possessive = token["repeat"], token["mode"] == "+"
-            if repeat is not None and possessive:
-                varies[-1] = False if group else varies[-1]
-            elif repeat is not None:
+            repeat = token["repeat"]
+            if repeat is not None and token["mode"] == "+":
+                group = False
+                continue
+            varies[-1] |= group
+            if repeat is not None:
                 self._count(repeat, group)
-                varies[-1] |= not repeat.lstrip("{").rstrip("}").isdigit()
+                varies[-1] |= not repeat.strip("{}").isdigit()
             elif token[0].startswith("("):
                 varies.append(False)
             elif token[0] == "|":
                 varies[-1] = True
-            if token[0] == ")" and len(varies) > 1:
-                group = varies.pop()
-                varies[-1] |= group
-            else:
-                group = False
+            group = token[0] == ")" and len(varies) > 1 and varies.pop()
 
     def _count(self, repeat: str, group: bool) -> None:
         low, _, high = repeat.strip("{}").partition(",")
@@ -179,7 +182,7 @@ class _Shape:
             self.ways *= 2
             return
         self.tangled |= group
-        if repeat in "*+" or (repeat.endswith(",}")) or int(high or low) - int(low or 0) > _FEW:
+        if repeat in "*+" or repeat.endswith(",}") or int(high or low) - int(low or 0) > _FEW:
             self.open_ended += 1
         else:
             self.ways *= int(high or low) - int(low or 0) + 1

@@ -1,0 +1,248 @@
+"""`approve`: calls that change something wait until somebody agrees."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from hashlib import blake2b
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from muxway.core.asks import Ask
+from muxway.core.sealing import INVALID, LIFETIME, digest
+from muxway.errors import InvalidParams, RpcError
+from muxway.log import printable
+from muxway.middleware.base import Middleware, Result
+from muxway.middleware.tools import hint, is_named, listed_name
+from muxway.protocol import asking, messages
+from muxway.protocol.era import NEWEST_HANDSHAKE
+from muxway.protocol.messages import Raw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muxway.middleware.base import Next, Request
+    from muxway.protocol.messages import Params
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_OWN: Final = "mwa1."
+"""What a state of ours begins with; those of the relay begin otherwise."""
+_QUESTION: Final = "approve"
+_MOST: Final = 1000
+_LONGEST_NAME: Final = 100
+_LONGEST_ARGUMENTS: Final = 500
+_YES_OR_NO: Final = Raw(b'{"type":"object","properties":{}}')
+
+
+class _Memory(Generic[K, V]):
+    """Things that are true for a while; the oldest goes when there are too many."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
+
+    def put(self, key: K, value: V, seconds: float) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = (monotonic() + seconds, value)
+        if len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+
+    def get(self, key: K) -> V | None:
+        expires, value = self._kept.get(key, (0.0, None))
+        return value if monotonic() < expires else None
+
+    def take(self, key: K) -> V | None:
+        value = self.get(key)
+        self._kept.pop(key, None)
+        return value
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+class Approve(Middleware):
+    """Hold calls of tools until the caller's user agrees.
+
+    The user is asked by the caller's own program, by elicitation, with the name of the tool, its server and the
+    beginning of the arguments. If the answer is not yes, or the program cannot ask, the call does not reach the server,
+    and its result says why and how to allow it. A tool that is not listed (its server is still starting, say) is held,
+    whatever its name: nothing is known about it.
+
+    Options:
+        tools: globs of the tools to hold, as listed. Without it: all that are not marked `readOnlyHint`.
+        destructive_only: of the tools that are not marked read-only, hold only those that are not marked
+            `destructiveHint: false` either.
+        allow: globs of tools that need nobody's word.
+        remember: seconds for which a yes holds for further calls of the same tool by the same caller, whatever
+            the arguments; 0, so that each call is asked about.
+
+    What a tool is marked as is its server's word: name the tools of servers that you do not trust. Put it after
+    `cache`, and before `timeout`, `retry` and `secrets`, in the list: people are slow, and need not see secrets.
+
+    Costs 15 µs a call of a tool, asked about or not.
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: tuple[str, ...] = (),
+        destructive_only: bool = False,
+        allow: tuple[str, ...] = (),
+        remember: float = 0.0,
+    ) -> None:
+        if tools and destructive_only:
+            raise ValueError("give `tools` or `destructive_only`, not both: `tools` are held however they are marked")
+        if not 0 <= remember <= 24 * 3600:
+            raise ValueError("`remember` must be a number of seconds from 0 to 86400")
+        self._tools = tools
+        self._destructive_only = destructive_only
+        self._allowed = allow
+        self._remember = remember
+        self._agreed: _Memory[tuple[object, str], bool] = _Memory()
+        """Caller and tool of a yes that still holds."""
+        self._asked: _Memory[str, tuple[bytes, bytes]] = _Memory()
+        """Our state → principal and digest of the call that a stateless caller was asked about."""
+        self._going_on: _Memory[bytes, bool] = _Memory()
+        """Digests of states under which servers go on with calls that were agreed to."""
+
+    async def call_tool(self, request: Request, go: Next) -> Result:
+        """Go on if somebody agrees."""
+        if not self._holds(request):
+            return await go(request)
+        if self._agreed.get(_who(request)):
+            return await self._go_on(request, go)
+        question: Params = {"message": Raw(messages.encode(_message(request))), "requestedSchema": _YES_OR_NO}
+        caller = request.caller
+        state = request.call.params.get("requestState") if caller.revision.stateless else None
+        if state is not None:
+            action = self._answer_with(request, state)
+        elif asking.refusal(caller.capabilities, caller.revision, asking.ELICIT, question) is not None:
+            return _refused(request, "this client cannot ask its user: it did not declare elicitation")
+        elif caller.revision.stateless:
+            return self._ask_stateless(request, question)
+        else:
+            try:
+                action = await _ask(go, question)
+            except RpcError as error:
+                return _refused(request, f"the user could not be asked: {error.message}")
+        if action == "decline":
+            return _said(request, f"{_not_called(request)} the user declined it.")
+        if action != "accept":
+            return _refused(request, "the user did not answer")
+        if self._remember and _who(request)[0] is not None:
+            self._agreed.put(_who(request), True, self._remember)
+        return await self._go_on(request, go)
+
+    def _holds(self, request: Request) -> bool:
+        if not request.tool:
+            return True
+        if is_named(request, self._allowed):
+            return False
+        if self._tools:
+            return is_named(request, self._tools)
+        if hint(request, "readOnlyHint"):
+            return False
+        return not self._destructive_only or hint(request, "destructiveHint") is not False
+
+    # --- stateless callers: asked by ending the call, which is made again with the answer ---------
+
+    def _ask_stateless(self, request: Request, question: Params) -> Result:
+        state = _OWN + secrets.token_urlsafe(16)
+        self._asked.put(state, (request.caller.principal, digest(request.call)), LIFETIME)
+        params = asking.worded(request.caller.revision, asking.ELICIT, question, "muxway")
+        asked = {_QUESTION: {"method": asking.ELICIT, "params": Raw(params or b"{}")}}
+        return Result.of({"resultType": "input_required", "inputRequests": asked, "requestState": state})
+
+    def _answer_with(self, request: Request, state: Raw) -> str | None:
+        """What the user said in the round before. Raises InvalidParams if nobody was asked about this call."""
+        own = messages.text(state) or ""
+        if not own.startswith(_OWN):
+            # A round of the server's own. That there is one shows that the call was agreed to, if we saw it begin.
+            if self._going_on.take(_short(state)):
+                return "accept"
+            raise InvalidParams(INVALID)
+        if self._asked.take(own) != (request.caller.principal, digest(request.call)):
+            raise InvalidParams(INVALID)
+        answers = messages.members(request.call.params.get("inputResponses", b"")) or {}
+        return messages.text((messages.members(answers.get(_QUESTION, b"")) or {}).get("action"))
+
+    async def _go_on(self, request: Request, go: Next) -> Result:
+        state = messages.text(request.call.params.get("requestState"))
+        if state is not None and state.startswith(_OWN):
+            request = request.replace(requestState=None, inputResponses=None)
+        result = await go(request)
+        if not result.is_final and "requestState" in result.fields:
+            self._going_on.put(_short(result.fields["requestState"]), True, LIFETIME)
+        return result
+
+
+async def _ask(go: Next, question: Params) -> str | None:
+    """Ask a caller that has a session; what its user did: accept, decline or cancel.
+
+    Raises:
+        RpcError: it could not be asked.
+    """
+    answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def answer(result: bytes) -> None:
+        if not answered.done():
+            answered.set_result(result)
+
+    def refuse(error: RpcError) -> None:
+        if not answered.done():
+            answered.set_exception(error)
+
+    ask = Ask("muxway", NEWEST_HANDSHAKE, asking.ELICIT, question, answer=answer, refuse=refuse)
+    _outward(go)(ask)
+    try:
+        return messages.text((messages.members(await answered) or {}).get("action"))
+    finally:
+        # If the call was cancelled, the user need not be bothered any more.
+        ask.withdraw()
+
+
+def _outward(go: Next) -> Callable[[Ask], None]:
+    """How to ask the caller: the stage that `go` belongs to is also the sink of what is further in."""
+    return getattr(go, "__self__").ask  # noqa: B009 - a `Next` need not be a method, but here it is
+
+
+def _who(request: Request) -> tuple[object, str]:
+    """Caller and tool. Callers that cannot be told from others are None."""
+    return request.caller.principal or request.caller.party, listed_name(request)
+
+
+def _short(state: Raw) -> bytes:
+    return blake2b(bytes(state), digest_size=16).digest()
+
+
+def _cut(text: str, longest: int) -> str:
+    shown = printable(text)
+    return shown if len(shown) <= longest else f"{shown[:longest]}…"
+
+
+def _message(request: Request) -> str:
+    # As values, not as they came: escapes could hide what the arguments say.
+    arguments = messages.encode(request.arguments)[: 4 * _LONGEST_ARGUMENTS].decode(errors="ignore")
+    server = f' of the server "{_cut(request.server, _LONGEST_NAME)}"' if request.server else ""
+    name = _cut(listed_name(request), _LONGEST_NAME)
+    return f'Allow the tool "{name}"{server} to be called with {_cut(arguments, _LONGEST_ARGUMENTS)}?'
+
+
+def _not_called(request: Request) -> str:
+    return f'The tool "{_cut(listed_name(request), _LONGEST_NAME)}" was not called:'
+
+
+def _refused(request: Request, why: str) -> Result:
+    how = messages.encode({"use": "approve", "allow": [_cut(listed_name(request), _LONGEST_NAME)]}).decode()
+    return _said(
+        request,
+        f"{_not_called(request)} it needs the user's approval, and {why}. "
+        f"Whoever runs the gateway can allow it in the configuration, under `middleware`: {how}",
+    )
+
+
+def _said(request: Request, text: str) -> Result:
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
+    return Result.of({"resultType": "complete", **result} if request.caller.revision.stateless else result)
