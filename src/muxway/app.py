@@ -571,7 +571,7 @@ class Gateway:
         era: Era,
         **more: Any,
     ) -> Upstream:
-        return Upstream(
+        upstream = Upstream(
             config.name,
             dial,
             client_info=self._client_info,
@@ -582,6 +582,8 @@ class Gateway:
             max_listed=self._settings.max_tools,
             **more,
         )
+        upstream.on_page_done = self.switchboard.audience.page_done
+        return upstream
 
     def _make_lanes(self, first: Upstream, config: ServerConfig, dial: Callable[[], Channel]) -> Lanes:
         def open_lane(changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any]) -> Upstream:

@@ -2,5 +2,5 @@
 
     .venv/bin/python -m tests.compatibility
 
-`subjects.py` is the place to add something: one function, and a tool for the server if it needs one.
+`subjects` is the place to add something: one function, and a tool for the server if it needs one.
 """

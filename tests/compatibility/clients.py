@@ -15,30 +15,60 @@ from muxway.testing import RawClient
 from tests.compatibility.subjects import NEWEST
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from muxway import Gateway
 
 _LIMIT = 1 << 24
 
 
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tasks/get": "taskId"}
+"""Request → the param that a stateless client repeats in a header."""
+_METHODS = {
+    "tools": ("tools/list", "name"),
+    "prompts": ("prompts/list", "name"),
+    "resources": ("resources/list", "uri"),
+    "resourceTemplates": ("resources/templates/list", "uriTemplate"),
+}
+"""Member of an answer that holds a list → the request for it, and what tells its items apart."""
+
+
+def capabilities_of(revision: str) -> dict[str, Any]:
+    """All that a client of a revision can declare."""
+    declared: dict[str, Any] = {"roots": {} if revision == NEWEST else {"listChanged": True}, "sampling": {}}
+    if revision >= "2025-06-18":
+        declared["elicitation"] = {}
+    if revision >= "2025-11-25":
+        declared |= {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}}
+    return declared
+
+
 class Client(RawClient):
-    """A client that hears of changes, and knows how its transport cancels."""
+    """A client that can do all that its revision has, hears of changes, and knows how its transport cancels."""
 
     def __init__(self, wire: PipeWire | PostWire | SseWire, revision: str) -> None:
-        super().__init__(wire, revision=revision)
+        super().__init__(wire, revision=revision, capabilities=capabilities_of(revision))
         self._own = wire
-        self._known: dict[str, dict[str, Any]] | None = None
+        self._lists: dict[str, dict[str, dict[str, Any]]] = {}
         self.pages = 0
+        """How many pages the list that was read last had."""
+        self.instructions = ""
 
     async def open(self) -> None:
         """Introduce itself, and listen to what is said unasked."""
-        await self.hello()
+        introduced = await self.hello() or await self.ask("server/discover", {})
+        self.instructions = introduced.result["instructions"]
         if self.stateless:
-            self.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-            await self.notice("notifications/subscriptions/acknowledged")
+            wanted = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
+            await self.listen(wanted)
         elif isinstance(self._own, PostWire):
             await self._own.overhear()
+
+    async def listen(self, wanted: dict[str, Any]) -> Any:
+        """Listen, as a stateless client does; returns the id to stop it by."""
+        id_ = self.start("subscriptions/listen", {"notifications": wanted})
+        await self.notice("notifications/subscriptions/acknowledged")
+        return id_
 
     def cancel(self, id_: Any) -> None:
         """Give up on a request."""
@@ -47,23 +77,44 @@ class Client(RawClient):
         else:
             self.tell("notifications/cancelled", {"requestId": id_})
 
-    async def definitions(self) -> dict[str, dict[str, Any]]:
-        """Every tool, by name; asked for once."""
-        if self._known is None:
-            await self.names()
-        assert self._known is not None
-        return self._known
+    def forget_notices(self) -> None:
+        """Count only what is said from now on."""
+        self.notices.clear()
 
-    async def names(self) -> set[str]:
-        """The names of all tools, asked for now."""
-        self._known, self.pages = {}, 0
+    def answering(self, results: Mapping[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+        """Answer these questions from now on: method → result. Returns a list of what is asked, which grows."""
+        asked: list[tuple[str, dict[str, Any]]] = []
+
+        def answer_to(method: str, result: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+            def answer(params: dict[str, Any]) -> dict[str, Any]:
+                asked.append((method, params))
+                return result
+
+            return answer
+
+        self.answers = {method: answer_to(method, result) for method, result in results.items()}
+        return asked
+
+    def _reply(self, request: dict[str, Any]) -> None:
+        assert not self.stateless, f"there are no requests to clients of {self.revision}: {request}"
+        super()._reply(request)
+
+    async def listed(self, member: str) -> dict[str, dict[str, Any]]:
+        """A list, its items by name or URI; asked for once."""
+        return self._lists.get(member) or await self.list_again(member)
+
+    async def list_again(self, member: str) -> dict[str, dict[str, Any]]:
+        """A list, asked for now."""
+        method, identity = _METHODS[member]
+        found = self._lists[member] = {}
+        self.pages = 0
         params: dict[str, Any] = {}
         while True:
-            result = (await self.ask("tools/list", params)).result
+            result = (await self.ask(method, params)).result
             self.pages += 1
-            self._known |= {tool["name"]: tool for tool in result["tools"]}
+            found |= {item[identity]: item for item in result[member]}
             if "nextCursor" not in result:
-                return set(self._known)
+                return found
             params = {"cursor": result["nextCursor"]}
 
 
@@ -138,14 +189,16 @@ class PostWire(_WebWire):
 
     def send(self, frame: bytes) -> None:
         message = json.loads(frame)
-        self._spawn(message.get("id", object()), self._post(frame, message))
+        # Answers have the ids of others.
+        self._spawn(message["id"] if {"id", "method"} <= message.keys() else object(), self._post(frame, message))
 
     def _headers(self, message: dict[str, Any]) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         if self._revision != NEWEST:
             return headers | self._session
         headers |= {"MCP-Protocol-Version": NEWEST, "Mcp-Method": message["method"]}
-        return headers | ({"Mcp-Name": message["params"]["name"]} if "name" in message["params"] else {})
+        named_by = _NAMED_BY.get(message["method"])
+        return headers if named_by is None else {**headers, "Mcp-Name": message["params"][named_by]}
 
     async def _post(self, frame: bytes, message: dict[str, Any]) -> None:
         async with self._http.post(self._url, data=frame, headers=self._headers(message)) as response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.compatibility.subjects import ABSENT, SUBJECTS, Outcome
 from tests.compatibility.web_server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from muxway.testing import Reply
     from tests.compatibility.subjects import Subject
@@ -30,8 +31,8 @@ REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28
 TRANSPORTS = {"stdio": "stdio", "http": "Streamable HTTP", "sse": "HTTP+SSE"}
 EXISTS = {"stdio": REVISIONS, "http": REVISIONS[1:], "sse": REVISIONS[:1]}
 """Transport → the revisions that have it."""
-_PAGE = 40
-_CELL = 30.0
+_PAGE = 50
+_CELL = 20.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Pair:
     """A client, and the server it speaks with."""
 
     client: Client
+    kind: Kind
+    """The client's."""
     server: Kind
     barrier: asyncio.Barrier
 
@@ -62,12 +65,12 @@ class Pair:
         return await self.barrier.wait()
 
     def name_of(self, tool: str) -> str:
-        """The public name of a tool of the server."""
+        """The public name of a tool or prompt of the server."""
         return f"{self.server.name}__{tool}"
 
     async def definition(self, tool: str) -> dict[str, Any]:
         """How the client sees a tool, its name taken off."""
-        shown = dict((await self.client.definitions())[self.name_of(tool)])
+        shown = dict((await self.client.listed("tools"))[self.name_of(tool)])
         del shown["name"]
         return shown
 
@@ -75,12 +78,15 @@ class Pair:
         """What the client gets for a call."""
         return await self.client.call(self.name_of(tool), arguments, **params)
 
-    async def result(self, tool: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The result of a call, without what only 2026-07-28 has around each."""
-        result = (await self.reply(tool, arguments)).result
+    def plain(self, result: dict[str, Any]) -> dict[str, Any]:
+        """A result without what only 2026-07-28 has around each."""
         if self.client.stateless:
             del result["resultType"], result["_meta"]
         return result
+
+    async def result(self, tool: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The plain result of a call."""
+        return self.plain((await self.reply(tool, arguments)).result)
 
     async def content(self, tool: str, arguments: dict[str, Any] | None = None) -> Any:
         """The content of the result of a call."""
@@ -106,25 +112,33 @@ async def run() -> list[Cell]:
             for kind in KINDS
         }
         cells: list[Cell] = []
-        for server in KINDS:
-            barrier = asyncio.Barrier(len(clients))
-            pairs = {kind: Pair(client, server, barrier) for kind, client in clients.items()}
-            for subject in SUBJECTS:
+        # One after the other: a pipe does not say for whose call a server asks or logs, so that calls must not overlap.
+        for subject in SUBJECTS:
+            own: list[Cell] = []
+            for server in KINDS:
+                barrier = asyncio.Barrier(len(clients))
+                pairs = [Pair(client, kind, server, barrier) for kind, client in clients.items()]
                 if subject.together:
-                    outcomes = await asyncio.gather(*(_try(subject, pair) for pair in pairs.values()))
+                    outcomes = await asyncio.gather(*(_try(subject, pair, own) for pair in pairs))
+                    own += [Cell(subject, *cell) for cell in zip(KINDS, itertools.repeat(server), outcomes)]
                 else:
-                    outcomes = [await _try(subject, pair) for pair in pairs.values()]
-                cells += [Cell(subject, kind, server, outcome) for kind, outcome in zip(pairs, outcomes, strict=True)]
+                    for pair in pairs:
+                        own.append(Cell(subject, pair.kind, server, await _try(subject, pair, own)))
+            cells += own
         return cells
 
 
-async def _try(subject: Subject, pair: Pair) -> Outcome:
-    if not subject.exists_in(pair.server.revision):
+async def _try(subject: Subject, pair: Pair, before: Sequence[Cell]) -> Outcome:
+    """Try a subject; `before` are its results so far."""
+    if not subject.exists_in(pair.server.revision) or pair.kind.revision < subject.clients_since:
         return ABSENT
+    if any(cell.outcome.words.startswith("TimeoutError") for cell in before):
+        # All that follow would be waited for, too.
+        return Outcome("failed", "not tried, as it took too long before")
     try:
         async with asyncio.timeout(_CELL):
             return await subject.check(pair)
-    except (AssertionError, KeyError, TimeoutError, asyncio.BrokenBarrierError) as error:
+    except (LookupError, ValueError, AssertionError, TimeoutError, asyncio.BrokenBarrierError) as error:
         return Outcome("failed", f"{type(error).__name__}: {str(error)[:400]}")
 
 
@@ -135,10 +149,10 @@ async def _world() -> AsyncIterator[tuple[Gateway, str]]:
         servers: dict[str, dict[str, Any]] = {}
         for kind in KINDS:
             if kind.transport == "stdio":
-                module = ["-m", "tests.compatibility.server", kind.revision]
+                module = ["-m", "tests.compatibility.server", kind.revision, kind.name]
                 servers[kind.name] = {"command": sys.executable, "args": module, "cwd": str(ROOT)}
             else:
-                origin = await stack.enter_async_context(WebServer(kind.revision).serving())
+                origin = await stack.enter_async_context(WebServer(kind.revision, kind.name).serving())
                 path = {"http": "/mcp", "sse": "/sse"}[kind.transport]
                 servers[kind.name] = {"type": kind.transport, "url": origin + path}
         config = {"mcpServers": servers, "gateway": {"pageSize": _PAGE}}

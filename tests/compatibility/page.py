@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.compatibility.matrix import KINDS, REVISIONS, ROOT, TRANSPORTS, Kind
 from tests.compatibility.subjects import SUBJECTS
+from tests.compatibility.subjects.questions import QUESTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,11 +19,9 @@ PAGE = ROOT / "docs" / "compatibility.md"
 _HEAD = """\
 # Compatibility
 
-Any client with any server: {clients} kinds of client were tried with {servers} kinds of server through one muxway, on
-{subjects} subjects. This page is made of the results: a [test](../tests/compatibility/subjects.py) fails when it is not
-up to date. To write it anew: `.venv/bin/python -m tests.compatibility`.
-
-So far these are the subjects of tools. [What is not there yet](README.md#what-is-not-there-yet) has the rest.
+Any client with any server: {kinds} kinds of client were tried with {kinds} kinds of server through one muxway, on
+{subjects} subjects. This page is made of the {cells:,} results: a [test](../tests/compatibility/test_compatibility.py)
+fails when it is not up to date. To write it anew: `.venv/bin/python -m tests.compatibility`.
 """
 
 _PAIRS = """\
@@ -34,15 +33,34 @@ _CROSSING = """\
 ## What crosses
 
 ✓ arrives as the server sent it. Otherwise the cell says what a client of that revision gets: what it could not parse is
-put in words that it knows, or left out. Where it depends on the server, the cell says on which. Transports make no
-difference: each cell stands for all of them, on both sides.
+put in words that it knows, or left out. ✗ cannot arrive: the number leads to [the reason](#what-cannot-cross). Where it
+depends on the server, the cell says on which, 26-07 being 2026-07-28. An empty cell: clients of that revision have
+nothing of the kind that they could begin. Transports make no difference: each cell stands for all of them, on both
+sides.
+"""
+
+_ABOUT = {
+    QUESTIONS: """\
+A handshake server asks with a request in the middle of a call; one of 2026-07-28 ends the call with `input_required`,
+and is called again with the answers. Where the two meet muxway does what is missing: a handshake client is asked with
+a request, and the server called again; a client of 2026-07-28 is given `input_required`, and the call of the server
+waits until the client comes back with its answers.
+"""
+}
+"""What to know before a group of subjects."""
+
+_IMPOSSIBLE = """\
+## What cannot cross
+
+Each of these was seen: the test checks the error that is named, and that the revisions are those it speaks of.
 """
 
 
 def render(cells: Sequence[Cell]) -> str:
     """The page."""
+    reasons = list(dict.fromkeys(cell.outcome.words for cell in cells if cell.outcome.kind == "impossible"))
     parts = [
-        _HEAD.format(clients=len(KINDS), servers=len(KINDS), subjects=len(SUBJECTS)),
+        _HEAD.format(kinds=len(KINDS), subjects=len(SUBJECTS), cells=len(cells)),
         "## Transports and revisions\n",
         _transports(cells),
         "",
@@ -53,8 +71,9 @@ def render(cells: Sequence[Cell]) -> str:
     ]
     for group in dict.fromkeys(subject.group for subject in SUBJECTS):
         subjects = [subject for subject in SUBJECTS if subject.group == group]
-        parts += [f"### {group}\n", _crossing(subjects, cells), "", *_sentences(subjects), ""]
-    return "\n".join(parts)
+        about = [_ABOUT[group]] if group in _ABOUT else []
+        parts += [f"### {group}\n", *about, _crossing(subjects, cells, reasons), "", *_sentences(subjects), ""]
+    return "\n".join([*parts, _IMPOSSIBLE, *(f"{n}. {reason}" for n, reason in enumerate(reasons, 1)), ""])
 
 
 def _transports(cells: Sequence[Cell]) -> str:
@@ -77,7 +96,11 @@ def _pairs(cells: Sequence[Cell]) -> str:
 
 
 def _short(kind: Kind) -> str:
-    return f"{kind.revision[2:7]} {kind.transport}"
+    return f"{_short_date(kind.revision)} {kind.transport}"
+
+
+def _short_date(revision: str) -> str:
+    return revision[2:7]
 
 
 def _count(kinds: list[str]) -> str:
@@ -88,37 +111,41 @@ def _count(kinds: list[str]) -> str:
     return f"{shown} ({converted})" if converted else shown
 
 
-def _crossing(subjects: Sequence[Subject], cells: Sequence[Cell]) -> str:
-    rows = []
+def _crossing(subjects: Sequence[Subject], cells: Sequence[Cell], reasons: Sequence[str]) -> str:
+    rows: list[list[str]] = []
     for subject in subjects:
         own = [cell for cell in cells if cell.subject is subject and cell.outcome.kind != "absent"]
         columns = ([cell for cell in own if cell.client.revision == revision] for revision in REVISIONS)
-        rows.append([_titled(subject), *map(_outcomes, columns)])
+        rows.append([_titled(subject), *(_outcomes(column, reasons) for column in columns)])
     return _table(["to a client of", *REVISIONS], rows)
 
 
 def _titled(subject: Subject) -> str:
     if subject.since == subject.until:
         return f"{subject.title}, only in {subject.since}"
+    if subject.until != REVISIONS[-1]:
+        return f"{subject.title}, until {subject.until}"
     return subject.title if subject.since == REVISIONS[0] else f"{subject.title}, since {subject.since}"
 
 
-def _outcomes(cells: Iterable[Cell]) -> str:
+def _outcomes(cells: Iterable[Cell], reasons: Sequence[str] = ()) -> str:
     """One word if all agree; else each with the servers it is for."""
     found: dict[str, set[str]] = {}
     for cell in cells:
-        found.setdefault(_word(cell), set()).add(cell.server.revision)
-    if len(found) == 1:
-        return next(iter(found))
+        found.setdefault(_word(cell, reasons), set()).add(cell.server.revision)
+    if len(found) < 2:
+        return "".join(found)
     # What most servers have goes without saying whose it is.
     usual = max(found, key=lambda word: len(found[word]))
-    rest = [f"{word} (from {', '.join(sorted(found[word]))})" for word in found if word != usual]
+    rest = [f"{word} (from {', '.join(map(_short_date, sorted(found[word])))})" for word in found if word != usual]
     return "; ".join([usual, *rest])
 
 
-def _word(cell: Cell) -> str:
+def _word(cell: Cell, reasons: Sequence[str]) -> str:
     kind, words = cell.outcome.kind, cell.outcome.words
-    return {"same": "✓", "converted": words, "impossible": f"✗ {words}", "failed": "**fails**"}[kind]
+    if kind == "impossible":
+        return f"✗ {reasons.index(words) + 1}"
+    return {"same": "✓", "converted": words, "failed": "**fails**"}[kind]
 
 
 def _sentences(subjects: Sequence[Subject]) -> list[str]:

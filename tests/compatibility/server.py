@@ -1,93 +1,157 @@
-"""The server of the matrix: any revision, the tools of `subjects.py`. As a program it serves on stdin and stdout."""
+"""The server of the matrix: any revision, with what `subjects` needs. As a program it serves on stdin and stdout."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from muxway.protocol.era import LOG_LEVELS, SUBSCRIPTION_ID
 from muxway.testing import ScriptedServer
-from tests.compatibility.subjects import NEWEST, SUBJECTS
+from tests.compatibility.subjects import NEWEST, SUBJECTS, lists, prompts, questions, resources, tasks
 
-CAPABILITIES = {"tools": {"listChanged": True}}
-"""What the server says it can do. A subject that needs more adds it here, and a case to `Server._handle`."""
-_INFO = {"name": "matrix", "version": "1"}
 _PAGE = 5
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-_CHANGED = "notifications/tools/list_changed"
-_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+REQUEST: ContextVar[Any] = ContextVar("REQUEST", default=None)
+"""The id of the request that is being handled: whatever is said meanwhile belongs to it."""
 
 
 @dataclass
 class Server(ScriptedServer):
     """A scripted server that counts what is cancelled, and tells of changes as its revision says."""
 
+    name: str = "matrix"
     waiting: dict[Any, asyncio.Event] = field(default_factory=dict)
     cancelled: int = 0
-    listeners: list[Any] = field(default_factory=list)
-    """The ids of the subscriptions of a stateless client."""
+    again: int = 0
+    """How often a call was made again that should not have been."""
+    log_level: int = 0
+    visits: int = 0
+    looks: dict[str, int] = field(default_factory=dict)
+    """Task → how often it was looked at."""
+    listeners: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """The subscriptions of a stateless client: id → what it wants to hear of."""
+    subscribed: set[str] = field(default_factory=set)
+    """The URIs that a handshake client has subscribed to."""
     told: int = 0
     """How many heard of the last change."""
-    _late: bool = False
+    _late: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        offered = [subject for subject in SUBJECTS if subject.exists_in(self.revision)]
-        self.tools = {subject.name: subject.tool for subject in offered}
+        self.tools = {subject.name: subject.tool for subject in SUBJECTS if subject.exists_in(self.revision)}
+        self.prompts = {name: prompts.say for name, since in prompts.SINCE.items() if since <= self.revision}
+        self.prompts["curious"] = questions.ask_for_prompt
+        self.prompts |= {f"more_{n}": prompts.say for n in lists.FILLERS}
+        more = [resources.uri(self.name, f"more/{n}") for n in lists.FILLERS]
+        self.resources = dict.fromkeys((*resources.contents_of(self.name), *more), resources.read)
+        self.resources[resources.uri(self.name, "curious")] = questions.ask_for_resource
+        self.templates = {resources.uri(self.name, "item/{id}"): resources.read}
+        self.templates |= {resources.uri(self.name, f"more_{n}/{{id}}"): None for n in lists.FILLERS}
+        self.completing = _complete
+        self.instructions = f"Ask {self.name} kindly."
         self.page_size = _PAGE
-        self._list_tools()
-
-    def _list_tools(self) -> None:
-        plain = {"inputSchema": {"type": "object"}}
-        definitions = {
-            subject.name: {**plain, **subject.definition} for subject in SUBJECTS if subject.name in self.tools
+        changing = {"listChanged": True}
+        self.capabilities = {
+            "tools": changing,
+            "prompts": changing,
+            "resources": {**changing, "subscribe": True},
+            "logging": {},
+            **({"completions": {}} if self.revision > "2024-11-05" else {}),
+            **({"tasks": tasks.CAPABILITY} if self.revision == "2025-11-25" else {}),
+            **({"extensions": {tasks.EXTENSION: {}}} if self.revision == NEWEST else {}),
         }
-        if self._late:
-            definitions["late"] = plain
-        self.definitions = [{"name": name, **definition} for name, definition in definitions.items()]
+        self._make_lists()
 
-    def change_list(self) -> None:
-        """Add a tool, or take it away again, and tell of it."""
-        self._late = not self._late
-        self._list_tools()
+    def _make_lists(self) -> None:
+        plain = {"inputSchema": {"type": "object"}}
+        tools = [
+            {"name": subject.name, **plain, **subject.definition} for subject in SUBJECTS if subject.name in self.tools
+        ]
+        item = resources.definition_in(self.revision)
+        self.definitions = [*tools, *([{"name": "late", **plain}] if "tools" in self._late else [])]
+        names = [*(self.prompts or ()), *(["late"] if "prompts" in self._late else [])]
+        uris = [*(self.resources or ()), *([resources.uri(self.name, "late")] if "resources" in self._late else [])]
+        self.lists = {
+            "prompts": [{"name": name, **prompts.definition_in(self.revision)} for name in names],
+            "resources": [{"uri": uri, **item} for uri in uris],
+            "resourceTemplates": [{"uriTemplate": template, **item} for template in self.templates],
+        }
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def change_list(self, kind: str) -> None:
+        """Add something to a list, or take it away again, and tell of it."""
+        self._late ^= {kind}
+        self._make_lists()
+        self._tell(f"notifications/{kind}/list_changed", {}, lambda wanted: wanted.get(f"{kind}ListChanged") is True)
+
+    def update(self, uri: str, part: str) -> None:
+        """Tell those who want to know that a resource, or a part of it, is not what it was."""
+        self.told = 0
+        if self.revision == NEWEST or uri in self.subscribed:
+            method, params = "notifications/resources/updated", {"uri": uri + part}
+            self._tell(method, params, lambda wanted: uri in wanted.get("resourceSubscriptions", ()))
+
+    def _tell(self, method: str, params: dict[str, Any], is_wanted: Any) -> None:
+        # It belongs to no request, whoever caused it.
+        REQUEST.set(None)
         if self.revision != NEWEST:
             self.told = 1
-            self.say({"jsonrpc": "2.0", "method": _CHANGED})
+            self.say({"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})})
             return
-        self.told = len(self.listeners)
-        for id_ in self.listeners:
-            self.say({"jsonrpc": "2.0", "method": _CHANGED, "params": {"_meta": {_SUBSCRIPTION: id_}}})
+        listeners = [id_ for id_, wanted in self.listeners.items() if is_wanted(wanted)]
+        self.told = len(listeners)
+        for id_ in listeners:
+            self.say({"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": {SUBSCRIPTION_ID: id_}}})
+
+    # --- requests -----------------------------------------------------------------------------
 
     async def until_cancelled(self, id_: Any) -> None:
         """Wait until this request is cancelled."""
         event = self.waiting[id_] = asyncio.Event()
-        await event.wait()
-        del self.waiting[id_]
+        try:
+            await event.wait()
+        finally:
+            del self.waiting[id_]
         self.cancelled += 1
 
     async def _handle(self, message: dict[str, Any], line: bytes) -> None:
-        stateless = self.revision == NEWEST
+        REQUEST.set(message.get("id"))
+        handshake = self.revision != NEWEST
         match message:
-            case {"method": "initialize"} if not stateless:
-                greeting = {"protocolVersion": self.revision, "capabilities": CAPABILITIES, "serverInfo": _INFO}
-                self.reply(message, greeting)
-            case {"method": "server/discover"} if stateless:
-                self.reply(message, {"supportedVersions": [NEWEST], "capabilities": CAPABILITIES, "ttlMs": 0})
             case {"method": "notifications/cancelled", "params": {"requestId": id_}}:
                 if id_ in self.waiting:
                     self.waiting[id_].set()
-                if id_ in self.listeners:
-                    self.listeners.remove(id_)
-            case {"method": "subscriptions/listen", "id": id_} if stateless:
-                params = {"_meta": {_SUBSCRIPTION: id_}, "notifications": message["params"]["notifications"]}
-                self.listeners.append(id_)
+                self.listeners.pop(id_, None)
+            case {"method": "logging/setLevel", "params": {"level": level}} if handshake:
+                self.log_level = LOG_LEVELS.index(level)
+                self.reply(message, {})
+            case {"method": "resources/subscribe", "params": {"uri": uri}} if handshake:
+                self.subscribed.add(uri)
+                self.reply(message, {})
+            case {"method": "resources/unsubscribe", "params": {"uri": uri}} if handshake:
+                self.subscribed.discard(uri)
+                self.reply(message, {})
+            case {"method": "tasks/get" | "tasks/result"}:
+                tasks.answer(self, message)
+            case {"method": "subscriptions/listen", "id": id_} if not handshake:
+                wanted = self.listeners[id_] = message["params"]["notifications"]
+                params = {"_meta": {SUBSCRIPTION_ID: id_}, "notifications": wanted}
                 self.say({"jsonrpc": "2.0", "method": _ACKNOWLEDGED, "params": params})
             case _:
                 await super()._handle(message, line)
 
 
-async def _serve(revision: str) -> None:
+def _complete(server: Any, request: dict[str, Any]) -> Any:
+    curious = request["params"]["ref"].get("name") == "curious"
+    return (questions.ask_for_completion if curious else prompts.complete)(server, request)
+
+
+async def _serve(revision: str, name: str) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -100,8 +164,8 @@ async def _serve(revision: str) -> None:
         while data:  # stdout blocks, and the one who reads it is always there
             data = data[os.write(1, data) :]
 
-    await Server(revision).serve(receive, send)
+    await Server(revision, name=name).serve(receive, send)
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1]))
+    asyncio.run(_serve(*sys.argv[1:]))

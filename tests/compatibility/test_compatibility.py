@@ -7,7 +7,10 @@ import asyncio
 import pytest
 
 from tests.compatibility import matrix, page
-from tests.compatibility.subjects import SUBJECTS, Subject, converted
+from tests.compatibility.subjects import SUBJECTS, Subject, converted, impossible
+
+# The first test waits for all results: 20 s where nobody else wants the machine.
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +21,7 @@ def cells() -> list[matrix.Cell]:
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_it_crosses_between_every_client_and_every_server(subject: Subject, cells: list[matrix.Cell]) -> None:
-    """Issue 3, points 1 to 4 and 6: every revision, every transport, both sides."""
+    """Issue 3, points 1 to 4 and 6; issue 4, point 8: every revision, every transport, both sides."""
     own = [cell for cell in cells if cell.subject is subject]
     assert len(own) == len(matrix.KINDS) ** 2
     assert any(cell.outcome.kind in ("same", "converted") for cell in own)
@@ -58,7 +61,15 @@ def test_a_failure_would_be_shown() -> None:
         raise AssertionError("lost")
 
     subject = Subject("broken", "broken", "none", broken)  # pyright: ignore[reportArgumentType]
-    outcome = asyncio.run(matrix._try(subject, matrix.Pair(None, kind, None)))  # pyright: ignore[reportArgumentType]
+    pair = matrix.Pair(None, kind, kind, None)  # pyright: ignore[reportArgumentType]
+    outcome = asyncio.run(matrix._try(subject, pair, []))
     assert (outcome.kind, outcome.words) == ("failed", "AssertionError: lost")
     cells = [matrix.Cell(subject, kind, kind, outcome), matrix.Cell(subject, kind, kind, converted("a text"))]
     assert page._outcomes(cells) != page._outcomes(cells[1:])
+
+
+def test_no_excuse_is_taken_that_does_not_hold() -> None:
+    """Ours: what does not arrive is a failure, unless the two revisions are the reason."""
+    assert impossible("because of its revision", because=True).kind == "impossible"
+    with pytest.raises(AssertionError, match="not because of this"):
+        impossible("because of its revision", because=False)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from tests.compatibility.server import Server
+from muxway.protocol.era import SUBSCRIPTION_ID
+from tests.compatibility.server import REQUEST, Server
 from tests.compatibility.subjects import NEWEST
 
 if TYPE_CHECKING:
@@ -21,20 +22,22 @@ _SESSION = "session-of-the-matrix"
 class WebServer:
     """Carries the lines of one scripted server."""
 
-    def __init__(self, revision: str) -> None:
-        self.server = Server(revision)
+    def __init__(self, revision: str, name: str) -> None:
+        self.server = Server(revision, name=name)
         self._stateless = revision == NEWEST
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._answers: dict[Any, asyncio.Queue[bytes]] = {}
-        """Who waits for what: requests by id, which is also the progress token muxway gives."""
+        """Requests by id, each with what is to be said on its connection."""
         self._streams: list[asyncio.Queue[bytes]] = []
         """Connections for whatever belongs to no request."""
 
     def _send(self, line: bytes) -> None:
         message = json.loads(line)
         params = message.get("params", {})
-        token = params.get("progressToken", params.get("_meta", {}).get("io.modelcontextprotocol/subscriptionId"))
-        waiting = self._answers.get(message.get("id", token))
+        about = params.get("_meta", {}).get(SUBSCRIPTION_ID, REQUEST.get())
+        if "method" not in message:
+            about = message["id"]
+        waiting = self._answers.get(about)
         for queue in self._streams if waiting is None else [waiting]:
             queue.put_nowait(line)
 
@@ -45,9 +48,9 @@ class WebServer:
         message = json.loads(raw)
         if not self._stateless:
             known = request.headers.get("Mcp-Session-Id") == _SESSION
-            if message["method"] != "initialize" and not known:
+            if message.get("method") != "initialize" and not known:
                 return web.Response(status=400, text="no session")
-        if "id" not in message:
+        if "id" not in message or "method" not in message:
             self._inbox.put_nowait(raw)
             return web.Response(status=202)
         answers = self._answers[message["id"]] = asyncio.Queue()
@@ -68,10 +71,10 @@ class WebServer:
     ) -> web.StreamResponse:
         first = await answers.get()
         headers = {"Mcp-Session-Id": _SESSION} if message["method"] == "initialize" and not self._stateless else {}
-        if not _is_notice(first):
+        if _is_answer(first):
             return web.Response(body=first, content_type="application/json", headers=headers)
         response = await _events(request)
-        while _is_notice(first):
+        while not _is_answer(first):
             await _event(response, first)
             first = await answers.get()
         await _event(response, first)
@@ -138,5 +141,5 @@ async def _event(response: web.StreamResponse, line: bytes) -> None:
     await response.write(b"event: message\ndata: " + line + b"\n\n")
 
 
-def _is_notice(line: bytes) -> bool:
-    return "method" in json.loads(line)
+def _is_answer(line: bytes) -> bool:
+    return "method" not in json.loads(line)

@@ -187,6 +187,34 @@ async def test_the_pages_a_2025_server_wants_visited_first_become_questions() ->
         assert (error["code"], error["data"]["requiredCapabilities"]) == (-32021, {"elicitation": {"url": {}}})
 
 
+async def test_that_a_visit_is_over_is_told_to_the_client_that_was_sent_there_and_to_nobody_else() -> None:
+    page = {"mode": "url", "message": "Sign in", "url": "https://x.test/1"}
+
+    async def sends(server: ScriptedServer, request: dict[str, Any]) -> None:
+        await server.ask("elicitation/create", {**page, "elicitationId": "e1"})
+        server.reply(request, {"content": []})
+
+    def gated(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.fail(request, -32042, "sign in first", {"elicitations": [{**page, "elicitationId": "e2"}]})
+
+    server = ScriptedServer(tools={"sends": sends, "gated": gated})
+    async with a_world({"up": server}) as world:
+        one, _ = await client_of(world, "2025-11-25")
+        other, _ = await client_of(world, "2025-11-25")
+        one.answers["elicitation/create"] = lambda _: {"action": "accept"}
+        await one.call("up__sends")
+        assert (await one.call("up__gated")).error["code"] == -32042
+        for id_ in ("e1", "e1", "e2", "unknown"):
+            params = {"elicitationId": id_}
+            server.say({"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": params})
+        told = [(await one.notice("notifications/elicitation/complete"))["params"] for _ in range(2)]
+        assert told == [{"elicitationId": "e1"}, {"elicitationId": "e2"}]
+        await one.ask("ping")
+        await other.ask("ping")
+        assert not one.notices
+        assert not other.notices
+
+
 async def test_questions_asked_at_once_are_put_at_once() -> None:
     async def asks_two(server: ScriptedServer, request: dict[str, Any]) -> None:
         answers = await asyncio.gather(

@@ -366,9 +366,11 @@ async def test_a_filter_may_want_nothing_or_what_nobody_knows() -> None:
     async with a_world({"up": notes()}) as world:
         client = await world.client(MODERN)
         nothing = {"toolsListChanged": False, "promptsListChanged": None, "resourceSubscriptions": None}
-        for id_, wanted in enumerate(({}, {"taskIds": ["t"], "other": 5}, nothing)):
+        for id_, wanted in enumerate(({}, {"other": 5}, nothing)):
             client.start("subscriptions/listen", {"notifications": wanted}, id_=f"L{id_}")
             assert (await client.notice(ACKNOWLEDGED))["params"]["notifications"] == {}
+        undeclared = await client.ask("subscriptions/listen", {"notifications": {"taskIds": ["t"]}})
+        assert undeclared.error["code"] == -32021
         assert await subscribe(client, id_="L3") == []
         assert await subscribe(client, "note://a", "note://a", id_="L4") == ["note://a"]
 

@@ -116,10 +116,10 @@ def test_words_that_look_like_our_keys_inside_a_result_are_left_alone() -> None:
 
 def test_between_stateless_sides_the_name_becomes_ours_and_the_rest_stays() -> None:
     """mcp-wire §8.6: drop the upstream's serverInfo, forward the rest; §2.3: extension result types are theirs."""
-    result = b'{"resultType":"task","ttlMs":5,"cacheScope":"public","_meta":{"%s":{"name":"theirs"},"k":null}}'
+    result = b'{"resultType":"other","ttlMs":5,"cacheScope":"public","_meta":{"%s":{"name":"theirs"},"k":null}}'
     got = members(converter()(result % SERVER_INFO.encode()))
     meta = members(got.pop("_meta"))
-    assert got == {"resultType": b'"task"', "ttlMs": b"5", "cacheScope": b'"public"'}
+    assert got == {"resultType": b'"other"', "ttlMs": b"5", "cacheScope": b'"public"'}
     assert meta == {"k": b"null", SERVER_INFO: OURS}
 
 

@@ -110,7 +110,10 @@ class Crossing:
         except TaskMade as made:
             self.became_task(made.fields)
         except InputRequired as question:
-            self.questioned(question.fields)
+            if self._call.method in asking.REPEATABLE:
+                self.questioned(question.fields)
+            else:
+                Crossing.questioned(self, question.fields)
         else:
             self._sink.done(converted)
 
@@ -372,6 +375,10 @@ class Parking(_Sealing):
     # --- the upstream asks --------------------------------------------------------------------
 
     def ask(self, ask: Ask) -> None:
+        if self._call.method not in asking.REPEATABLE:
+            # It could never be made again with the answers.
+            ask.refuse(InvalidParams(f"{ask.method}: {self._call.method} cannot ask a stateless caller"))
+            return
         try:
             params = ask.worded(self._call.caller)
         except RpcError as error:

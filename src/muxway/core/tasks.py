@@ -21,7 +21,6 @@ from muxway.core.polling import Polling
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import LIFETIME
 from muxway.errors import (
-    MISSING_CAPABILITY,
     InvalidParams,
     MethodNotFound,
     RpcError,
@@ -77,8 +76,7 @@ class Tasks:
         """
         caller = call.caller
         if not asking.knows_tasks(caller.capabilities, caller.revision):
-            data: dict[str, Any] = {"requiredCapabilities": {"extensions": {asking.TASKS_EXTENSION: {}}}}
-            raise RpcError(f"{call.method} needs a client that declares tasks", code=MISSING_CAPABILITY, data=data)
+            raise asking.needs_tasks(call.method)
         name = messages.text(call.params.get("taskId"))
         if name is None:
             raise InvalidParams("params.taskId must be a string")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -18,10 +18,10 @@ from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
 from muxway.downstream.listening import Listening
 from muxway.downstream.mailbox import Mailbox
-from muxway.errors import InvalidParams, InvalidRequest, ParseError, RpcError
+from muxway.errors import URL_ELICITATION_REQUIRED, InvalidParams, InvalidRequest, ParseError, RpcError
 from muxway.log import EventLog
 from muxway.protocol import era, messages
-from muxway.protocol.asking import BadAnswer
+from muxway.protocol.asking import ELICIT, BadAnswer
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.peer import Peer
 
@@ -74,6 +74,8 @@ class Exchange(msgspec.Struct, eq=False):
     def failed(self, error: RpcError) -> None:
         self.running = None
         if self.endpoint.closed_exchange(self.id):
+            if error.code == URL_ELICITATION_REQUIRED:
+                self.endpoint.note_pages(error.data)
             self.say(messages.failure(self.id, error))
 
     def progress(self, params: dict[str, Buffer]) -> None:
@@ -236,9 +238,23 @@ class Endpoint:
         except RpcError as error:
             ask.refuse(error)
             return
+        if ask.method == ELICIT and params is not None:
+            self.note_pages({"elicitations": [messages.value(params)]})
         id_ = self.peer.mint()
         self.peer.ours[id_] = _Question(self, ask, id_, tell)
         tell(messages.request(id_, ask.method, params))
+
+    def note_pages(self, data: object) -> None:
+        """The client is sent to web pages; it wants to hear when a visit is over, if the server says so."""
+        listed: object = cast("dict[str, object]", data).get("elicitations") if isinstance(data, dict) else None
+        for page in cast("list[object]", listed) if isinstance(listed, list) else ():
+            id_: object = cast("dict[str, object]", page).get("elicitationId") if isinstance(page, dict) else None
+            if isinstance(id_, str):
+                self._switchboard.audience.sent_to_page(id_, self._page_done)
+
+    def _page_done(self, id_: str) -> None:
+        params = messages.encode({"elicitationId": id_})
+        self.say(messages.notification("notifications/elicitation/complete", params))
 
     def hear_request(
         self,
@@ -465,8 +481,7 @@ class Endpoint:
         try:
             if len(self._listens) >= _MOST_LISTENS:
                 raise InvalidRequest(f"{_MOST_LISTENS} subscriptions/listen are open on this connection: cancel some")
-            params = exchange.call.params
-            listening = Listening(id_, params, self._switchboard, exchange.tell, self._backlog, self._quota)
+            listening = Listening(id_, exchange.call, self._switchboard, exchange.tell, self._backlog, self._quota)
         except RpcError as error:
             exchange.failed(error)
         else:

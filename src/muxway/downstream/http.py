@@ -459,9 +459,8 @@ class HttpDoor:
             if not exchange.answered:
                 exchange.tell(frame)
 
-        params = exchange.call.params
         try:
-            listening = Listening(exchange.id, params, self.switchboard, tell, lambda: outlet.waiting, Quota())
+            listening = Listening(exchange.id, exchange.call, self.switchboard, tell, lambda: outlet.waiting, Quota())
         except RpcError as error:
             raise Refused(status_of(error), error, id_=exchange.id) from None
         exchange.stream(events)

@@ -10,11 +10,12 @@ from muxway.core.subscriptions import MOST, Subscriber
 from muxway.downstream import notices
 from muxway.downstream.mailbox import Mailbox
 from muxway.errors import InvalidParams
-from muxway.protocol import messages
+from muxway.protocol import asking, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.core.call import Call
     from muxway.core.subscriptions import Quota
     from muxway.core.switchboard import Switchboard
     from muxway.errors import RpcError
@@ -31,7 +32,7 @@ class Listening:
     def __init__(
         self,
         id_: bytes,
-        params: Params,
+        call: Call,
         switchboard: Switchboard,
         tell: Callable[[Sequence[Buffer]], None],
         backlog: Callable[[], float],
@@ -40,14 +41,16 @@ class Listening:
         """Read the filter.
 
         Raises:
-            InvalidParams: it is none, or wants too much.
+            RpcError: it is none, wants too much, or wants what its client did not declare.
         """
         self._id = id_
         self._switchboard = switchboard
         self._tell = tell
-        wanted = messages.members(params.get("notifications", b""))
+        wanted = messages.members(call.params.get("notifications", b""))
         if wanted is None:
             raise InvalidParams("subscriptions/listen: params.notifications must be an object")
+        if "taskIds" in wanted and not asking.knows_tasks(call.caller.capabilities, call.caller.revision):
+            raise asking.needs_tasks("subscriptions/listen with taskIds")
         self._kinds = frozenset(kind for kind in _KINDS if _wants(wanted, f"{kind}ListChanged"))
         self._uris = _uris(wanted)
         if self._uris is not None and len(self._uris) > quota.left:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from muxway.errors import InvalidParams, MethodNotFound, RpcError
+from muxway.errors import MISSING_CAPABILITY, InvalidParams, MethodNotFound, RpcError
 from muxway.protocol import forms, messages
 from muxway.protocol.era import PREFIX, PROGRESS_TOKEN, RELATED_TASK
 
@@ -37,10 +37,15 @@ EVERYTHING: Final[dict[str, Any]] = {
 that can answer it."""
 
 CANCELLED: Final = b'{"action":"cancel"}'
-DECLINED: Final = b'{"action":"decline"}'
 _ACTIONS: Final = ("accept", "decline", "cancel")
 _PASSED_EXTENSIONS: Final = frozenset((UI_EXTENSION,))
 _HOP: Final = frozenset((PROGRESS_TOKEN, RELATED_TASK))
+
+
+def needs_tasks(what: str) -> RpcError:
+    """The error for a caller that wants tasks and did not declare them."""
+    data: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
+    return RpcError(f"{what} needs a client that declares tasks", code=MISSING_CAPABILITY, data=data)
 
 
 class BadAnswer(RpcError):

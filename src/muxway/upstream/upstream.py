@@ -12,7 +12,7 @@ from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Ki
 from muxway.catalog.model import UNSAID, Hint, Native
 from muxway.errors import MuxwayError, RpcError, UpstreamSaid
 from muxway.log import EventLog
-from muxway.protocol import asking
+from muxway.protocol import asking, messages
 from muxway.upstream.greeting import DiedOfProbe, Greeting, greet
 from muxway.upstream.link import Link
 from muxway.upstream.listing import list_all
@@ -92,6 +92,8 @@ class Upstream:
         """Seconds from the last start until it was ready or had failed."""
         self.settled = asyncio.Event()
         """Set while the upstream is not being started: it runs, or it does not."""
+        self.on_page_done: Callable[[str], None] | None = None
+        """Called with the id of an elicitation that sent the user to a web page, when that is done."""
         self._dial = dial
         self._client_info = client_info
         self._on_change = on_change
@@ -259,9 +261,11 @@ class Upstream:
         for note in offer.notes:
             log.warning(f"{kind.word} list", upstream=self.name, problem=note)
 
-    def hear_notice(self, method: str, _params: Params) -> None:
-        """The upstream says that something about it has changed."""
+    def hear_notice(self, method: str, params: Params) -> None:
+        """The upstream says that something about it has changed, or that a visit to a web page is over."""
         kinds = _CHANGES.get(method)
+        if kinds is None and method == "notifications/elicitation/complete" and self.on_page_done is not None:
+            self.on_page_done(messages.text(params.get("elicitationId")) or "")
         if kinds is not None:
             self._stale.update(kinds)
             if self.link is not None:
