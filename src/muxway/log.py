@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN = re.compile(r"[\w./:@+,<>()*-]+")
 _SHORTEST_SECRET = 4
+_SHORT = 64
 _LOGGER = logging.getLogger("muxway")
 
 
@@ -66,17 +68,36 @@ class EventLog:
     def _write(self, level: int, event: str, fields: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
             words = [event, *(f"{name}={_word(value)}" for name, value in fields.items() if value is not None)]
-            self._logger.log(level, "%s", " ".join(words))
+            # Not `logger.log`, which would look for the line of code that called it and always find this one.
+            name = self._logger.name
+            self._logger.handle(self._logger.makeRecord(name, level, __file__, 0, " ".join(words), (), None))
 
 
 def _word(value: object) -> str:
-    text = printable(str(value))
-    return text if _PLAIN.fullmatch(text) else '"' + text.replace('"', "'") + '"'
+    if isinstance(value, int | float):
+        return str(value)
+    text = str(value)
+    return _repeated(text) if len(text) <= _SHORT else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    # Nothing that must be made visible is among the characters of plain words.
+    return text if _PLAIN.fullmatch(text) else '"' + printable(text).replace('"', "'") + '"'
+
+
+_repeated = lru_cache(1024)(_quoted)
+"""For the names and words that stand in line after line."""
 
 
 class _Line(logging.Formatter):
+    _second = 0
+    _time = ""
+
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower()} {record.getMessage()}"
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._time = second, self.formatTime(record, "%H:%M:%S")
+        line = f"{self._time} {record.levelname.lower()} {record.getMessage()}"
         return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -372,3 +373,37 @@ async def test_a_middleware_for_one_server_or_some_tools_sees_only_those(caplog:
             client = await world.client()
             seen = {name for name in ("a__x", "a__y", "b__x") if "shouted" in (await client.call(name)).result}
             assert seen == marked, json.dumps([globs, server])
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_middleware_that_keeps_everybody_waiting_is_named(
+    plain: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Sleepy(Middleware):
+        async def call_tool(self, request: Request, go: Next) -> Result:
+            time.sleep(0.3)
+            return await go(request)
+
+    Sleepy.plain = plain
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+        around(world, Sleepy())
+        assert "result" in (await (await world.client()).call("up__echo")).message
+    assert "Sleepy" in caplog.text
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_one_that_never_goes_on_holds_up_nobody_else(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muxway.middleware.running._LONGEST", 0.1)
+
+    class Stuck(Middleware):
+        async def call_tool(self, request: Request, go: Next) -> Result:
+            await asyncio.get_running_loop().create_future()
+            return await go(request)
+
+    Stuck.plain = plain
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+        around(world, Stuck())
+        client = await world.client()
+        id_ = client.start("tools/call", {"name": "up__echo", "arguments": {}})
+        assert await client.tools() == ["up__echo"]
+        assert "Stuck" in (await client.answer(id_)).error["message"]

@@ -49,7 +49,7 @@ class Cache(Middleware):
         entries: the most results kept; 1,000. The ones not used for the longest time go first.
         bytes: the most memory for results; 64 MiB.
 
-    Costs 6 µs a call, found or not.
+    Costs 8 µs for a result that is found, 15 µs for one that is not, 3 µs for a tool it is not for.
     """
 
     plain = True

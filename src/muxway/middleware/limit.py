@@ -53,7 +53,7 @@ class Limit(Middleware):
 
     The error is -32603 with `data.muxway` = `{"reason": "limited", "retryAfterMs": …}`; the call did not run.
 
-    Costs about 4 µs a call, and memory for the 10,000 callers, servers or tools that were seen last.
+    Costs about 5 µs a call, and memory for the 10,000 callers, servers or tools that were seen last.
     """
 
     plain = True

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from functools import partial
-from itertools import count
 from math import inf
 from operator import is_
 from time import perf_counter
@@ -41,8 +41,10 @@ _PATIENCE: Final = 0.25
 """Seconds all of a user's patterns may take for one message. What is not searched by then is not shown."""
 _WITHHELD: Final = "[redacted: too slow to search]"
 
-# Nothing in these two can be matched in two ways, so they take time in proportion to the text.
-_STRING: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?+', re.DOTALL)
+# Nothing in this can be matched in two ways, so it takes time in proportion to the text.
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_COLON: Final = re.compile(rb"\s*+:")
+_BACKSLASH: Final = ord("\\")
 _PLAIN_RUN: Final = re.compile(r"[A-Za-z0-9_.+=-]+")
 _TOKEN: Final = re.compile(
     r"\\."
@@ -76,10 +78,14 @@ class Kind(NamedTuple):
     """Something that can be recognised by its look."""
 
     pattern: re.Pattern[str]
-    hint: re.Pattern[bytes]
-    """What is in the JSON of any text that has one."""
+    marks: tuple[str, ...]
+    """Texts of which one is in everything of this kind, and in its JSON: to look for them takes next to no time."""
     check: Callable[[str], bool] | None = None
     """Whether a match is one indeed."""
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether the pattern is worth running."""
+        return any(mark in text for mark in self.marks)
 
 
 def _luhn(text: str) -> bool:
@@ -88,25 +94,28 @@ def _luhn(text: str) -> bool:
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
-def _kind(pattern: str, hint: bytes, check: Callable[[str], bool] | None = None) -> Kind:
-    return Kind(re.compile(pattern), re.compile(hint), check)
-
-
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "email": _kind(r"(?<![\w.%+-])[\w.%+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])", rb"@"),
-    "credit_card": _kind(r"(?<![\d.-])(?=[3-6]|2[2-7])\d(?:[ -]?\d){12,18}(?![\d-])", rb"[2-6](?:[ -]?\d){12}", _luhn),
-    "aws_key": _kind(r"(?<![A-Z0-9])A[KS]IA[A-Z0-9]{16}(?![A-Z0-9])", rb"A[KS]IA"),
-    "github_token": _kind(
-        r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_\w{22,255})", rb"gh[pousr]_|github_pat_"
+    "email": Kind(
+        re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"), ("@",)
     ),
-    "private_key": _kind(
-        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----END)){0,16000}+(?:-----END [A-Z ]{0,40}-----)?",
-        rb"PRIVATE KEY",
+    "credit_card": Kind(
+        re.compile(r"(?<![\d.-])(?=[3-6]|2[2-7])\d(?:[ -]?\d){12,18}(?![\d-])"), ("2", "3", "4", "5", "6"), _luhn
     ),
-    "jwt": _kind(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+", rb"eyJ"),
-    "ipv4": _kind(rf"(?<![\w.]){_OCTET}(?:\.{_OCTET}){{3}}(?!\w|\.\d)", rb"\d\.\d"),
+    "aws_key": Kind(re.compile(r"(?<![A-Z0-9])A[KS]IA[A-Z0-9]{16}(?![A-Z0-9])"), ("AKIA", "ASIA")),
+    "github_token": Kind(
+        re.compile(r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_\w{22,255})"),
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    ),
+    "private_key": Kind(
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----END)){0,16000}+(?:-----END [A-Z ]{0,40}-----)?"
+        ),
+        ("PRIVATE KEY-----",),
+    ),
+    "jwt": Kind(re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+"), ("eyJ",)),
+    "ipv4": Kind(re.compile(rf"(?<![\w.]){_OCTET}(?:\.{_OCTET}){{3}}(?!\w|\.\d)"), (".",)),
 }
 """Name → what it looks like."""
 
@@ -196,25 +205,38 @@ def change_strings(raw: Buffer, change: Callable[[str], str], *, keys: bool = Fa
     text = bytes(raw)
     pieces: list[bytes] = []
     renamed: dict[str, str] = {}
+    used: Counter[str] = Counter()
     done = 0
-    for match in _STRING.finditer(text):
-        inner, colon = match[1], match[2]
-        if colon is not None and not keys:
+    for start, end, is_key in _strings(text):
+        if is_key and not keys:
             continue
         # The decoder is needed for escapes only.
-        old = messages.text(b'"' + inner + b'"') or "" if b"\\" in inner else inner.decode()
+        string = text[start:end]
+        old = messages.text(string) or "" if b"\\" in string else string[1:-1].decode()
         new = change(old)
         if new is old or new == old:
             continue
-        if colon is not None and renamed.setdefault(new, old) != old:
-            new = next(name for name in _numbered(new) if renamed.setdefault(name, old) == old)
-        pieces += (text[done : match.start()], messages.encode(new), colon or b"")
-        done = match.end()
+        if is_key:
+            if old not in renamed:
+                used[new] += 1
+                renamed[old] = new if used[new] == 1 else f"{new} ({used[new]})"
+            new = renamed[old]
+        pieces += (text[done:start], messages.encode(new))
+        done = end
     return b"".join((*pieces, text[done:])) if pieces else raw
 
 
-def _numbered(name: str) -> Iterator[str]:
-    return (f"{name} ({number})" for number in count(2))
+def _strings(text: bytes) -> Iterator[tuple[int, int, bool]]:
+    """Where the strings of a JSON text begin and end, and whether they are keys."""
+    start = text.find(b'"')
+    while start >= 0:
+        end = text.find(b'"', start + 1) + 1
+        if end == 0:
+            return  # No JSON: some middleware made it.
+        if text[end - 2] == _BACKSLASH and (match := _STRING.match(text, start)) is not None:
+            end = match.end()
+        yield start, end, _COLON.match(text, end) is not None
+        start = text.find(b'"', end)
 
 
 class Masker:
@@ -242,17 +264,16 @@ class Masker:
         self._kinds = {name: KINDS[name] for name in kinds}
         self._patterns = patterns
         hints = {max(_PLAIN_RUN.findall(text), key=len, default="") for text in self._literals}
-        self._marks = tuple(hint.encode() for hint in hints)
+        looks = {mark for kind in self._kinds.values() for mark in kind.marks}
+        self._marks = tuple((min(mark, key=_commonness).encode(), mark.encode()) for mark in (*hints, *looks) if mark)
         self._blind = bool(patterns) or any(len(hint) < SHORTEST for hint in hints)
 
     def may_mask(self, raw: bytes) -> bool:
         """Whether there may be something to mask in this JSON. Quick, and right if it says no."""
-        if self._blind or b"\\u" in raw or b"\\/" in raw:
+        if self._blind or (b"\\" in raw and (b"\\u" in raw or b"\\/" in raw)):
             return True
-        for mark in self._marks:
-            if mark in raw:
-                return True
-        return any(kind.hint.search(raw) is not None for kind in self._kinds.values())
+        # To look for one character is many times quicker than for several, and most often enough.
+        return any(rare in raw and mark in raw for rare, mark in self._marks)
 
     # --- whole messages -----------------------------------------------------------------------
 
@@ -280,7 +301,9 @@ class Masker:
 
     def question(self, params: Params) -> Params:
         """The params of a question, masked where people and models read it."""
-        change = self._change()
+        return self._asked(params, self._change())
+
+    def _asked(self, params: Params, change: Callable[[str], str]) -> Params:
         return {
             name: Raw(bytes(self._readable(raw, change))) if name in _ASKED and self.may_mask(bytes(raw)) else raw
             for name, raw in params.items()
@@ -301,7 +324,7 @@ class Masker:
             if name in _UNTOUCHED or name == encoded:
                 continue
             if name == "inputRequests":
-                new = self._questions(value)
+                new = self._questions(value, change)
             elif name in _NESTED and depth < _DEEPEST:
                 new = self._readable(value, change, depth + 1)
             else:
@@ -310,14 +333,14 @@ class Masker:
                 changed[name] = new
         return messages.object_of({**fields, **changed}.items()) if changed else raw
 
-    def _questions(self, raw: Raw) -> Buffer:
+    def _questions(self, raw: Raw, change: Callable[[str], str]) -> Buffer:
         """What a stateless caller is asked: key → method and params."""
         entries: dict[str, Buffer] = {}
         for key, entry in (messages.members(raw) or {}).items():
             fields: dict[str, Buffer] = {**(messages.members(entry) or {})}
             params = messages.members(fields.get("params", b""))
             if params is not None:
-                fields["params"] = messages.object_of(self.question(params).items())
+                fields["params"] = messages.object_of(self._asked(params, change).items())
             entries[key] = messages.object_of(fields.items())
         return messages.object_of(entries.items())
 
@@ -337,10 +360,16 @@ class Masker:
         if self._literals and any(literal in text for literal in self._literals):
             text = self._any_literal.sub(lambda match: self._literals[match[0]], text)
         for name, kind in self._kinds.items():
-            text = kind.pattern.sub(partial(_checked, kind.check, f"[redacted: {name}]"), text)
+            if kind.may_be_in(text):
+                text = kind.pattern.sub(partial(_checked, kind.check, f"[redacted: {name}]"), text)
         for pattern in self._patterns:
             text = _search(pattern, text, deadline)
         return text
+
+
+def _commonness(character: str) -> int:
+    """How often a character is met in JSON, roughly."""
+    return 3 if character.islower() else 2 if character in ".,:-" else 1 if character.isdigit() else 0
 
 
 def _checked(check: Callable[[str], bool] | None, mask: str, match: re.Match[str]) -> str:

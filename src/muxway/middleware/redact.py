@@ -22,7 +22,8 @@ class Redact(Masking):
     Texts are searched, not numbers, pictures, sounds or other base64. For accidents, not against a server that wants
     to leak: whatever is written backwards is not recognised.
 
-    Costs 2 µs a call with nothing to mask and no patterns; with patterns, 10 µs and the time they take.
+    Costs 9 µs with ten secrets and nothing to mask, 40 µs where something is; with a pattern 20 µs, and 1 ms for each
+    100 KB.
     """
 
     def __init__(

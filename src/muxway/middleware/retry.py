@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from muxway.errors import RpcError, UpstreamError, UpstreamSaid
 from muxway.middleware.base import Middleware
-from muxway.middleware.running import may_repeat
+from muxway.middleware.running import did_not_run, may_repeat
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -113,11 +113,6 @@ class _Heard:
     def __init__(self, question: bool) -> None:
         self.question = question
         self.progress = -math.inf
-
-
-def did_not_run(error: RpcError) -> bool:
-    """Whether the request that failed with this provably never reached a tool."""
-    return not isinstance(error, UpstreamSaid) and _said(error).get("reason") in _NOT_RUN
 
 
 def _may_help(request: Request, error: RpcError) -> bool:

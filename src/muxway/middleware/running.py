@@ -7,10 +7,12 @@ future, no turn of the event loop. Any other one gets a task of its own, because
 from __future__ import annotations
 
 import asyncio
+import time
+import types
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muxway.core.ports import Waiter
-from muxway.errors import RpcError
+from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.middleware.base import HOOKS, Middleware, Request, Result
 
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
     Start = Callable[[Request, Sink], Running | None]
 
 _REPEATABLE: Final = frozenset(HOOKS) - {"tools/call"}
+_NOT_RUN: Final = frozenset({"not_running", "overloaded", "limited"})
+_BLOCKED: Final = 0.25
+"""Seconds after which a hook that lets nothing else happen is named in the log."""
+
+_LONGEST: Final = 3600.0
+"""Seconds after which a middleware is given up that neither goes on nor answers."""
 
 log = EventLog("middleware")
 
@@ -67,6 +75,15 @@ def compile_chain(layers: Sequence[Layer], method: str) -> tuple[_Stage, ...]:
         if watches:
             stages.append(_Stage(layer, layer.middleware.any_request, plain=True, watches=True))
     return tuple(stages)
+
+
+def did_not_run(error: RpcError) -> bool:
+    """Whether a request that failed with this provably never reached a server: to make it again does no harm."""
+    data: object = error.data
+    if isinstance(error, UpstreamSaid) or not isinstance(data, dict):
+        return False
+    said: object = cast("dict[str, Any]", data).get("muxway")
+    return isinstance(said, dict) and cast("dict[str, Any]", said).get("reason") in _NOT_RUN
 
 
 def may_repeat(request: Request) -> bool:
@@ -124,9 +141,19 @@ class _Run:
         if isinstance(result, dict):
             result = Result.of(cast("dict[str, Any]", result))
         if isinstance(result, Result):
-            self._sink.done(result.raw)
+            sink = self._sink
+            if isinstance(sink, _Plain):
+                # As it is, so that what one stage has decoded the next need not.
+                sink.came(result)
+            else:
+                sink.done(result.raw)
         else:
             self._sink.failed(MiddlewareError(self.name, f"returned {type(result).__name__} instead of a result"))
+
+    def _note_time(self, began: float) -> None:
+        took = time.monotonic() - began
+        if took > _BLOCKED:
+            log.warning("kept everybody waiting", middleware=self.name, ms=round(took * 1000))
 
     def _fail(self, error: BaseException) -> None:
         if self._over:
@@ -199,13 +226,16 @@ class _Plain(_Run):
         return None if self._over else self
 
     def _step(self, result: Result | None, error: RpcError | None) -> None:
+        began = time.monotonic()
         try:
             onward: object = self._coroutine.send(result) if error is None else self._coroutine.throw(error)
         except StopIteration as stop:
+            self._note_time(began)
             self._finish(stop.value)
         except Exception as raised:  # noqa: BLE001 - somebody else's code: whatever it raises ends this call only
             self._fail(raised)
         else:
+            self._note_time(began)
             self._go(onward)
 
     def _go(self, onward: object) -> None:
@@ -215,18 +245,26 @@ class _Plain(_Run):
             return
         try:
             request = self._may_go_on(onward.request)
-            self._running = start(self._rest, request, self, self._last)
+            running = start(self._rest, request, self, self._last)
         except RpcError as error:
             self._step(None, error)
+            return
+        # What came back at once may have gone on again; that is what runs then.
+        if running is not None:
+            self._running = running
 
     def done(self, *result: Buffer) -> None:
+        self.came(Result(bytes(result[0]) if len(result) == 1 else b"".join(result)))
+
+    def came(self, result: Result) -> None:
         if not self._over:
             self._running = None
-            self._step(Result(bytes(result[0]) if len(result) == 1 else b"".join(result)), None)
+            self._step(result, None)
 
     def failed(self, error: RpcError) -> None:
         if not self._over:
             self._running = None
+            self._gone_on = not did_not_run(error)
             self._step(None, error)
 
     def cancel(self, reason: str | None) -> None:
@@ -234,22 +272,27 @@ class _Plain(_Run):
         running, self._running = self._running, None
         if running is not None:
             running.cancel(reason)
-        self._coroutine.close()
+        try:
+            self._coroutine.close()
+        except Exception as error:  # noqa: BLE001 - somebody else's code, in a `finally`
+            log.error("failed", middleware=self.name, hook="cancel", error=f"{type(error).__name__}: {error}")
 
 
 class _Tasked(_Run):
     """A stage that may await anything: it has a task."""
 
-    __slots__ = ("_task", "_waiter")
+    __slots__ = ("_task",)
 
     def begin(self) -> Running | None:
-        self._waiter: Waiter | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
     async def _run(self) -> None:
         try:
-            result = await self._stage.hook(self._request, self._go)
+            async with asyncio.timeout(_LONGEST):
+                result = await self._watched(self._stage.hook(self._request, self._go))
+        except TimeoutError as error:
+            self._fail(error if self._gone_on else MiddlewareError(self.name, f"did nothing for {_LONGEST:g} s"))
         except asyncio.CancelledError as error:
             if self._over:
                 raise
@@ -259,12 +302,35 @@ class _Tasked(_Run):
         else:
             self._finish(result)
 
+    @types.coroutine
+    def _watched(self, coroutine: Coroutine[Any, Any, Result]) -> Generator[Any, Any, Result]:
+        """The coroutine, with a look at the clock around each of its steps."""
+        value: object = None
+        error: BaseException | None = None
+        while True:
+            began = time.monotonic()
+            try:
+                awaited = coroutine.send(value) if error is None else coroutine.throw(error)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                self._note_time(began)
+            value, error = None, None
+            try:
+                value = yield awaited
+            except BaseException as raised:  # noqa: BLE001 - it belongs to the coroutine
+                error = raised
+
     async def _go(self, request: Request) -> Result:
         request = self._may_go_on(request)
         waiter = _Outcome(self)
         running = start(self._rest, request, waiter, self._last)
         self._running = running
-        return Result(await waiter.outcome(running))
+        try:
+            return Result(await waiter.outcome(running))
+        except RpcError as error:
+            self._gone_on = not did_not_run(error)
+            raise
 
     def cancel(self, reason: str | None) -> None:
         self._over = True
@@ -331,4 +397,3 @@ class Chains:
                 await layer.middleware.close()
             except Exception as error:  # noqa: BLE001 - somebody else's code
                 log.error("failed", middleware=layer.name, hook="close", error=f"{type(error).__name__}: {error}")
-

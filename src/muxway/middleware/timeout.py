@@ -68,7 +68,7 @@ class Timeout(Middleware):
             why = f"{who} did not answer within {seconds:g} s (middleware timeout) and was told to stop"
             raise UpstreamError(request.server, "timeout", f"{why}; the call may have run") from None
         finally:
-            del self._clocks[id(request)]
+            self._clocks.pop(id(request)).over = True
 
     def ask(self, request: Request, ask: Ask) -> Ask | None:
         """Stop the clock until the caller has answered."""
@@ -83,6 +83,8 @@ class _Clock:
         self._scope = scope
         self._seconds = seconds
         self._open = 0
+        self.over = False
+        """Whether the call has ended; a question may be settled later."""
 
     def stopped_for(self, ask: Ask) -> Ask:
         """The question, with the clock stopped until it is settled."""
@@ -107,6 +109,5 @@ class _Clock:
 
     def _go_on(self) -> None:
         self._open -= 1
-        when = self._scope.when()
-        if not self._open and when is None and not self._scope.expired():
+        if not self._open and not self.over:
             self._scope.reschedule(asyncio.get_running_loop().time() + self._seconds)

@@ -1,0 +1,47 @@
+"""A gateway with middlewares around it, given as objects."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from muxway.middleware.base import Middleware
+from muxway.middleware.running import Chains, Layer
+
+from ..conftest import World, a_world
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from muxway.errors import RpcError
+    from muxway.middleware.base import Next, Request, Result
+    from muxway.testing import ScriptedServer
+
+
+@contextlib.asynccontextmanager
+async def chained(servers: dict[str, ScriptedServer], *middlewares: Middleware) -> AsyncIterator[World]:
+    """A world with these middlewares around it, the first one outermost; closed after."""
+    async with a_world(servers) as world:
+        board = world.gateway.switchboard
+        chains = Chains([Layer(type(one).__name__, one) for one in middlewares], board.answer, board.target)
+        board.handle = chains.handle
+        try:
+            yield world
+        finally:
+            await chains.close()
+
+
+class Failing(Middleware):
+    """Fails with these errors, one for each request, before it lets any through."""
+
+    plain = True
+
+    def __init__(self, *errors: RpcError) -> None:
+        self.errors = [*errors]
+        self.seen = 0
+
+    async def any_request(self, request: Request, go: Next) -> Result:
+        self.seen += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return await go(request)

@@ -1,0 +1,41 @@
+"""The page of a middleware has its options, and examples that work."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+
+import pytest
+
+from muxway.config import parse_config
+from muxway.middleware.loading import layers_of
+
+from ..docs.pages import ROOT
+
+NAMES = ["audit", "limit", "log", "retry", "timeout"]
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / "middleware" / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_is_on_the_page_and_in_the_docstring(name: str) -> None:
+    """Issue 5, point 5: a page per built-in."""
+    kind = getattr(importlib.import_module(f"muxway.middleware.{name}"), name.capitalize())
+    options = [option for option in inspect.signature(kind).parameters if option != "known_secrets"]
+    table = page(name).partition("| Option | Default | |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == options
+    assert re.findall(r"^        (\w+): ", kind.__doc__, re.MULTILINE) == options
+    assert "**Cost:**" in page(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_on_the_page_can_be_used(name: str) -> None:
+    """Issue 5, point 5: every example is run by the tests."""
+    examples = [text for text in re.findall(r"```json\n(.*?)```", page(name), re.DOTALL) if "mcpServers" in text]
+    assert examples
+    for example in examples:
+        assert name in [layer.name for layer in layers_of(parse_config(json.loads(example)))]

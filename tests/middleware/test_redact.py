@@ -1,0 +1,335 @@
+"""`redact`: what is masked, where, and that nothing else changes."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muxway.middleware import masking
+from muxway.middleware.masking import KINDS, Masker, change_strings, compiled
+from muxway.middleware.redact import Redact
+from muxway.testing import RawClient, ScriptedServer
+
+from ..conftest import REVISIONS, a_world
+from .chained import chained
+
+# Put together from pieces, so that nobody's scanner takes this file for a leak.
+AWS = "AKIA" + "IOSFODNN7EXAMPLE"
+GITHUB = "ghp_" + "a1B2" * 9
+JWT = "eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
+KEY = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEowIBAAKCAQEA\nab+/cd==\n-----END RSA PRIVATE KEY-----"
+SECRET = 'pa"ss/wörd\\1'
+ALL = tuple(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "masked"),
+    [
+        ("email", "mail ann.b+c@mail.example.org.", "mail [redacted: email]."),
+        ("email", "a@b is no address, nor is @here or x@1.2", "a@b is no address, nor is @here or x@1.2"),
+        ("credit_card", "card 4111 1111 1111 1111!", "card [redacted: credit_card]!"),
+        ("credit_card", "4111-1111-1111-1112 1731724800000", "4111-1111-1111-1112 1731724800000"),
+        ("aws_key", f"key={AWS};", "key=[redacted: aws_key];"),
+        ("aws_key", f"X{AWS}", f"X{AWS}"),
+        ("github_token", f"token {GITHUB}", "token [redacted: github_token]"),
+        ("private_key", f"a\n{KEY}\nb", "a\n[redacted: private_key]\nb"),
+        ("private_key", KEY[:60], "[redacted: private_key]"),
+        ("jwt", f"Bearer {JWT}, and so on", "Bearer [redacted: jwt], and so on"),
+        ("ipv4", "from 10.0.0.1, not 1.2.3.4.5 or 300.1.1.1", "from [redacted: ipv4], not 1.2.3.4.5 or 300.1.1.1"),
+    ],
+)
+def test_each_kind_is_known_by_its_look(kind: str, text: str, masked: str) -> None:
+    masker = Masker({}, [kind])
+    assert masker.text(text) == masked
+    # What `may_mask` lets pass unread has nothing to mask, however it is escaped.
+    for raw in (json.dumps(["\n" + text]).encode(), json.dumps([text + "é"], ensure_ascii=False).encode()):
+        assert json.loads(masker.result(raw))[0].strip("\né") == masked
+
+
+def leak(text: str) -> dict[str, Any]:
+    """A result that has this text wherever a text may be."""
+    return {
+        "content": [
+            {"type": "text", "text": f"see {text}", "_meta": {"note": text}},
+            {"type": "image", "data": "QUJD", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "file:///a", "text": text}},
+        ],
+        "structuredContent": {"deep": [{"value": text, text: 1, "n": 1}], "data": text},
+        "_meta": {"x": text},
+    }
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_secrets_are_masked_wherever_a_text_may_be(revision: str) -> None:
+    def tell(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.reply(request, leak(SECRET))
+
+    async with chained(
+        {"up": ScriptedServer(tools={"tell": tell})}, Redact(known_secrets=frozenset({SECRET}))
+    ) as world:
+        client = await world.client(revision)
+        line = (await client.call("up__tell")).line
+        result = json.loads(line)["result"]
+        assert "rd" not in json.dumps(result)
+        assert result["content"][0]["text"] == "see ***"
+        assert result["content"][1] == {"type": "image", "data": "QUJD", "mimeType": "image/png"}
+        if "structuredContent" in result:
+            assert result["structuredContent"] == {"deep": [{"value": "***", "***": 1, "n": 1}], "data": "***"}
+
+
+async def test_errors_progress_logs_prompts_resources_and_questions_are_masked() -> None:
+    async def tell(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.progress(request, 1, message=f"at {GITHUB}", total=2)
+        log = {"level": "info", "logger": "l", "data": {"k": [GITHUB]}}
+        server.say({"jsonrpc": "2.0", "method": "notifications/message", "params": log})
+        form = {"type": "object", "properties": {"a": {"type": "string"}}}
+        await server.ask("elicitation/create", {"message": f"Use {GITHUB}?", "requestedSchema": form})
+        server.fail(request, -32007, f"bad {GITHUB}", {"token": GITHUB, GITHUB: [1.0]})
+
+    def prompt(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.reply(request, {"messages": [{"role": "user", "content": {"type": "text", "text": GITHUB}}]})
+
+    mask = "[redacted: github_token]"
+    server = ScriptedServer(tools={"tell": tell}, prompts={"p": prompt}, resources={"file:///a": f"x {GITHUB}"})
+    async with chained({"up": server}, Redact()) as world:
+        asked: list[dict[str, Any]] = []
+        client = RawClient(world.gateway.memory_door(), capabilities={"elicitation": {}})
+        client.answers["elicitation/create"] = lambda params: asked.append(params) or {"action": "decline"}
+        await client.hello()
+        await client.ask("logging/setLevel", {"level": "debug"})
+        error = (await client.call("up__tell", _meta={"progressToken": "t"})).error
+        assert error == {"code": -32007, "message": f"bad {mask}", "data": {"token": mask, mask: [1.0]}}
+        progress = (await client.notice("notifications/progress"))["params"]
+        assert progress == {"progressToken": "t", "progress": 1, "message": f"at {mask}", "total": 2}
+        assert (await client.notice("notifications/message"))["params"]["data"] == {"k": [mask]}
+        assert asked[0]["message"] == f"[up] Use {mask}?"
+        read = (await client.ask("resources/read", {"uri": "file:///a"})).result
+        assert read["contents"][0]["text"] == f"x {mask}"
+        got = (await client.ask("prompts/get", {"name": "up__p"})).result
+        assert got["messages"][0] == {"role": "user", "content": {"type": "text", "text": mask}}
+
+
+async def test_what_a_stateless_caller_is_asked_is_masked_and_its_state_comes_back_whole() -> None:
+    def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        if "inputResponses" in request["params"]:
+            assert request["params"]["requestState"] == "state " + GITHUB
+            server.reply(request, {"content": []})
+            return
+        form = {"type": "object", "properties": {"a": {"type": "string"}}}
+        params = {"message": f"Use {GITHUB}?", "requestedSchema": form, "mode": "form"}
+        server.need(request, {"q": {"method": "elicitation/create", "params": params}}, "state " + GITHUB)
+
+    # The state is sealed text: a pattern that fits any of it must not spoil it.
+    async with chained({"up": ScriptedServer("2026-07-28", tools={"asks": asks})}, Redact(patterns=("mw1",))) as world:
+        asked: list[dict[str, Any]] = []
+        client = RawClient(
+            world.gateway.memory_door(), revision="2026-07-28", capabilities={"elicitation": {"form": {}}}
+        )
+        client.answers["elicitation/create"] = lambda params: asked.append(params) or {"action": "decline"}
+        reply = await client.complete("tools/call", {"name": "up__asks", "arguments": {}})
+        assert reply.result["content"] == []
+        assert asked[0]["message"] == "[up] Use [redacted: github_token]?"
+
+
+async def test_what_has_nothing_to_mask_stays_the_bytes_that_came() -> None:
+    """Ours: 1.0 and 30-digit numbers cross untouched, beside a masked text, too."""
+    for text, arrives in ((b"plain", b"plain"), (GITHUB.encode(), b"[redacted: github_token]")):
+
+        def tell(server: ScriptedServer, request: dict[str, Any], text: bytes = text) -> None:
+            body = (
+                rb'{"content":[{"type":"text","text":"%b"}],"structuredContent":{"n":1.0,"b":1e400,"\u0061":null}}'
+                % text
+            )
+            server.say(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request["id"], body))
+
+        for redact in (Redact(), Redact(kinds=ALL, patterns=("nothing fits",), known_secrets=frozenset({SECRET}))):
+            async with chained({"up": ScriptedServer(tools={"tell": tell})}, redact) as world:
+                client = await world.client()
+                client.say(b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"up__tell"}}')
+                while b'"id":77' not in (line := await client._wire.receive()):
+                    pass
+                assert b'"text":"%b"' % arrives in line
+                assert rb'"structuredContent":{"n":1.0,"b":1e400,"\u0061":null}' in line
+
+
+async def test_known_secrets_are_masked_in_lists_and_patterns_leave_lists_alone() -> None:
+    tool = {"name": "t", "description": f"Uses {SECRET}, mail a@b.example", "inputSchema": {"type": "object"}}
+    server = ScriptedServer(tools={"t": None}, definitions=[tool])
+    async with chained({"up": server}, Redact(kinds=ALL, known_secrets=frozenset({SECRET}))) as world:
+        client = await world.client()
+        listed = (await client.ask("tools/list")).result["tools"][0]
+        assert listed["description"] == "Uses ***, mail a@b.example"
+
+
+def test_a_secret_is_known_in_urls_and_in_json_inside_a_text_and_behind_escapes() -> None:
+    masker = Masker({SECRET: "***", "longer " + SECRET: "+++", "ab": "no"})
+    assert (
+        masker.text(f"x?p=pa%22ss%2Fw%C3%B6rd%5C1&q {json.dumps([SECRET], ensure_ascii=False)}") == 'x?p=***&q ["***"]'
+    )
+    assert masker.text(f"the longer {SECRET} ab") == "the +++ ab"
+    escaped = "".join(f"\\u{ord(character):04x}" for character in SECRET)
+    assert masker.result(f'{{"content":[{{"type":"text","text":"{escaped}"}}]}}'.encode()) == (
+        b'{"content":[{"type":"text","text":"***"}]}'
+    )
+    slashed = Masker({"abc/defgh": "***"})
+    assert slashed.result(rb'{"a":"abc\/defgh"}') == b'{"a":"***"}'
+
+
+def test_what_stands_for_one_secret_is_not_taken_for_another() -> None:
+    masker = Masker({"hidden": "${HOME_TOKEN}", "HOME": "${X}"})
+    assert masker.text("hidden HOME") == "${HOME_TOKEN} ${X}"
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    ),
+    st.sampled_from([None, 2]),
+    st.booleans(),
+)
+def test_every_string_is_seen_and_nothing_else_changes(value: Any, indent: int | None, ascii_only: bool) -> None:
+    """Ours: whatever the JSON looks like, its strings are found, each once, and told from its keys."""
+
+    def expected(part: Any) -> Any:
+        if isinstance(part, str):
+            return part + "!"
+        if isinstance(part, list):
+            return [expected(item) for item in part]
+        return {key: expected(item) for key, item in part.items()} if isinstance(part, dict) else part
+
+    raw = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode(errors="replace")
+    given_value = json.loads(raw)
+    assert json.loads(change_strings(raw, lambda text: text + "!")) == expected(given_value)
+    assert change_strings(raw, lambda text: "".join(text), keys=True) is raw
+    assert change_strings(b'["no json, "x', str.upper) == b'["NO JSON, "x'
+
+
+def test_keys_that_were_different_stay_different() -> None:
+    """Ours: two members of one name lose one of the values."""
+    raw = b'{"structuredContent":{"a@x.example":1,"b@x.example":2,"in":{"a@x.example":3}},"a@x.example":4}'
+    masked = json.loads(Masker({}, ["email"]).result(raw))
+    assert masked["structuredContent"] == {
+        "[redacted: email]": 1,
+        "[redacted: email] (2)": 2,
+        "in": {"[redacted: email]": 3},
+    }
+    assert masked["a@x.example"] == 4
+    many = {f"n{number}@x.example": number for number in range(20_000)}
+    masked = json.loads(Masker({}, ["email"]).result(json.dumps({"structuredContent": many}).encode()))
+    assert sorted(masked["structuredContent"].values()) == list(range(20_000))
+
+
+def test_a_pattern_that_fits_the_protocols_own_words_does_no_harm() -> None:
+    raw = b'{"messages":[{"role":"user","content":{"type":"text","text":"text of a user"}}]}'
+    masked = json.loads(Masker({}, (), compiled(["text|user"])).result(raw))
+    assert masked["messages"][0] == {
+        "role": "user",
+        "content": {"type": "text", "text": "[redacted] of a [redacted]"},
+    }
+
+
+@pytest.mark.parametrize("at", [0, 4090, 4095, 4096, 5119, 5120, 9000])
+def test_a_match_is_found_wherever_a_long_text_is_cut(at: int) -> None:
+    masker = Masker({}, (), compiled([r"\bnumber-\d+\b"]))
+    text = "." * at + "number-123456 number-7" + "." * 9000
+    assert masker.text(text) == "." * at + "[redacted] [redacted]" + "." * 9000
+
+
+@pytest.mark.parametrize("pattern", ["[a-z]+[0-9]secret", "[a-z]+[a-z]+[0-9]secret", "[a-z]+[a-z]+[a-z]+[0-9]secret"])
+def test_a_slow_pattern_ends_and_what_was_not_searched_is_not_shown(
+    pattern: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours: a text that makes a pattern slow must neither stop the gateway nor come through."""
+    masker = Masker({}, (), compiled([pattern]))
+    text = "begin " + "a" * 400_000 + " end"
+    began = time.perf_counter()
+    masked = masker.text(text)
+    assert time.perf_counter() - began < 10
+    assert masked.startswith("begin ")
+    assert masked.endswith(masking._WITHHELD)
+    assert "too slow" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_hostile_nesting_and_size_are_survived() -> None:
+    masker = Masker({}, ALL)
+    deep = b'{"content":' * 200 + b'"' + AWS.encode() + b'"' + b"}" * 200
+    assert AWS.encode() not in masker.result(deep)
+    for hostile in (
+        "@" * 200_000,
+        "a.@" * 70_000,
+        "1" * 200_000,
+        "eyJ" * 70_000,
+        "-----BEGIN PRIVATE KEY-----" * 8_000,
+    ):
+        began = time.perf_counter()
+        masker.text(hostile)
+        assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(", "no regular expression"),
+        ("a*", "empty text"),
+        ("(a+)+b", "takes forever"),
+        ("((?:a|b)*c)*d", "takes forever"),
+        ("x(a+){2,}", "takes forever"),
+        (r"(\w+\s?)*$x", "takes forever"),
+        ("(?:a|a)+b", "takes forever"),
+        ("x(a?){30}a{30}", "takes forever"),
+        ("x(a+(b|c)++)+", "takes forever"),
+        ("x(?P<n>a{2,})*", "takes forever"),
+        (".*.*.*.*x", "takes forever"),
+        ("x" + "a{0,100}" * 4, "takes forever"),
+        ("a?" * 30 + "a" * 30, "takes forever"),
+    ],
+)
+def test_patterns_that_cannot_work_are_refused_without_being_shown(pattern: str, why: str) -> None:
+    """Ours: never a value of the configuration in a message."""
+    with pytest.raises(ValueError, match=why) as refused:
+        Redact(patterns=("fine", pattern))
+    assert "pattern 2" in str(refused.value)
+    assert pattern not in str(refused.value) or pattern == "("
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a++b)+",
+        "(?:a+|b)++c",
+        r"[(+]+(x)+",
+        r"\(a+\)+",
+        "(ab){2}c+",
+        "[]+)*+]+(x)?",
+        r"(?:\d{1,3}\.){3}+\d{1,3}",
+        r"(?i)password\s*[:=]\s*\S+",
+        r"https?://[^\s/]+(?=/)",
+        r"(?<!\w)(?P<x>key|token)-\d{4,12}(?#note)",
+    ],
+)
+def test_patterns_that_only_look_dangerous_are_taken(pattern: str) -> None:
+    Redact(patterns=(pattern,))
+
+
+async def test_it_can_be_configured() -> None:
+    around = [{"use": "redact", "kinds": ["email"], "patterns": ["id-[0-9]+"]}]
+    server = ScriptedServer(
+        tools={"tell": lambda s, r: s.reply(r, {"content": [{"type": "text", "text": "id-7 a@b.example " + AWS}]})}
+    )
+    async with a_world({"up": server}, middleware=around) as world:
+        client = await world.client()
+        told = (await client.call("up__tell")).result["content"][0]["text"]
+        assert told == "[redacted] [redacted: email] " + AWS
+
+
+def test_an_unknown_kind_is_refused_and_the_known_ones_named() -> None:
+    with pytest.raises(ValueError, match="give some of: email, "):
+        Redact(kinds=("phone",))
