@@ -29,7 +29,7 @@ from muxway.pipes import Turn
 from muxway.protocol import messages
 from muxway.protocol.era import PROGRESS_TOKEN
 from muxway.upstream.lanes import Lanes
-from muxway.upstream.listening import Feed
+from muxway.upstream.listening import Feed, Feeds
 from muxway.upstream.nursery import Nursery
 from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from muxway.catalog.build import Source
-    from muxway.catalog.model import Route
+    from muxway.catalog.kinds import Kind
+    from muxway.catalog.model import Native, Route
     from muxway.config.model import ExposedTool, ServerConfig
     from muxway.core.ports import Running
     from muxway.middleware.base import Middleware
@@ -277,6 +278,8 @@ class Gateway:
         self._members: dict[str, Member] = {}
         self._upstreams: dict[str, Upstream] = {}
         self._lanes: dict[str, Lanes] = {}
+        self._feeds: dict[str, Feeds] = {}
+        self._twins: dict[str, Upstream] = {}
         self._servers: dict[str, ServerConfig] = {}
         self._nursery = Nursery(reaper)
         self._turn = Turn()
@@ -373,6 +376,16 @@ class Gateway:
     def tools(self) -> list[Tool]:
         """Every tool, in the order of the listing."""
         return [_tool(route) for route in self.switchboard.catalog.routes.values()]
+
+    def definition(self, name: str) -> Mapping[str, Any] | None:
+        """A tool as its server defines it, by any spelling, whether or not clients see it; None if there is none."""
+        route = self.switchboard.catalog.find(name).route
+        if route is not None:
+            return route.describe()
+        upstream, native = self.switchboard.native_tool(name) or ("", "")
+        listed = self._upstreams[upstream].offer(TOOLS).natives if upstream in self._upstreams else ()
+        found = (messages.value(messages.object_of(one.members.items())) for one in listed if one.name == native)
+        return next(found, None)
 
     async def call(
         self,
@@ -480,6 +493,7 @@ class Gateway:
         config = parse_server(
             name, {"command": "(in process)", **keys} if server is not None else {**(entry or {}), **keys}
         )
+        self._chain_more(config)
         if server is not None:
             from muxway.upstream.inprocess import as_server
 
@@ -498,6 +512,8 @@ class Gateway:
         """
         upstream = self._upstreams.pop(name)
         lanes = self._lanes.pop(name, None)
+        self._twins.pop(name, None)
+        self._feeds.pop(name, None)
         if lanes is not None:
             await lanes.stop()
         await upstream.stop()
@@ -518,6 +534,17 @@ class Gateway:
         chains = Chains([*layers, *layers_of(config)], self.switchboard.answer, self.switchboard.target)
         self.switchboard.handle = chains.handle
         return chains
+
+    def _chain_more(self, server: ServerConfig) -> None:
+        """Put the middlewares of a server that was added inside those that are there."""
+        if not server.middleware:
+            return
+        from muxway.middleware.loading import layers_of_server
+        from muxway.middleware.running import Chains
+
+        layers = [*(self._chains.layers if self._chains is not None else ()), *layers_of_server(server)]
+        self._chains = Chains(layers, self.switchboard.answer, self.switchboard.target)
+        self.switchboard.handle = self._chains.handle
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -550,6 +577,8 @@ class Gateway:
             lanes = self._lanes[name] = self._make_lanes(upstream, config, dial)
             self._members[name].choose = lanes.choose
         upstream.feed = self._make_feed(upstream)
+        feeds = self._feeds[name] = Feeds(upstream.feed)
+        self.switchboard.subscriptions.add(name, feeds)
         upstream.start()
         return upstream
 
@@ -559,9 +588,7 @@ class Gateway:
         def updated(uri: str) -> None:
             subscriptions.updated(name, uri)
 
-        feed = Feed(name, upstream.hear_notice, updated, self.switchboard.audience.log)
-        subscriptions.add(name, feed)
-        return feed
+        return Feed(name, upstream.hear_notice, updated, self.switchboard.audience.log)
 
     def _upstream(
         self,
@@ -586,7 +613,11 @@ class Gateway:
         return upstream
 
     def _make_lanes(self, first: Upstream, config: ServerConfig, dial: Callable[[], Channel]) -> Lanes:
-        def open_lane(changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any]) -> Upstream:
+        def open_lane(
+            changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any], shared: bool
+        ) -> Upstream:
+            if shared:
+                return self._open_twin(config, dial, changed, era, capabilities)
             # What a stateless server's tools want repeated in headers is learned from their list.
             kinds = (TOOLS,) if era == "modern" else ()
             return self._upstream(config, dial, changed, era, capabilities=capabilities, kinds=kinds, first=False)
@@ -600,6 +631,26 @@ class Gateway:
             limit=self._settings.max_instances,
             idle=self._settings.instance_idle,
         )
+
+    def _open_twin(
+        self,
+        config: ServerConfig,
+        dial: Callable[[], Channel],
+        changed: Callable[[Upstream], None],
+        era: Era,
+        capabilities: Mapping[str, Any],
+    ) -> Upstream:
+        """A connection for the callers of the other era: what they change in it is listed and told as well."""
+
+        def listed(twin: Upstream) -> None:
+            changed(twin)
+            self._publish()
+
+        twin = self._upstream(config, dial, listed, era, capabilities=capabilities, first=False)
+        twin.feed = self._make_feed(twin)
+        self._feeds[config.name].join(twin.feed)
+        self._twins[config.name] = twin
+        return twin
 
     def _left(self, party: object) -> None:
         for lanes in self._lanes.values():
@@ -626,6 +677,15 @@ class Gateway:
     def _prefixes(self) -> dict[str, str]:
         return build.assign_prefixes(self._naming, {name: config.prefix for name, config in self._servers.items()})
 
+    def _natives(self, upstream: Upstream, kind: Kind) -> Sequence[Native]:
+        """What a server offers, and what only its connection for the other era does."""
+        natives = upstream.offer(kind).natives
+        twin = self._twins.get(upstream.name)
+        if twin is None or twin.link is None:
+            return natives
+        known = {native.name for native in natives}
+        return [*natives, *(native for native in twin.offer(kind).natives if native.name not in known)]
+
     def _sources(self) -> list[Source]:
         prefixes = self._prefixes()
         sources: list[Source] = []
@@ -637,10 +697,10 @@ class Gateway:
             sources.append(
                 build.Source(
                     upstream=name,
-                    tools=upstream.offer(TOOLS).natives,
-                    prompts=upstream.offer(PROMPTS).natives,
-                    resources=upstream.offer(RESOURCES).natives,
-                    templates=upstream.offer(TEMPLATES).natives,
+                    tools=self._natives(upstream, TOOLS),
+                    prompts=self._natives(upstream, PROMPTS),
+                    resources=self._natives(upstream, RESOURCES),
+                    templates=self._natives(upstream, TEMPLATES),
                     prefix=prefixes[name],
                     asked=name if config.prefix is None else config.prefix,
                     exposed=_renames(config.exposed_tools),

@@ -58,11 +58,13 @@ class Client:
         """Itself, or what comes nearest to it: a pinned client cannot talk to a handshake-only server."""
         return Client(self.script, "auto") if self.is_modern else self
 
-    def command(self) -> list[str]:
+    def command(self, kind: str = "") -> list[str]:
+        """What runs it; with the kind `asking_` it also answers the questions of servers."""
+        script = str(peers.HERE / "clients" / f"{kind}{self.script}")
         if self.script.startswith("python"):
-            return [peers.python(f"mcp{self.script[-1]}"), str(peers.HERE / "clients" / f"{self.script}.py")]
+            return [peers.python(f"mcp{self.script[-1]}"), f"{script}.py"]
         peers.ensure("node")
-        return [str(peers.NODE), str(peers.HERE / "clients" / f"{self.script}.mjs")]
+        return [str(peers.NODE), f"{script}.mjs"]
 
 
 LEGACY_CLIENTS = [Client("python1"), Client("python2"), Client("typescript1"), Client("typescript2")]
@@ -167,6 +169,43 @@ class Report:
         return [tool["name"] for tool in self.tools]
 
 
+@dataclass(frozen=True)
+class Step:
+    """One act of a client that answers questions, perhaps repeated until all the expected names are listed,
+    perhaps followed by waiting for a notice."""
+
+    act: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    expect: list[str] = field(default_factory=list)
+    until: str = ""
+    seconds: float = 10
+    """Longest time for all of it."""
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """As the client reads it: without what is empty."""
+        return {key: value for key, value in asdict(self).items() if value or key == "arguments"}
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What came of a step, and what the client heard in the meantime: questions, logs, progress, notices."""
+
+    heard: list[dict[str, Any]]
+    result: Any = None
+    error: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the first content block."""
+        assert self.error is None, self.error
+        return self.result["content"][0]["text"]
+
+    def of(self, method: str) -> list[dict[str, Any]]:
+        """The params of what it heard of this method."""
+        return [message.get("params") for message in self.heard if message["method"] == method]
+
+
 def once_each(visit: Callable[[K], T]) -> Callable[[K], T]:
     """Let each client make the visit once, and remember a failed one too: repeating it costs a timeout every time."""
     made: dict[K, Future[T]] = {}
@@ -195,8 +234,7 @@ def command(
     client: Client, server: Server | Site, calls: list[Call] | None = None, expect: list[str] | None = None
 ) -> list[str]:
     """The command that runs this client with this plan."""
-    where = asdict(server) | ({"headers": server.headers} if isinstance(server, Site) else {})
-    plan = where | {
+    plan = place(server) | {
         "mode": client.mode,
         "expect": expect or [],
         "seconds": LIST_SECONDS,
@@ -204,6 +242,23 @@ def command(
         "modules": str(peers.ENVS / "node"),
     }
     return [*client.command(), json.dumps(plan)]
+
+
+def place(server: Server | Site) -> dict[str, Any]:
+    """Where a plan leads."""
+    return asdict(server) | ({"headers": server.headers} if isinstance(server, Site) else {})
+
+
+def walk(client: Client, server: Server | Site, steps: list[Step], level: str = "info") -> tuple[str, list[Taken]]:
+    """Let a client that answers questions take these steps; give the revision it spoke and what came of each."""
+    plan = place(server) | {
+        "mode": client.mode,
+        "level": level,
+        "steps": [step.plan for step in steps],
+        "modules": str(peers.ENVS / "node"),
+    }
+    report = json.loads(execute([*client.command("asking_"), json.dumps(plan)]))
+    return report["protocolVersion"], [Taken(**step) for step in report["steps"]]
 
 
 def inspect(server: Server | Site, *arguments: str) -> dict[str, Any]:

@@ -138,7 +138,7 @@ async def test_a_flood_of_notices_does_not_drown_the_answer() -> None:
         assert (await (await world.client()).call("up__flood")).result["ok"] == 1
 
 
-@pytest.mark.parametrize("method", ["sampling/createMessage", "roots/list", "no/such"])
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list", "no/such"])
 async def test_a_stateless_server_that_asks_for_what_was_never_declared_fails_only_that_call(method: str) -> None:
     """mcp-wire.md §9.3: what was never declared cannot be asked for."""
 

@@ -226,10 +226,19 @@ class Asking(Crossing):
             answer, refuse = partial(self._answered, key), partial(self._refused, key, method)
             params = messages.members(entry.get("params", b"{}")) or {}
             self._open[key] = Ask(way.upstream, way.link.revision, method, params, answer=answer, refuse=refuse)
-        for ask in list(self._open.values()):
+        caller = self._call.caller
+        for ask in self._open.values():
+            unfit = asking.refusal(caller.capabilities, caller.revision, ask.method, ask.params)
             if ask.method not in asking.METHODS:
-                ask.refuse(InvalidParams(f"the server asks for {ask.method}, which no client knows"))
-            elif ask.open:
+                unfit = InvalidParams(f"no client knows {ask.method}")
+            if unfit is not None:
+                self._open = {}
+                self._fail(
+                    f'server "{way.upstream}" asks for what it was told this client cannot give: {unfit.message}'
+                )
+                return
+        for ask in list(self._open.values()):
+            if ask.open:
                 self._sink.ask(ask)
 
     def _answered(self, key: str, answer: bytes) -> None:

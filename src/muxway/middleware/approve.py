@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections import OrderedDict
 from hashlib import blake2b
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from muxway.core.asks import Ask
 from muxway.core.sealing import INVALID, LIFETIME, digest
 from muxway.errors import InvalidParams, RpcError
 from muxway.log import printable
 from muxway.middleware.base import Middleware, Result
 from muxway.middleware.tools import hint, is_named, listed_name
 from muxway.protocol import asking, messages
-from muxway.protocol.era import NEWEST_HANDSHAKE
 from muxway.protocol.messages import Raw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from muxway.middleware.base import Next, Request
     from muxway.protocol.messages import Params
 
@@ -81,8 +76,10 @@ class Approve(Middleware):
     What a tool is marked as is its server's word: name the tools of servers that you do not trust. Put it after
     `cache`, and before `timeout`, `retry` and `secrets`, in the list: people are slow, and need not see secrets.
 
-    Costs 15 µs a call of a tool, asked about or not.
+    Costs 4 µs for a call of a tool that is not asked about.
     """
+
+    plain = True
 
     def __init__(
         self,
@@ -124,9 +121,10 @@ class Approve(Middleware):
             return self._ask_stateless(request, question)
         else:
             try:
-                action = await _ask(go, question)
+                answer = await go.ask_caller(asking.ELICIT, question)
             except RpcError as error:
                 return _refused(request, f"the user could not be asked: {error.message}")
+            action = messages.text((messages.members(answer) or {}).get("action"))
         if action == "decline":
             return _said(request, f"{_not_called(request)} the user declined it.")
         if action != "accept":
@@ -176,36 +174,6 @@ class Approve(Middleware):
         if not result.is_final and "requestState" in result.fields:
             self._going_on.put(_short(result.fields["requestState"]), True, LIFETIME)
         return result
-
-
-async def _ask(go: Next, question: Params) -> str | None:
-    """Ask a caller that has a session; what its user did: accept, decline or cancel.
-
-    Raises:
-        RpcError: it could not be asked.
-    """
-    answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-    def answer(result: bytes) -> None:
-        if not answered.done():
-            answered.set_result(result)
-
-    def refuse(error: RpcError) -> None:
-        if not answered.done():
-            answered.set_exception(error)
-
-    ask = Ask("muxway", NEWEST_HANDSHAKE, asking.ELICIT, question, answer=answer, refuse=refuse)
-    _outward(go)(ask)
-    try:
-        return messages.text((messages.members(await answered) or {}).get("action"))
-    finally:
-        # If the call was cancelled, the user need not be bothered any more.
-        ask.withdraw()
-
-
-def _outward(go: Next) -> Callable[[Ask], None]:
-    """How to ask the caller: the stage that `go` belongs to is also the sink of what is further in."""
-    return getattr(go, "__self__").ask  # noqa: B009 - a `Next` need not be a method, but here it is
 
 
 def _who(request: Request) -> tuple[object, str]:

@@ -12,7 +12,7 @@ bytes that came: what a hook does not look at is never decoded, what it does not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
 import msgspec
 from msgspec import Raw
@@ -20,13 +20,23 @@ from msgspec import Raw
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from muxway.core.asks import Ask
     from muxway.core.call import Call, Caller
+    from muxway.protocol.messages import Params
 
-Next: TypeAlias = "Callable[[Request], Awaitable[Result]]"
-"""Goes on to the next middleware, and in the end to the server."""
+
+class Next(Protocol):
+    """Goes on to the next middleware, and in the end to the server."""
+
+    def __call__(self, request: Request, /) -> Awaitable[Result]:
+        """Go on; awaited, this is the result."""
+        ...
+
+    def ask_caller(self, method: str, params: Params) -> Awaitable[bytes]:
+        """Ask the caller something in the middle of its call; awaited, this is its answer. Raises RpcError."""
+        ...
 
 
 class Request:

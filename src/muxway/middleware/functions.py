@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _LISTS: Final = {"tools/list": "tools", "resources/list": "resources", "prompts/list": "prompts"}
 _KINDS: Final = ("metadata", "request")
+_MOST_THREADS: Final = 10_000
 
 
 def of_function(function: Callable[..., Any], name: str) -> type[Middleware]:
@@ -51,19 +53,42 @@ def of_function(function: Callable[..., Any], name: str) -> type[Middleware]:
 class _OfFunction(Middleware):
     function: Callable[..., Any]
 
+    def __init__(self) -> None:
+        # A thread for each call under way, as each waits for what is further in: with too few of them, calls that
+        # hold one would wait for ever for calls that want one. None is started before it is needed.
+        self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="middleware")
+
     async def _call(self, given: dict[str, Any], go: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         if inspect.iscoroutinefunction(self.function):
             outcome: object = await self.function(given, go)
         else:
-            loop = asyncio.get_running_loop()
-
-            def go_and_wait(changed: dict[str, Any]) -> dict[str, Any]:
-                return asyncio.run_coroutine_threadsafe(go(changed), loop).result()
-
-            outcome = await asyncio.to_thread(self.function, given, go_and_wait)
+            outcome = await self._call_in_thread(given, go)
         if not isinstance(outcome, dict):
             raise TypeError(f"returned {type(outcome).__name__} instead of a dict")
         return cast("dict[str, Any]", outcome)
+
+    async def _call_in_thread(self, given: dict[str, Any], go: Callable[[dict[str, Any]], Any]) -> object:
+        loop = asyncio.get_running_loop()
+        under_way: list[Future[dict[str, Any]]] = []
+        over = False
+
+        def go_and_wait(changed: dict[str, Any]) -> dict[str, Any]:
+            if over:
+                raise CancelledError
+            future: Future[dict[str, Any]] = asyncio.run_coroutine_threadsafe(go(changed), loop)
+            under_way.append(future)
+            return future.result()
+
+        try:
+            return await loop.run_in_executor(self._threads, self.function, given, go_and_wait)
+        finally:
+            # If the call was cancelled nothing will come back to what waits in the thread.
+            over = True
+            for future in under_way:
+                future.cancel()
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class _Metadata(_OfFunction):

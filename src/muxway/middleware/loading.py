@@ -19,17 +19,26 @@ from muxway.errors import ConfigError, Problem
 from muxway.middleware.base import Middleware
 from muxway.middleware.functions import of_function
 from muxway.middleware.running import Layer
+from muxway.middleware.tools import listed_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from muxway.config.model import Config, MiddlewareSpec
+    from muxway.config.model import Config, MiddlewareSpec, ServerConfig
     from muxway.middleware.base import Request
 
 BUILT_IN: Final = ("approve", "audit", "cache", "limit", "log", "redact", "retry", "secrets", "timeout", "truncate")
 """Each is a module of this package, with one class of the same name."""
 ENTRY_POINTS: Final = "muxway.middleware"
 """The entry point group of plug-ins."""
+
+
+def layers_of_server(server: ServerConfig) -> list[Layer]:
+    """The middlewares of one server. Raises ConfigError."""
+    problems: list[Problem] = []
+    layers = _layers(server.middleware, server.name, server.secrets, problems)
+    _refuse(problems)
+    return layers
 
 
 def layers_of(config: Config) -> list[Layer]:
@@ -43,11 +52,15 @@ def layers_of(config: Config) -> list[Layer]:
     layers = _layers(config.gateway.middleware, None, secrets, problems)
     for server in config.servers.values():
         layers += _layers(server.middleware, server.name, secrets, problems)
+    _refuse(problems)
+    return layers
+
+
+def _refuse(problems: Sequence[Problem]) -> None:
     if problems:
         first = str(problems[0])
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise ConfigError("invalid_schema", first + more, tuple(problems))
-    return layers
 
 
 def _layers(
@@ -81,7 +94,11 @@ def matching(globs: Sequence[str], server: str | None) -> Callable[[Request], bo
     def matches(request: Request) -> bool:
         if server is not None and request.server != server:
             return False
-        return not globs or any(fnmatchcase(request.name, glob) for glob in globs)
+        if not globs:
+            return True
+        # A caller may spell a tool in several ways; what counts is how it is listed.
+        name = listed_name(request)
+        return any(fnmatchcase(name, glob) for glob in globs)
 
     return matches
 

@@ -14,12 +14,12 @@ from functools import partial
 from math import inf
 from operator import is_
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from muxway.errors import RpcError, UpstreamSaid
-from muxway.log import EventLog
 from muxway.middleware.base import Middleware, Result
+from muxway.middleware.patterns import KINDS, PATIENCE, search
 from muxway.protocol import messages
 from muxway.protocol.messages import Raw
 
@@ -28,37 +28,19 @@ if TYPE_CHECKING:
 
     from muxway.core.asks import Ask
     from muxway.middleware.base import Next, Request
+    from muxway.middleware.patterns import Pattern
     from muxway.protocol.messages import Buffer, Params
 
 SHORTEST: Final = 4
 """Characters of the shortest secret that is masked: hiding every `ab` would hide nothing and spoil everything."""
-_PIECES: Final = ((4096, 1024), (4096, 1024), (128, 256), (32, 128))
-"""For so many open-ended repetitions of a user's pattern: the characters it is begun at in one go, and those it sees
-beyond. Each repetition multiplies the time by what is seen, and while a pattern runs nothing can stop it."""
-_FEW: Final = 10
-_MOST_WAYS: Final = 1024
-_PATIENCE: Final = 0.25
-"""Seconds all of a user's patterns may take for one message. What is not searched by then is not shown."""
-_WITHHELD: Final = "[redacted: too slow to search]"
-
 # Nothing in this can be matched in two ways, so it takes time in proportion to the text.
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _COLON: Final = re.compile(rb"\s*+:")
 _BACKSLASH: Final = ord("\\")
 _PLAIN_RUN: Final = re.compile(r"[A-Za-z0-9_.+=-]+")
-_TOKEN: Final = re.compile(
-    r"\\."
-    r"|\[\^?\]?(?:[^\]\\]|\\.)*+\]"
-    r"|\((?:\?(?:P?<\w+>|<?[=!]|P=\w+|#[^)]*|\(\w+\)|>|[a-zA-Z-]*:?))?"
-    r"|(?P<repeat>[*+?]|\{(?:\d+(?:,\d*)?|,\d+)\})(?P<mode>[?+])?"
-    r"|.",
-    re.DOTALL,
-)
-"""A piece of a regular expression: a class, the opening of a group, a repetition, or a character."""
-
 _WORDS: Final = frozenset(("text", "image", "audio", "resource", "resource_link", "user", "assistant"))
 """The protocol's own words. A pattern that happens to fit one must not make a result unreadable."""
-_UNTOUCHED: Final = frozenset(("requestState", "nextCursor", "resultType"))
+_UNTOUCHED: Final = frozenset(("requestState", "nextCursor", "resultType", "taskId"))
 """Members of results that are not for reading."""
 _FREE: Final = frozenset(("structuredContent", "_meta", "data"))
 """Members in which the keys are anybody's choice, too."""
@@ -70,131 +52,6 @@ _ASKED: Final = frozenset(("message", "messages", "systemPrompt"))
 _TOLD: Final = frozenset(("message", "data", "logger", "_meta"))
 """What of a notice is for reading."""
 _LISTS: Final = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
-
-log = EventLog("middleware")
-
-
-class Kind(NamedTuple):
-    """Something that can be recognised by its look."""
-
-    pattern: re.Pattern[str]
-    marks: tuple[str, ...]
-    """Texts of which one is in everything of this kind, and in its JSON: to look for them takes next to no time."""
-    check: Callable[[str], bool] | None = None
-    """Whether a match is one indeed."""
-
-    def may_be_in(self, text: str) -> bool:
-        """Whether the pattern is worth running."""
-        return any(mark in text for mark in self.marks)
-
-
-def _luhn(text: str) -> bool:
-    digits = [int(character) for character in reversed(text) if character.isdigit()]
-    doubled = (digit * 2 - 9 if digit > 4 else digit * 2 for digit in digits[1::2])
-    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
-
-
-_OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-
-KINDS: Final[Mapping[str, Kind]] = {
-    "email": Kind(
-        re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"), ("@",)
-    ),
-    "credit_card": Kind(
-        re.compile(r"(?<![\d.-])(?=[3-6]|2[2-7])\d(?:[ -]?\d){12,18}(?![\d-])"), ("2", "3", "4", "5", "6"), _luhn
-    ),
-    "aws_key": Kind(re.compile(r"(?<![A-Z0-9])A[KS]IA[A-Z0-9]{16}(?![A-Z0-9])"), ("AKIA", "ASIA")),
-    "github_token": Kind(
-        re.compile(r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_\w{22,255})"),
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-    ),
-    "private_key": Kind(
-        re.compile(
-            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----END)){0,16000}+(?:-----END [A-Z ]{0,40}-----)?"
-        ),
-        ("PRIVATE KEY-----",),
-    ),
-    "jwt": Kind(re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+"), ("eyJ",)),
-    "ipv4": Kind(re.compile(rf"(?<![\w.]){_OCTET}(?:\.{_OCTET}){{3}}(?!\w|\.\d)"), (".",)),
-}
-"""Name → what it looks like."""
-
-
-class Pattern(NamedTuple):
-    """A user's own pattern. It is shown by its number: it may be made of a secret."""
-
-    number: int
-    regex: re.Pattern[str]
-    piece: int
-    """Characters of a text it is begun at before the clock is looked at."""
-    reach: int
-    """Characters it sees beyond its piece: the longest match that is found wherever it stands."""
-
-
-def compiled(patterns: Sequence[str]) -> list[Pattern]:
-    """A user's patterns.
-
-    Raises:
-        ValueError: one is none, fits the empty text, or is of the kind that can take forever.
-    """
-    made: list[Pattern] = []
-    for number, pattern in enumerate(patterns, 1):
-        try:
-            regex = re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"pattern {number} is no regular expression: {error}") from None
-        if regex.match("") is not None:
-            raise ValueError(f"pattern {number} fits the empty text, so it fits everywhere; make it need something")
-        shape = _Shape(pattern)
-        if shape.tangled or shape.open_ended >= len(_PIECES) or shape.ways > _MOST_WAYS:
-            why = "repeats what can be repeated in several ways" if shape.tangled else "has too many repetitions"
-            raise ValueError(
-                f"pattern {number} {why}, which takes forever on some texts; make them possessive: "
-                "`a++`, `a*+`, `a{1,3}+` and `(…)++` never try a second way"
-            )
-        made.append(Pattern(number, regex, *_PIECES[shape.open_ended]))
-    return made
-
-
-class _Shape:
-    """What of a pattern's text decides how long it can take. Possessive repetitions do no harm and do not count."""
-
-    def __init__(self, pattern: str) -> None:
-        self.tangled = False
-        """Whether a group that can fit in several ways is repeated: `(a+)+`, `(a|b)*`."""
-        self.open_ended = 0
-        """How many repetitions there are that have no end, or a far one."""
-        self.ways = 1
-        """In how many ways all the others can fit together."""
-        varies = [False]
-        """For each open group, whether it can fit in several ways."""
-        group = False
-        """Whether what comes before this place is a group that can."""
-        for token in _TOKEN.finditer(pattern):
-            repeat = token["repeat"]
-            if repeat is not None and token["mode"] == "+":
-                group = False
-                continue
-            varies[-1] |= group
-            if repeat is not None:
-                self._count(repeat, group)
-                varies[-1] |= not repeat.strip("{}").isdigit()
-            elif token[0].startswith("("):
-                varies.append(False)
-            elif token[0] == "|":
-                varies[-1] = True
-            group = token[0] == ")" and len(varies) > 1 and varies.pop()
-
-    def _count(self, repeat: str, group: bool) -> None:
-        low, _, high = repeat.strip("{}").partition(",")
-        if repeat == "?":
-            self.ways *= 2
-            return
-        self.tangled |= group
-        if repeat in "*+" or repeat.endswith(",}") or int(high or low) - int(low or 0) > _FEW:
-            self.open_ended += 1
-        else:
-            self.ways *= int(high or low) - int(low or 0) + 1
 
 
 def change_strings(raw: Buffer, change: Callable[[str], str], *, keys: bool = False) -> Buffer:
@@ -352,7 +209,7 @@ class Masker:
 
     def _change(self) -> Callable[[str], str]:
         """What masks the texts of one message, in the time that one message may take."""
-        return partial(self._masked, perf_counter() + _PATIENCE if self._patterns else inf)
+        return partial(self._masked, perf_counter() + PATIENCE if self._patterns else inf)
 
     def _masked(self, deadline: float, text: str) -> str:
         if text in _WORDS:
@@ -363,7 +220,7 @@ class Masker:
             if kind.may_be_in(text):
                 text = kind.pattern.sub(partial(_checked, kind.check, f"[redacted: {name}]"), text)
         for pattern in self._patterns:
-            text = _search(pattern, text, deadline)
+            text = search(pattern, text, deadline)
         return text
 
 
@@ -380,23 +237,6 @@ def _spellings(secret: str) -> set[str]:
     """A secret as it is, in a URL, and inside JSON that stands in a text."""
     escaped, ascii_only = messages.encode(secret)[1:-1].decode(), json.dumps(secret)[1:-1]
     return {secret, quote(secret, safe=""), escaped, ascii_only, ascii_only.replace("/", r"\/")}
-
-
-def _search(pattern: Pattern, text: str, deadline: float) -> str:
-    """Mask what fits a user's pattern, a piece of the text at a time; what is not searched in time is withheld."""
-    shown: list[str] = []
-    done = 0
-    for start in range(0, len(text), pattern.piece):
-        if perf_counter() > deadline:
-            log.warning("a pattern is too slow; a part of a message was withheld", pattern=pattern.number)
-            return "".join((*shown, text[done : max(start, done)], _WITHHELD))
-        end = start + pattern.piece
-        for match in pattern.regex.finditer(text, max(start, done), end + pattern.reach):
-            if match.start() >= end:
-                break
-            shown += (text[done : match.start()], "[redacted]")
-            done = match.end()
-    return "".join((*shown, text[done:])) if shown else text
 
 
 class Masking(Middleware):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from muxway.middleware.masking import KINDS, Masker, Masking, compiled
+from muxway.middleware.masking import Masker, Masking
+from muxway.middleware.patterns import KINDS, compiled
 
 
 class Redact(Masking):

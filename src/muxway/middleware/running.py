@@ -11,18 +11,20 @@ import time
 import types
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from muxway.core.asks import Ask
 from muxway.core.ports import Waiter
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.middleware.base import HOOKS, Middleware, Request, Result
+from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
-    from muxway.core.asks import Ask
     from muxway.core.call import Call
     from muxway.core.ports import Running, Sink
-    from muxway.protocol.messages import Buffer
+    from muxway.middleware.base import Next
+    from muxway.protocol.messages import Buffer, Params
 
     Start = Callable[[Request, Sink], Running | None]
 
@@ -55,7 +57,7 @@ class Layer(NamedTuple):
 
 class _Stage(NamedTuple):
     layer: Layer
-    hook: Callable[[Request, Callable[[Request], Awaitable[Result]]], Coroutine[Any, Any, Result]]
+    hook: Callable[[Request, Next], Coroutine[Any, Any, Result]]
     plain: bool
     watches: bool
     """Whether it wants to see questions and notices."""
@@ -90,8 +92,11 @@ def may_repeat(request: Request) -> bool:
     """Whether it does no harm to make this request twice."""
     if request.method in _REPEATABLE:
         return True
-    hints: Mapping[str, Any] = request.tool.get("annotations") or {}
-    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+    hints = request.tool.get("annotations")
+    if not isinstance(hints, dict):
+        return False
+    given = cast("dict[str, Any]", hints)
+    return given.get("readOnlyHint") is True or given.get("idempotentHint") is True
 
 
 def start(stages: Sequence[_Stage], request: Request, sink: Sink, last: Start) -> Running | None:
@@ -141,6 +146,8 @@ class _Run:
         if isinstance(result, dict):
             result = Result.of(cast("dict[str, Any]", result))
         if isinstance(result, Result):
+            if self._request.caller.revision.stateless and "resultType" not in result.fields:
+                result = result.replace(resultType="complete")
             sink = self._sink
             if isinstance(sink, _Plain):
                 # As it is, so that what one stage has decoded the next need not.
@@ -184,8 +191,9 @@ class _Run:
         try:
             return self._stage.layer.middleware.notice(self._request, params)
         except Exception as error:  # noqa: BLE001 - somebody else's code; a notice is not worth the call
+            # Dropped rather than passed as it is: it may have been the very thing that was to be hidden.
             log.error("failed", middleware=self.name, hook="notice", error=f"{type(error).__name__}: {error}")
-            return params
+            return None
 
     def ask(self, ask: Ask) -> None:
         passed: Ask | None = ask
@@ -215,17 +223,48 @@ class _Onward:
         return (yield self)
 
 
+class _Question:
+    """What `go.ask_caller` gives to a plain middleware."""
+
+    __slots__ = ("method", "params")
+
+    def __init__(self, method: str, params: Params) -> None:
+        self.method = method
+        self.params = params
+
+    def __await__(self) -> Generator[_Question, bytes, bytes]:
+        return (yield self)
+
+
 class _Plain(_Run):
     """A stage that awaits nothing but `go`: its coroutine is driven by what comes back."""
 
-    __slots__ = ("_coroutine",)
+    __slots__ = ("_ask", "_coroutine")
 
     def begin(self) -> Running | None:
-        self._coroutine = self._stage.hook(self._request, _Onward)
+        self._ask: Ask | None = None
+        self._coroutine = self._stage.hook(self._request, self)
         self._step(None, None)
         return None if self._over else self
 
-    def _step(self, result: Result | None, error: RpcError | None) -> None:
+    def __call__(self, request: Request, /) -> _Onward:
+        return _Onward(request)
+
+    def ask_caller(self, method: str, params: Params) -> _Question:
+        return _Question(method, params)
+
+    def _put(self, question: _Question) -> None:
+        self._ask = Ask(
+            "muxway",
+            NEWEST_HANDSHAKE,
+            question.method,
+            question.params,
+            answer=lambda answer: self._step(answer, None),
+            refuse=lambda error: self._step(None, error),
+        )
+        self._sink.ask(self._ask)
+
+    def _step(self, result: Result | bytes | None, error: RpcError | None) -> None:
         began = time.monotonic()
         try:
             onward: object = self._coroutine.send(result) if error is None else self._coroutine.throw(error)
@@ -239,6 +278,9 @@ class _Plain(_Run):
             self._go(onward)
 
     def _go(self, onward: object) -> None:
+        if isinstance(onward, _Question):
+            self._put(onward)
+            return
         if not isinstance(onward, _Onward):
             self._coroutine.close()
             self._fail(MiddlewareError(self.name, "awaits something other than go(), so it may not be `plain`"))
@@ -272,6 +314,8 @@ class _Plain(_Run):
         running, self._running = self._running, None
         if running is not None:
             running.cancel(reason)
+        if self._ask is not None:
+            self._ask.withdraw()
         try:
             self._coroutine.close()
         except Exception as error:  # noqa: BLE001 - somebody else's code, in a `finally`
@@ -290,7 +334,7 @@ class _Tasked(_Run):
     async def _run(self) -> None:
         try:
             async with asyncio.timeout(_LONGEST):
-                result = await self._watched(self._stage.hook(self._request, self._go))
+                result = await self._watched(self._stage.hook(self._request, self))
         except TimeoutError as error:
             self._fail(error if self._gone_on else MiddlewareError(self.name, f"did nothing for {_LONGEST:g} s"))
         except asyncio.CancelledError as error:
@@ -321,7 +365,25 @@ class _Tasked(_Run):
             except BaseException as raised:  # noqa: BLE001 - it belongs to the coroutine
                 error = raised
 
-    async def _go(self, request: Request) -> Result:
+    async def ask_caller(self, method: str, params: Params) -> bytes:
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def answer(result: bytes) -> None:
+            if not answered.done():
+                answered.set_result(result)
+
+        def refuse(error: RpcError) -> None:
+            if not answered.done():
+                answered.set_exception(error)
+
+        ask = Ask("muxway", NEWEST_HANDSHAKE, method, params, answer=answer, refuse=refuse)
+        self._sink.ask(ask)
+        try:
+            return await answered
+        finally:
+            ask.withdraw()
+
+    async def __call__(self, request: Request, /) -> Result:
         request = self._may_go_on(request)
         waiter = _Outcome(self)
         running = start(self._rest, request, waiter, self._last)
@@ -373,7 +435,7 @@ class Chains:
             handle: what handles a request in the end.
             find: the server that a call is for, and the definition of the tool it calls.
         """
-        self._layers = layers
+        self.layers = layers
         self._handle = handle
         self._find = find
         self._compiled: dict[str, tuple[_Stage, ...]] = {method: compile_chain(layers, method) for method in HOOKS}
@@ -392,7 +454,7 @@ class Chains:
 
     async def close(self) -> None:
         """Close every middleware; one that fails does not keep the others."""
-        for layer in self._layers:
+        for layer in self.layers:
             try:
                 await layer.middleware.close()
             except Exception as error:  # noqa: BLE001 - somebody else's code

@@ -63,7 +63,7 @@ class Lanes:
     def __init__(
         self,
         first: Upstream,
-        open_lane: Callable[[Callable[[Upstream], None], Era, Mapping[str, Any]], Upstream],
+        open_lane: Callable[[Callable[[Upstream], None], Era, Mapping[str, Any], bool], Upstream],
         *,
         isolation: Isolation,
         match_era: bool,
@@ -75,7 +75,8 @@ class Lanes:
 
         Args:
             first: the server's first connection.
-            open_lane: makes another one, given what to call when it changes, its era, and what to declare there.
+            open_lane: makes another one, given what to call when it changes, its era, what to declare there,
+                and whether it is for everybody.
             isolation: which callers are kept apart.
             match_era: whether a server that speaks both eras is used in the caller's.
             keeps_state: whether even a stateless server may know one caller from another: it is a process of ours.
@@ -95,6 +96,7 @@ class Lanes:
         self._no_handshake_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._stopped = False
         # Most calls are of the caller that called before and go over the first connection.
         self._last_caller: Caller | None = None
         self._last_first: Link | None = None
@@ -154,6 +156,9 @@ class Lanes:
         return caller.principal
 
     def _link_of(self, key: _Key, caller: Caller) -> Link | None:
+        if self._stopped:
+            # A call that waited for a connection hears of its end here, and must not begin another one.
+            raise UpstreamError(self._first.name, "not_running", f'server "{self._first.name}" is being stopped')
         now = asyncio.get_running_loop().time()
         lane = self._lanes.get(key)
         if lane is not None and lane.member.absence and not lane.member.starting and now < lane.used + _PAUSE:
@@ -167,9 +172,9 @@ class Lanes:
         return lane.upstream.link
 
     def _open(self, key: _Key, caller: Caller) -> _Lane:
-        if key not in self._lanes and len(self._lanes) >= self._limit:
+        if self._open_count >= self._limit:
             self._sweep_now()
-            if len(self._lanes) >= self._limit:
+            if self._open_count >= self._limit:
                 name = self._first.name
                 why = f'server "{name}" already runs {self._limit} times (maxInstances); try again later'
                 raise UpstreamError(name, "overloaded", why)
@@ -182,7 +187,9 @@ class Lanes:
         def changed(upstream: Upstream) -> None:
             self._changed(key, upstream, member)
 
-        lane = _Lane(self._open_lane(changed, key.era, told), member, asyncio.get_running_loop().time())
+        lane = _Lane(
+            self._open_lane(changed, key.era, told, key.owner is None), member, asyncio.get_running_loop().time()
+        )
         self._lanes[key] = lane
         lane.upstream.start()
         if self._timer is None:
@@ -190,13 +197,16 @@ class Lanes:
         return lane
 
     def _changed(self, key: _Key, upstream: Upstream, member: Member) -> None:
-        if upstream.link is None and not member.starting:
-            self._lanes.pop(key, None)
-        elif upstream.link is None and key.era == "legacy" and self._first.link and self._first.link.revision.stateless:
-            # It does not take a handshake, or not now: calls go over the first connection, as well as they can.
-            log.info("takes no handshake; used in its own era", upstream=upstream.name, why=upstream.error)
-            self._no_handshake_until = asyncio.get_running_loop().time() + _TRY_AGAIN
-            self._lanes.pop(key, None)
+        lane = self._lanes.get(key)
+        # One that was ended here may already have a successor, which is none of its business.
+        if upstream.link is None and lane is not None and lane.upstream is upstream:
+            if not member.starting:
+                del self._lanes[key]
+            elif key.era == "legacy" and self._first.link is not None and self._first.link.revision.stateless:
+                # It does not take a handshake, or not now: calls go over the first connection, as well as they can.
+                log.info("takes no handshake; used in its own era", upstream=upstream.name, why=upstream.error)
+                self._no_handshake_until = asyncio.get_running_loop().time() + _TRY_AGAIN
+                del self._lanes[key]
         member.settle(upstream.link, "" if upstream.link is not None else upstream.error or "it ended")
         member.release()
 
@@ -211,10 +221,18 @@ class Lanes:
         if self._lanes:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP, self._sweep)
 
+    @property
+    def _open_count(self) -> int:
+        """How many there are that did not fail."""
+        return sum(1 for lane in self._lanes.values() if lane.member.starting or lane.upstream.link is not None)
+
     def _sweep_now(self) -> None:
-        unused_since = asyncio.get_running_loop().time() - self._idle
+        now = asyncio.get_running_loop().time()
+        unused_since = now - self._idle
         for key, lane in list(self._lanes.items()):
             link = lane.upstream.link
+            if link is None and not lane.member.starting and lane.used + _PAUSE < now:
+                self._end(key)
             # A task that is only looked at now and then uses the link, too.
             if link is not None and max(lane.used, link.used) < unused_since and not link.peer.ours:
                 self._end(key)
@@ -227,6 +245,7 @@ class Lanes:
 
     async def stop(self) -> None:
         """End all of them, and wait until they are gone."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
         for key in list(self._lanes):

@@ -49,6 +49,8 @@ _IN_HEAD: Final = frozenset(("name", "uri", "ref", "_meta"))
 _TASK_METHODS: Final = frozenset(("tasks/get", "tasks/result", "tasks/update", "tasks/cancel"))
 _REMEMBERED: Final = 1000
 _SET_LEVEL: Final = 10.0
+_LINGERS: Final = 60.0
+"""Seconds for which an upstream that answers no more may still be at a request that was cancelled."""
 _NEVER_ASKED: Final = len(LOG_LEVELS)
 
 log = EventLog("upstream")
@@ -69,8 +71,8 @@ class Ticket(msgspec.Struct, eq=False):
     tell: bool = True
     """Whether the upstream is told when we give up: an era probe and `initialize` must not be cancelled."""
     last_progress: float = float("-inf")
-    asks: list[Ask] | None = None
-    """What the upstream asked in the course of it."""
+    asks: dict[bytes, Ask] | None = None
+    """What the upstream asked in the course of it and has no answer to yet, by the ids of these questions."""
     paused_at: float = 0.0
     """Since when it waits for the caller and not for the upstream; 0 if it does not."""
     task: str = ""
@@ -81,6 +83,8 @@ class Ticket(msgspec.Struct, eq=False):
         if self.link.peer.ours.pop(self.id, None) is not None:
             if self.asks is not None:
                 self.withdraw_asks()
+            if self.caller is not None:
+                self.link.note_cancelled(self.id, self.caller)
             if self.tell:
                 self.link.tell_cancelled(self.id, reason)
 
@@ -91,7 +95,9 @@ class Ticket(msgspec.Struct, eq=False):
 
     def withdraw_asks(self) -> None:
         """The request is over: nobody need answer what was asked in its course."""
-        for ask in self.asks or ():
+        asks, self.asks = self.asks or {}, None
+        for id_, ask in asks.items():
+            self.link.asked.pop(id_, None)
             ask.withdraw()
 
 
@@ -114,7 +120,10 @@ class Link:
         self.on_lost: Callable[[str], None] | None = None
         self._channel = channel
         self._meta_head = b""
-        self._asks: dict[bytes, Ask] = {}
+        self.asked: dict[bytes, Ticket] = {}
+        """The upstream's open questions, by their ids → the request in whose course each was asked."""
+        self._cancelled: dict[int, tuple[float, object]] = {}
+        """Requests that the upstream may still be at, though nobody waits for them: until when, and whose they were."""
         self._declared: dict[tuple[Revision, bytes], bytes] = {}
         self._loop = asyncio.get_running_loop()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -147,7 +156,7 @@ class Link:
     @property
     def called(self) -> bool:
         """Whether a request of somebody's is under way."""
-        return any(ticket.caller is not None for ticket in self.peer.ours.values())
+        return any(ticket.caller is not None for ticket in self.peer.ours.values()) or bool(self._still_cancelled())
 
     def check(self) -> None:
         """Raise UpstreamError if the connection has ended."""
@@ -159,6 +168,8 @@ class Link:
     def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Ticket:
         """Send a call on its way; see `core.ports.Link`."""
         meta = call.meta
+        # First what may fail: a ticket that nobody holds would be answered a second time when its time is over.
+        told = self._capabilities_of(call.caller) if self._meta_head else b""
         ticket = self._ticket(sink, idle, limit, call.caller, progress=meta is not None and PROGRESS_TOKEN in meta)
         if call.method in _TASK_METHODS:
             # Nothing is asked in the course of a request about a task, unless it waits for the task's result.
@@ -171,16 +182,16 @@ class Link:
             elif name not in _IN_HEAD:
                 frame += (messages.key(name), raw)
         if meta is not None or self._meta_head:
-            frame += self._meta(meta, ticket, call.caller)
+            frame += self._meta(meta, ticket, call.caller, told)
         frame.append(b"}}\n")
         self._channel.send(frame)
         return ticket
 
-    def _meta(self, meta: messages.Params | None, ticket: Ticket, caller: Caller) -> list[Buffer]:
+    def _meta(self, meta: messages.Params | None, ticket: Ticket, caller: Caller, told: bytes) -> list[Buffer]:
         """`_meta` for this hop: ours in place of the caller's envelope, its other keys as they came."""
         parts: list[Buffer] = []
         if self._meta_head:
-            parts += (b"," + self._meta_head, messages.key(CLIENT_CAPABILITIES), self._capabilities_of(caller))
+            parts += (b"," + self._meta_head, messages.key(CLIENT_CAPABILITIES), told)
             if caller.log_level is not None:
                 parts += (messages.key(LOG_LEVEL), messages.encode(LOG_LEVELS[caller.log_level]))
         if ticket.wants_progress:
@@ -250,6 +261,19 @@ class Link:
             params["reason"] = reason
         self._channel.send(messages.notification("notifications/cancelled", messages.encode(params)))
 
+    def note_cancelled(self, id_: int, caller: Caller) -> None:
+        """The upstream may go on with this request for a while, and ask or log something in its course."""
+        if len(self._cancelled) >= _REMEMBERED:
+            del self._cancelled[next(iter(self._cancelled))]
+        self._cancelled[id_] = (self._loop.time() + _LINGERS, caller.party)
+
+    def _still_cancelled(self) -> list[object]:
+        """Whose requests were cancelled that the upstream may still be at."""
+        now = self._loop.time()
+        while self._cancelled and next(iter(self._cancelled.values()))[0] < now:
+            del self._cancelled[next(iter(self._cancelled))]
+        return [party for _, party in self._cancelled.values()]
+
     def _ticket(self, sink: Sink, idle: float, limit: float, caller: Caller | None, *, progress: bool) -> Ticket:
         if self._gone is not None:
             self.check()
@@ -273,7 +297,9 @@ class Link:
             log.warning("call timed out", upstream=self.name, request=ticket.id, why=why)
             ticket.cancel("timeout")
             ticket.sink.failed(self._error("timeout", f"{why}, so the call was given up; it may have run"))
-        self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self._has_clocks else None
+        # What was cancelled must not keep its party in memory for longer than is needed.
+        goes_on = self._has_clocks or self._still_cancelled()
+        self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if goes_on else None
 
     @property
     def _has_clocks(self) -> bool:
@@ -323,6 +349,8 @@ class Link:
         nameless = id_ in (b"", b"null")
         ticket = self._take_only() if nameless else self.peer.take(id_)
         if ticket is None:
+            if self._cancelled and id_.isdigit():
+                self._cancelled.pop(int(id_), None)
             log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
             return
         if ticket.asks is not None:
@@ -355,9 +383,8 @@ class Link:
             self.on_notice(method, params)
 
     def _hear_cancelled(self, id_: messages.Raw) -> None:
-        ask = self._asks.pop(bytes(id_), None)
-        if ask is not None:
-            ask.withdraw()
+        if bytes(id_) in self.asked:
+            self._withdraw(bytes(id_))
             return
         ticket = self.peer.find(id_)
         if ticket is not None and ticket.endless:
@@ -416,13 +443,19 @@ class Link:
             settled()
 
         def settled() -> None:
-            self._asks.pop(id_, None)
+            self.asked.pop(id_, None)
+            if ticket.asks is not None:
+                ticket.asks.pop(id_, None)
             self._go_on(ticket)
 
-        ask = self._asks[id_] = Ask(self.name, self.revision, method, params, answer=answer, refuse=refuse)
+        if id_ in self.asked:
+            # Whoever uses an id again does not wait for the first answer any more.
+            self._withdraw(id_)
+        ask = Ask(self.name, self.revision, method, params, answer=answer, refuse=refuse)
+        self.asked[id_] = ticket
         if ticket.asks is None:
-            ticket.asks = []
-        ticket.asks.append(ask)
+            ticket.asks = {}
+        ticket.asks[id_] = ask
         if not ticket.paused_at:
             # From here on it is the caller who takes time, and whoever asks the caller has a limit for that.
             ticket.paused_at = self._loop.time()
@@ -430,8 +463,15 @@ class Link:
             ticket.deadline = float("inf")
         ticket.sink.ask(ask)
 
+    def _withdraw(self, id_: bytes) -> None:
+        """The upstream does not want to know any more what it asked."""
+        ticket = self.asked.pop(id_)
+        ask = None if ticket.asks is None else ticket.asks.pop(id_, None)
+        if ask is not None:
+            ask.withdraw()
+        self._go_on(ticket)
+
     def _go_on(self, ticket: Ticket) -> None:
-        ticket.asks = [ask for ask in ticket.asks or () if ask.open]
         if ticket.paused_at and not ticket.asks:
             now = self._loop.time()
             ticket.paused_at = 0.0
@@ -453,8 +493,8 @@ class Link:
             return ticket if ticket is not None and ticket.caller is not None else None
         # A pipe does not say. If all requests under way are of one party, no other one can learn of it.
         tickets = [ticket for ticket in self.peer.ours.values() if ticket.caller is not None]
-        parties = {ticket.caller.party for ticket in tickets if ticket.caller is not None}
-        if len(parties) != 1 or (None in parties and len(tickets) > 1):
+        parties = [ticket.caller.party for ticket in tickets if ticket.caller is not None] + self._still_cancelled()
+        if not tickets or len(set(parties)) != 1 or (None in parties and len(parties) > 1):
             return None
         return next((ticket for ticket in reversed(tickets) if not ticket.paused_at), tickets[-1])
 
@@ -493,6 +533,7 @@ class Link:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+        self._cancelled.clear()
         for ticket in self.peer.lost():
             if ticket.asks is not None:
                 ticket.withdraw_asks()

@@ -153,6 +153,39 @@ class Feed:
             self.tell(f"notifications/{kind}/list_changed", {})
 
 
+class Feeds:
+    """The news of one server over every connection that all may share. Implements `core.subscriptions.Feed`.
+
+    A server that is run twice, once for each era, has two states: what is wanted of it is wanted of both.
+    """
+
+    def __init__(self, first: Feed) -> None:
+        self._first = first
+        self._other: Feed | None = None
+
+    def want(self, uri: str, settled: Settled) -> None:
+        """See `core.subscriptions.Feed`; how it went at the first connection decides."""
+        if self._other is not None:
+            self._other.want(uri, _unheard)
+        self._first.want(uri, settled)
+
+    def drop(self, uri: str) -> None:
+        """See `core.subscriptions.Feed`."""
+        self._first.drop(uri)
+        if self._other is not None:
+            self._other.drop(uri)
+
+    def join(self, other: Feed) -> None:
+        """There is a connection for callers of the other era, in place of any before it."""
+        self._other = other
+        for uri in self._first.wanted:
+            other.want(uri, _unheard)
+
+
+def _unheard(_: RpcError | None) -> None:
+    pass
+
+
 def _declares(greeting: Greeting, kind: str, what: str) -> bool:
     """Whether an upstream says that it tells of changes of a kind."""
     declared: object = (greeting.capabilities or {}).get(kind)
