@@ -452,30 +452,22 @@ async def test_a_server_that_asks_for_input_without_a_question_is_called_again()
         assert text((await client.call("up__busy")).result) == "now"
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_cancelling_a_call_withdraws_its_question(revision: str) -> None:
-    cancelled = asyncio.Event()
-
+async def test_cancelling_a_call_withdraws_its_question() -> None:
     async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
         await server.ask("elicitation/create", ELICIT)
         server.reply(request, {"content": []})
 
     server = ScriptedServer(tools={"asks": asks})
     async with a_world({"up": server}) as world:
-        client, _ = await client_of(world, revision)
+        client, _ = await client_of(world, "2025-11-25")
         client.answers.clear()
         id_ = client.start("tools/call", {"name": "up__asks", "arguments": {}})
-        if revision == "2026-07-28":
-            # The call ended with a question: there is nothing to cancel, and the server still waits.
-            assert (await client.answer(id_)).result["resultType"] == "input_required"
-            return
         question = await client.notice("elicitation/create")
         client.tell("notifications/cancelled", {"requestId": id_})
         withdrawn = await client.notice("notifications/cancelled")
         assert withdrawn["params"]["requestId"] == question["id"]
         await asyncio.sleep(0.05)
         assert server.heard[-1]["method"] == "notifications/cancelled"
-        cancelled.set()
 
 
 async def test_a_thousand_parked_calls_hold_in_little_memory_and_are_all_answered(
