@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muxway.cli import cli
-from muxway.config.fields import CONTAINERS, CUSTOM_TOOL, GATEWAY, SERVER, SUBTOOL
+from muxway.config.fields import CONTAINERS, CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from muxway.config.fields import Field, Section
 
@@ -45,9 +45,10 @@ def containers() -> str:
     return _table(("Key", "Who keeps them there"), rows)
 
 
-def fields(section: Section) -> str:
+def fields(section: Section, without: Container[str] = ()) -> str:
     """The keys of one section."""
-    return _table(("Key", "Meaning", "Default", "Also"), [_row(section, row) for row in section.fields])
+    rows = [_row(section, row) for row in section.fields if row.key not in without]
+    return _table(("Key", "Meaning", "Default", "Also"), rows)
 
 
 def _row(section: Section, row: Field) -> tuple[str, ...]:
@@ -90,8 +91,11 @@ PARTS: Final = {
     "containers": containers,
     "servers": lambda: fields(SERVER),
     "gateway": lambda: fields(GATEWAY),
-    "compound-tools": lambda: fields(CUSTOM_TOOL),
+    "compound-tools": lambda: fields(CUSTOM_TOOL, {row.key for row in CUSTOM_TOOL.fields[2:]}),
     "subtools": lambda: fields(SUBTOOL),
+    "composed-tools": lambda: fields(CUSTOM_TOOL, {"subtools"}),
+    "steps": lambda: fields(STEP),
+    "examples": lambda: fields(EXAMPLE),
     "verbs": verbs,
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from muxway import __version__
 from muxway.catalog import build
+from muxway.catalog.globs import Globs
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import Naming
 from muxway.catalog.uris import UriFilter
@@ -42,10 +43,11 @@ if TYPE_CHECKING:
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Native, Route
-    from muxway.config.model import ExposedTool, ServerConfig
+    from muxway.config.model import ExposedTool, ServerConfig, ViewConfig
     from muxway.core.ports import Running
+    from muxway.core.views import View
     from muxway.middleware.base import Middleware
-    from muxway.middleware.running import Chains
+    from muxway.middleware.running import Chains, Layer
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
     from muxway.upstream.launch import ReaperProcess
@@ -284,6 +286,8 @@ class Gateway:
         self._nursery = Nursery(reaper)
         self._turn = Turn()
         self._listings: asyncio.TimerHandle | None = None
+        self._noted: set[str] = set()
+        """The findings that have been told."""
         self._custom = custom.source(config.tools.values())
         self._client_info = {"name": "muxway", "version": __version__}
         self.switchboard = Switchboard(
@@ -296,7 +300,12 @@ class Gateway:
             seal=Seal(settings.state_key),
         )
         self.switchboard.on_left.append(self._left)
-        self._chains = self._chain(config, middleware)
+        self._chains: dict[str | None, Chains] = {}
+        """What stands around requests, by view; None: around those to the whole."""
+        self._chain(config, middleware, None)
+        for view in config.views.values():
+            self.switchboard.views[view.name] = _view(self.switchboard, view)
+            self._chain(config, middleware, view)
         self._publish()
 
     @classmethod
@@ -359,23 +368,34 @@ class Gateway:
         ending = [*self._upstreams.values(), *self._lanes.values()]
         await asyncio.gather(*(connection.stop() for connection in ending))
         await self._nursery.aclose()
-        if self._chains is not None:
-            await self._chains.close()
+        # Those that were given as objects stand in every chain.
+        layers = {id(layer.middleware): layer for chains in self._chains.values() for layer in chains.layers}
+        if layers:
+            from muxway.middleware.running import close_layers
 
-    def stdio_door(self, *, stdin: int = 0, stdout: int = 1) -> StdioDoor:
-        """A door for one client on these file descriptors; `await door.serve()` to serve it."""
+            await close_layers(layers.values())
+
+    def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioDoor:
+        """A door for one client on these file descriptors; `await door.serve()` to serve it. KeyError: no such view."""
         limit = self._settings.max_message_bytes
-        return StdioDoor(self.switchboard, self._turn, stdin=stdin, stdout=stdout, max_message_bytes=limit)
+        return StdioDoor(self._board(view), self._turn, stdin=stdin, stdout=stdout, max_message_bytes=limit)
 
-    def memory_door(self) -> MemoryDoor:
-        """A door for a client in this process that speaks raw lines."""
-        return MemoryDoor(self.switchboard)
+    def memory_door(self, view: str | None = None) -> MemoryDoor:
+        """A door for a client in this process that speaks raw lines. KeyError: no such view."""
+        return MemoryDoor(self._board(view))
+
+    def _board(self, view: str | None) -> Switchboard:
+        return self.switchboard if view is None else self.switchboard.views[view]
 
     # --- use ----------------------------------------------------------------------------------
 
-    def tools(self) -> list[Tool]:
-        """Every tool, in the order of the listing."""
-        return [_tool(route) for route in self.switchboard.catalog.routes.values()]
+    def tools(self, view: str | None = None) -> list[Tool]:
+        """Every tool, or those of a view, in the order of the listing. KeyError: no such view."""
+        return [_tool(route) for route in self._board(view).catalog.routes.values()]
+
+    def notes(self, view: str) -> list[str]:
+        """What a view names in vain, or cannot do. KeyError: no such view."""
+        return [str(finding) for finding in self.switchboard.views[view].findings]
 
     def definition(self, name: str) -> Mapping[str, Any] | None:
         """A tool as its server defines it, by any spelling, whether or not clients see it; None if there is none."""
@@ -521,30 +541,35 @@ class Gateway:
         del self._members[name], self._servers[name]
         self._publish()
 
-    def _chain(self, config: Config, middleware: Sequence[Middleware]) -> Chains | None:
+    def _chain(self, config: Config, middleware: Sequence[Middleware], view: ViewConfig | None) -> None:
         """Put the middlewares around the switchboard; without any, nothing is loaded and nothing changes."""
         given = [*middleware, *cast("tuple[Middleware, ...]", config.middleware)]
         configured = config.gateway.middleware or any(server.middleware for server in config.servers.values())
+        configured = configured or (view is not None and view.middleware)
         if not given and not configured:
-            return None
+            return
         from muxway.middleware.loading import layers_of
-        from muxway.middleware.running import Chains, Layer
+        from muxway.middleware.running import Layer
 
         layers = [Layer(type(one).__name__, one) for one in given]
-        chains = Chains([*layers, *layers_of(config)], self.switchboard.answer, self.switchboard.target)
-        self.switchboard.handle = chains.handle
-        return chains
+        self._put_around(None if view is None else view.name, [*layers, *layers_of(config, view)])
+
+    def _put_around(self, view: str | None, layers: Sequence[Layer]) -> None:
+        from muxway.middleware.running import Chains
+
+        board = self._board(view)
+        chains = self._chains[view] = Chains(layers, board.answer, board.target)
+        board.handle = chains.handle
 
     def _chain_more(self, server: ServerConfig) -> None:
         """Put the middlewares of a server that was added inside those that are there."""
         if not server.middleware:
             return
         from muxway.middleware.loading import layers_of_server
-        from muxway.middleware.running import Chains
 
-        layers = [*(self._chains.layers if self._chains is not None else ()), *layers_of_server(server)]
-        self._chains = Chains(layers, self.switchboard.answer, self.switchboard.target)
-        self.switchboard.handle = self._chains.handle
+        for view in (None, *self.switchboard.views):
+            before = self._chains.get(view)
+            self._put_around(view, [*(() if before is None else before.layers), *layers_of_server(server)])
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -668,11 +693,15 @@ class Gateway:
             self.switchboard.release_listings()
 
     def _publish(self) -> None:
-        known = {str(finding) for finding in self.switchboard.findings}
         self.switchboard.publish([self._custom, *self._sources()])
-        for finding in self.switchboard.findings:
-            if str(finding) not in known:
+        findings = self.switchboard.findings
+        if not any(member.starting for member in self._members.values()):
+            # Before that, a view lacks what is on its way.
+            findings += [finding for view in self.switchboard.views.values() for finding in view.findings]
+        for finding in findings:
+            if str(finding) not in self._noted:
                 log.warning(f"{finding.kind.word} list", upstream=finding.upstream, problem=finding)
+        self._noted = {str(finding) for finding in findings}
 
     def _prefixes(self) -> dict[str, str]:
         return build.assign_prefixes(self._naming, {name: config.prefix for name, config in self._servers.items()})
@@ -705,6 +734,8 @@ class Gateway:
                     asked=name if config.prefix is None else config.prefix,
                     exposed=_renames(config.exposed_tools),
                     hidden=frozenset(config.hidden_tools),
+                    read_only=config.read_only,
+                    shapes=config.shape,
                     exposed_prompts=_renames(config.exposed_prompts),
                     hidden_prompts=frozenset(config.hidden_prompts),
                     uris=UriFilter(config.exposed_resources, config.hidden_resources),
@@ -719,6 +750,24 @@ class Gateway:
 
 def _renames(exposed: Sequence[ExposedTool] | None) -> dict[str, str | None] | None:
     return None if exposed is None else {entry.original: entry.exposed for entry in exposed}
+
+
+def _view(whole: Switchboard, config: ViewConfig) -> View:
+    # Only for those who have views.
+    from muxway.catalog.selection import Selection
+    from muxway.core.views import View
+
+    selection = Selection(
+        view=config.name,
+        servers=None if config.servers is None else frozenset(config.servers),
+        tools=None if config.tools is None else Globs(config.tools),
+        hidden_tools=Globs(config.hidden_tools),
+        prompts=None if config.prompts is None else Globs(config.prompts),
+        uris=UriFilter(config.resources),
+        read_only=config.read_only,
+        shapes=config.shape,
+    )
+    return View(whole, selection)
 
 
 def _tool(route: Route) -> Tool:

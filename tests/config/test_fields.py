@@ -45,7 +45,7 @@ def test_every_setting_of_the_model_has_a_key(section: Section) -> None:
     """Ours: an attribute nobody can set is a mistake. The others are put together from several keys, or are facts."""
     composed = {"transport", "command", "args", "env", "url", "headers"} if section is SERVER else set()
     facts = {"name", "secrets", "where", "line", "extra"} if section is SERVER else set()
-    named = {"name"} if section.name == "tools.*" else set()
+    named = {"tools.*": {"name"}, "views.*": {"name"}, "mcpServers.*.shape.*": {"match"}}.get(section.name, set())
     attributes = {attribute.name for attribute in fields(section.model)}
     assert attributes == {row.attribute for row in section.fields if row.attribute} | composed | facts | named
 
@@ -57,9 +57,12 @@ def test_every_key_is_explained_with_an_example_that_is_valid(section: Section, 
     assert text.startswith(f"{section.name}.{row.key}\n  {row.doc}")
     assert json.dumps({row.key: row.example}, ensure_ascii=False)[1:-1] in text
     assert row.doc.endswith(".")
-    schema = json_schema()["$defs"][{"mcpServers.*": "server", "gateway": "gateway", "tools.*": "customTool"}.get(
-        section.name, "subtools"
-    )]  # fmt: skip
+    names = {
+        "mcpServers.*": "server", "gateway": "gateway", "tools.*": "customTool",
+        "tools.*.steps.*": "step", "tools.*.examples.*": "example", "views.*": "view",
+        "mcpServers.*.shape.*": "shape", "mcpServers.*.shape.*.arguments.*": "argument",
+    }  # fmt: skip
+    schema = json_schema()["$defs"][names.get(section.name, "subtools")]
     properties = (schema if "properties" in schema else schema["items"]["anyOf"][1])["properties"]
     root = {**json_schema(), "properties": {"x": properties[row.key]}}
     assert [error.message for error in jsonschema_rs.iter_errors(root, {"x": row.example})] == []

@@ -29,6 +29,7 @@ LISTS = {
     "servers.toml": ["notes.add", "notes.list", "notes.search", "time.now", "time.convert"],
     "servers.yaml": [*NOTES, *CLOCK, *TEXT],
     "compound_tools.jsonc": ["Desk", *CLOCK],
+    "composed_tool.jsonc": ["Remember", *CLOCK, *TEXT],
 }
 
 
@@ -85,3 +86,11 @@ def test_a_compound_tool_runs_what_is_shown_nowhere_else() -> None:
     done = run("-m", "muxway", "call", "Desk", *arguments, "--config", "examples/compound_tools.jsonc")
     assert done.returncode == 0, done.stderr
     assert "Buy milk" in done.stdout
+
+
+@pytest.mark.parametrize("servers", ["recorded", "live"])
+def test_a_composed_tool_does_what_its_own_examples_say(servers: str) -> None:
+    """Issue 5, point 4: `muxway test`, with what was recorded and with three real servers."""
+    done = run("-m", "muxway", "test", "examples/composed_tool.jsonc", *(["--live"] if servers == "live" else []))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed, 0 failed" in done.stdout

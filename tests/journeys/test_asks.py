@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from muxway.testing import RawClient, ScriptedServer
+from muxway.upstream.link import Link
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, World, a_world
 
 FORM = {
@@ -387,6 +389,93 @@ async def test_a_pipe_shared_by_two_parties_gives_a_question_to_neither() -> Non
         await one.call("up__asks")
         assert "result" in seen[1]
         assert len(asked_one) == 1
+
+
+async def test_what_a_cancelled_call_still_asks_is_asked_of_nobody_else() -> None:
+    """The server may not have heard of the cancellation: its question is about somebody who is gone."""
+    answers: list[dict[str, Any]] = []
+    cancelled, release = asyncio.Event(), asyncio.Event()
+
+    async def asks_late(server: ScriptedServer, request: dict[str, Any]) -> None:
+        await cancelled.wait()
+        answers.append(await server.ask("elicitation/create", ELICIT))
+        server.reply(request, {"content": []})
+        release.set()
+
+    async def waits(server: ScriptedServer, request: dict[str, Any]) -> None:
+        await release.wait()
+        answers.append(await server.ask("elicitation/create", ELICIT))
+        server.reply(request, {"content": []})
+
+    server = ScriptedServer(tools={"late": asks_late, "waits": waits})
+    async with a_world({"up": server}) as world:
+        ann, _ = await client_of(world, "2025-11-25")
+        bob, asked_bob = await client_of(world, "2025-11-25")
+        late = ann.start("tools/call", {"name": "up__late", "arguments": {}})
+        waiting = bob.start("tools/call", {"name": "up__waits", "arguments": {}})
+        ann.tell("notifications/cancelled", {"requestId": late})
+        cancelled.set()
+        await bob.answer(waiting)
+        assert answers[0]["error"]["code"] == -32602
+        # Its late answer shows that the server is done with it: from then on bob is the only one it can mean.
+        assert "result" in answers[1]
+        assert len(asked_bob) == 1
+
+
+async def test_a_call_whose_question_the_server_takes_back_times_out_like_any_other() -> None:
+    async def changes_its_mind(server: ScriptedServer, _: dict[str, Any]) -> None:
+        server.say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": ELICIT})
+        server.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q"}})
+
+    entries = {"up": {"callTimeout": 0.3}}
+    async with a_world({"up": ScriptedServer(tools={"wavers": changes_its_mind})}, entries=entries) as world:
+        client = RawClient(world.gateway.memory_door(), capabilities=EVERYTHING)
+        await client.hello()
+        error = (await client.call("up__wavers")).error
+        assert error["data"]["muxway"]["reason"] == "timeout"
+        assert [notice["method"] for notice in client.notices] == ["elicitation/create", "notifications/cancelled"]
+
+
+async def test_nothing_is_kept_of_questions_that_nobody_need_answer_any_more() -> None:
+    def hasty(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.say({"jsonrpc": "2.0", "id": f"q{request['id']}", "method": "elicitation/create", "params": ELICIT})
+        server.reply(request, {"content": []})
+
+    async with a_world({"up": ScriptedServer(tools={"hasty": hasty})}) as world:
+        client = RawClient(world.gateway.memory_door(), capabilities=EVERYTHING)
+        await client.hello()
+        for _ in range(20):
+            await client.call("up__hasty")
+        link = world.gateway.switchboard._members["up"].link  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(link, Link)
+        assert not link.asked
+        withdrawn = [notice for notice in client.notices if notice["method"] == "notifications/cancelled"]
+        assert len(withdrawn) == 20
+
+
+@pytest.mark.parametrize("arguments", ['{"x":1e999}', '{"x":' + "[" * 900 + "]" * 900 + "}"], ids=["huge", "deep"])
+async def test_a_call_with_what_python_cannot_hold_can_be_asked_and_answered(arguments: str) -> None:
+    """Arguments pass as bytes; only the seal on the call must tell it from others."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": EVERYTHING,
+    }
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        answer = await server.ask("roots/list")
+        server.reply(request, {"content": [{"type": "text", "text": answer["result"]["roots"][0]["uri"]}]})
+
+    async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
+        client, _ = await client_of(world, "2026-07-28")
+
+        async def call(id_: int, **more: Any) -> dict[str, Any]:
+            params = json.dumps({"name": "up__asks", "_meta": meta, **more})[:-1] + f', "arguments": {arguments}}}'
+            client.say(f'{{"jsonrpc":"2.0","id":{id_},"method":"tools/call","params":{params}}}'.encode())
+            return (await client.answer(id_)).result
+
+        asked = await call(901)
+        given = {key: {"roots": [{"uri": "file:///w"}]} for key in asked["inputRequests"]}
+        assert text(await call(902, inputResponses=given, requestState=asked["requestState"])) == "file:///w"
 
 
 async def test_a_handshake_caller_that_refuses_ends_the_call_of_a_stateless_server() -> None:

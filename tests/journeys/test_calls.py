@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muxway.testing import ScriptedServer
+from muxway.upstream.link import Link
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world, said
 
 
@@ -278,3 +279,42 @@ def test_arguments_and_results_cross_byte_for_byte(arguments: str, extra: str) -
             assert b'"arguments":' + arguments.encode() + b"}" in server.lines[-1]
 
     asyncio.run(run())
+
+
+async def test_a_late_outcome_of_a_cancelled_request_is_not_the_answer_to_one_with_the_same_id() -> None:
+    """An id must not be used twice, but who does it gets no wrong answer for it."""
+    server = ScriptedServer(
+        tools={"wait": lambda _server, _request: None},
+        resources={"file:///a": "a"},
+        capabilities={"tools": {}, "resources": {"subscribe": True}},
+        silent=frozenset(("resources/subscribe",)),
+    )
+    async with a_world({"up": server}) as world:
+        client = await world.client()
+        client.start("resources/subscribe", {"uri": "file:///a"}, id_=900)
+        client.tell("notifications/cancelled", {"requestId": 900})
+        client.start("tools/call", {"name": "up__wait", "arguments": {}}, id_=900)
+        heard: dict[str, dict[str, Any]] = {}
+        async with asyncio.timeout(5):
+            while not {"resources/subscribe", "tools/call"} <= heard.keys():
+                await asyncio.sleep(0.01)
+                heard = {message.get("method", ""): message for message in server.heard}
+        server.reply(heard["resources/subscribe"], {})
+        server.reply(heard["tools/call"], {"content": [], "right": True})
+        assert (await client.answer(900)).result["right"]
+
+
+async def test_a_call_that_cannot_be_put_into_words_leaves_nothing_behind() -> None:
+    """It is answered once, and not again when its time is over."""
+    async with a_world({"up": ScriptedServer("2026-07-28", tools={"echo": None})}) as world:
+        client = await world.client("2026-07-28")
+        meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+        params = json.dumps({"name": "up__echo", "arguments": {}, "_meta": meta})[:-2]
+        client.say(
+            f'{{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{params},'
+            '"io.modelcontextprotocol/clientCapabilities":{"x":1e999}}}}'.encode()
+        )
+        assert "error" in (await client.answer(5)).message
+        link = world.gateway.switchboard._members["up"].link  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(link, Link)
+        assert not link.called

@@ -190,3 +190,67 @@ async def test_a_connection_that_cannot_be_opened_fails_its_calls_and_no_others(
         flag.unlink()
         await asyncio.sleep(2.1)
         assert (await who(bob))["calls"] == 1
+
+
+def marking(pids: Path, then: str) -> dict[str, Any]:
+    """A server that writes down each of its processes; from the second on, `then` comes before anything else."""
+    script = (
+        f"import os, sys, time; pids = open({str(pids)!r}, 'a+'); pids.write(f'{{os.getpid()}} '); pids.flush(); "
+        f"pids.seek(0); later = len(pids.read().split()) > 1; {then}; sys.argv = ['x']; exec(open({SERVER!r}).read())"
+    )
+    return {"command": sys.executable, "args": ["-c", script]}
+
+
+async def written(pids: Path, count: int) -> list[int]:
+    async with asyncio.timeout(10):
+        while len(found := [int(pid) for pid in pids.read_text().split()]) < count:
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def test_connections_that_could_not_be_opened_take_nobodys_place(tmp_path: Path) -> None:
+    server = marking(tmp_path / "pids", "later and sys.exit('out of order')")
+    async with Gateway.open(parse_config({"mcpServers": {"up": server}, "gateway": {"maxInstances": 1}})) as gateway:
+        ann, _ = await client_of(gateway, b"ann")
+        await who(ann)
+        for principal in (b"bob", b"cid", b"dan"):
+            client, _ = await client_of(gateway, principal)
+            assert "out of order" in (await client.call("up__who")).error["message"]
+
+
+async def test_a_call_that_waits_for_a_connection_opens_no_other_when_its_server_is_removed(tmp_path: Path) -> None:
+    server = marking(tmp_path / "pids", "later and time.sleep(30)")
+    async with Gateway.open(parse_config({"mcpServers": {"up": server}})) as gateway:
+        ann, _ = await client_of(gateway, b"ann")
+        await who(ann)
+        bob, _ = await client_of(gateway, b"bob")
+        waiting = bob.start("tools/call", {"name": "up__who", "arguments": {}})
+        await written(tmp_path / "pids", 2)
+        await gateway.remove("up")
+        assert "error" in (await bob.answer(waiting)).message
+        pids = await written(tmp_path / "pids", 2)
+        assert len(pids) == 2
+        for pid in pids:
+            await gone(pid)
+
+
+async def test_a_connection_that_takes_the_place_of_one_that_ends_is_used_and_ended_in_its_turn(tmp_path: Path) -> None:
+    server = marking(tmp_path / "pids", "0")
+    config = parse_config({"mcpServers": {"up": server}, "gateway": {"maxInstances": 1, "instanceIdle": 0.05}})
+    async with Gateway.open(config) as gateway:
+        ann, _ = await client_of(gateway, b"ann")
+        await who(ann)
+        bob, _ = await client_of(gateway, b"bob")
+        cid, _ = await client_of(gateway, b"cid")
+        first = await who(bob)
+        await asyncio.sleep(0.1)
+        # There is room for one: that of bob is ended for cid, and in the same moment bob comes back.
+        for_cid = cid.start("tools/call", {"name": "up__who", "arguments": {}})
+        for_bob = bob.start("tools/call", {"name": "up__who", "arguments": {}})
+        await cid.answer(for_cid)
+        assert "maxInstances" in (await bob.answer(for_bob)).error["message"]
+        await gone(first["pid"])
+        await asyncio.sleep(0.1)
+        again = await who(bob)
+        assert (await who(bob))["pid"] == again["pid"]
+        assert len(await written(tmp_path / "pids", 4)) == 4

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from muxway import RpcError, chain
 from muxway.chaining import load_chain
 from muxway.errors import ConfigError
+from muxway.testing import ScriptedServer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +76,42 @@ def test_an_ordinary_function_works_too(tmp_path: Path) -> None:
     )
     listed = _muxway("tools", "--config", str(file), "--json")
     assert any(tool["name"].startswith("clock__") for tool in json.loads(listed)["tools"])
+
+
+def patient(request: dict[str, Any], next: Any) -> dict[str, Any]:  # noqa: A002
+    return next(request)
+
+
+async def test_ordinary_functions_around_each_other_never_wait_for_one_anothers_threads() -> None:
+    """Each call holds a thread per function while it is under way, however many calls there are."""
+    async with chain(patient, patient).then(up=ScriptedServer(tools={"echo": None})).open() as gateway:
+        async with asyncio.timeout(20):
+            results = await asyncio.gather(*(gateway.call("up.echo", {"n": n}) for n in range(100)))
+        assert [result.structured_content for result in results] == [{"n": n} for n in range(100)]
+
+
+async def test_a_cancelled_call_lets_go_of_the_thread_of_an_ordinary_function() -> None:
+    ended: list[BaseException] = []
+    waiting = asyncio.Event()
+
+    def noting(request: dict[str, Any], next: Any) -> dict[str, Any]:  # noqa: A002
+        try:
+            return next(request)
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    def never(_server: ScriptedServer, _request: dict[str, Any]) -> None:
+        waiting.set()
+
+    async with chain(noting).then(up=ScriptedServer(tools={"never": never})).open() as gateway:
+        call = asyncio.create_task(gateway.call("up.never"))
+        await asyncio.wait_for(waiting.wait(), 10)
+        call.cancel()
+        async with asyncio.timeout(10):
+            while not ended:
+                await asyncio.sleep(0.01)
+        assert isinstance(ended[0], CancelledError)
 
 
 def test_a_real_server_behind_a_chain_in_a_file(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from muxway.catalog import shaping
+from muxway.catalog.globs import Globs, is_glob, matches_any
 from muxway.catalog.kinds import PROMPTS, TOOLS, Kind
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Native, Route
 from muxway.catalog.uris import EVERY_URI, UriFilter
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from muxway.catalog.naming import Naming
+    from muxway.catalog.shaping import Shaped, Shaping, Wanted
     from muxway.protocol.messages import Buffer
 
 
@@ -36,9 +39,13 @@ class Source:
     asked: str | None = None
     """The prefix asked for, if it is not the one that could be given."""
     exposed: Mapping[str, str | None] | None = None
-    """Native names of tools to show (None: all), with their new public name where they are renamed."""
+    """Native names and globs of tools to show (None: all), with their new public name where they are renamed."""
     hidden: frozenset[str] = frozenset()
-    """Native names of tools to hide."""
+    """Native names and globs of tools to hide."""
+    read_only: bool = False
+    """Whether to show only tools that say that they change nothing."""
+    shapes: Sequence[Wanted] = ()
+    """What to make of its tools."""
     exposed_prompts: Mapping[str, str | None] | None = None
     hidden_prompts: frozenset[str] = frozenset()
     uris: UriFilter = EVERY_URI
@@ -58,7 +65,7 @@ class Source:
         """What it has of one kind that goes by name."""
         if kind is PROMPTS:
             return Offer(self.prompts, self.exposed_prompts, self.hidden_prompts)
-        return Offer(self.tools, self.exposed, self.hidden)
+        return Offer(self.tools, self.exposed, self.hidden, self.read_only, self.shapes)
 
 
 class Offer(NamedTuple):
@@ -67,6 +74,8 @@ class Offer(NamedTuple):
     natives: Sequence[Native]
     exposed: Mapping[str, str | None] | None
     hidden: frozenset[str]
+    read_only: bool = False
+    shapes: Sequence[Wanted] = ()
 
 
 @dataclass(slots=True)
@@ -75,6 +84,7 @@ class _Draft:
     kind: Kind
     routes: dict[str, Route] = field(default_factory=dict[str, Route])
     findings: list[Finding] = field(default_factory=list[Finding])
+    shapes: dict[tuple[str, str], Shaping] = field(default_factory=dict[tuple[str, str], "Shaping"])
 
     def note(self, source: Source, item: str, message: str) -> None:
         """Write down a finding."""
@@ -136,6 +146,7 @@ def build(naming: Naming, sources: Sequence[Source], before: Catalog = EMPTY) ->
         former=_former(before, draft.routes, {source.upstream for source in sources}),
         kind=before.kind,
         rewriters=before.rewriters,
+        shapes=draft.shapes,
     )
     return before.with_routes_of(catalog) if same_listing(before, catalog) else catalog
 
@@ -151,19 +162,56 @@ def _add(draft: _Draft, source: Source) -> None:
     if kind is TOOLS and source.asked is not None and source.asked != source.prefix:
         why = f"listed under {source.prefix!r}, because {source.asked!r} is not legal for every client or taken"
         draft.note(source, "*", f"{why}; set `prefix`")
-    shown = {native.name for native in offer.natives}
-    for name in sorted(({*offer.exposed} if offer.exposed is not None else set[str]()) | offer.hidden):
-        if name not in shown:
-            key = kind.hidden if name in offer.hidden else kind.exposed
-            draft.note(source, name, f"named in {key}, but the server has no such {kind.word}")
+    exposed = None if offer.exposed is None else Globs(offer.exposed)
+    hidden = Globs(offer.hidden)
+    there = {native.name for native in offer.natives}
+    for name in Globs((*(offer.exposed or ()), *offer.hidden)).idle(there):
+        key = kind.hidden if name in offer.hidden else kind.exposed
+        vain = "matches none" if is_glob(name) else f"the server has no such {kind.word}"
+        draft.note(source, name, f"named in {key}, but {vain}")
+    if offer.shapes:
+        _judge_shapes(draft, source, offer)
+    added = len(draft.routes)
     for native in offer.natives:
-        if native.name in offer.hidden or (offer.exposed is not None and native.name not in offer.exposed):
+        wishes = shaping.Wishes.of(offer.shapes, native.name) if offer.shapes else None
+        shaped = None if wishes is None else _shape(draft, source, native, wishes)
+        if native.name in hidden or (exposed is not None and native.name not in exposed):
+            continue
+        if offer.read_only and not shaping.is_read_only(native.members if shaped is None else shaped.members):
             continue
         renamed = offer.exposed.get(native.name) if offer.exposed is not None else None
-        _add_one(draft, source, native, renamed)
+        if wishes is not None:
+            renamed = wishes.last("name") or renamed
+        _add_one(draft, source, native, renamed, shaped)
+    if offer.read_only and there and len(draft.routes) == added:
+        draft.note(source, "*", "readOnly shows none of its tools: none says `readOnlyHint: true`; a shape can say so")
 
 
-def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None) -> None:
+def _judge_shapes(draft: _Draft, source: Source, offer: Offer) -> None:
+    """Note shapes that are for no tool, and arguments that no tool has which a pattern matches."""
+    there = {native.name: native for native in offer.natives}
+    for wanted in offer.shapes:
+        if not matches_any(wanted.match, there):
+            vain = "matches none" if is_glob(wanted.match) else "the server has no such tool"
+            draft.note(source, wanted.match, f"named in shape, but {vain}")
+        elif is_glob(wanted.match):
+            matching = [native for name, native in there.items() if matches_any(wanted.match, (name,))]
+            for argument in wanted.arguments:
+                if not any(shaping.has_argument(native.members, argument) for native in matching):
+                    draft.note(source, wanted.match, f'no tool that its shape matches has an argument "{argument}"')
+
+
+def _shape(draft: _Draft, source: Source, native: Native, wishes: shaping.Wishes) -> Shaped:
+    shaped = shaping.shape(native.members, wishes)
+    for problem in shaped.problems:
+        draft.note(source, native.name, f"{wishes.label}: {problem}")
+    if shaped.shaping is not None:
+        # Whoever gets to a tool that is not listed gets to it by way of its shape.
+        draft.shapes[source.upstream, native.name] = shaped.shaping.called(native.name)
+    return shaped
+
+
+def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None, shaped: Shaped | None = None) -> None:
     naming = draft.naming
     verbatim = renamed or (native.name if source.own else None)
     if verbatim is not None:
@@ -184,11 +232,14 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None)
             f"listed as {public!r}, because {taken.public!r} is already {taken.upstream!r}'s {taken.native!r}; "
             f"set `prefix` or rename it in `{draft.kind.exposed}`",
         )
-    members = _with_server(source, native) if draft.kind is PROMPTS else native.members
+    members = native.members if shaped is None else shaped.members
+    if draft.kind is PROMPTS:
+        members = _with_server(source, native)
     definition = messages.object_of((("name", messages.encode(public)), *members.items()))
     head = b'"method":"%b","params":{"name":%b' % (draft.kind.use, messages.encode(native.name))
+    shape = None if shaped is None or shaped.shaping is None else shaped.shaping.called(public)
     draft.routes[public] = Route(
-        public, source.upstream, native.name, source.prefix, renamed or native.name, definition, head
+        public, source.upstream, native.name, source.prefix, renamed or native.name, definition, head, shape
     )
 
 

@@ -12,6 +12,7 @@ from muxway.protocol import convert, messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from muxway.catalog.shaping import Shaping
     from muxway.protocol.bridge import Converter
     from muxway.protocol.messages import Params
 
@@ -97,6 +98,8 @@ class Route:
     """The tool or prompt as it is listed."""
     head: bytes
     """The start of the request that uses it at the upstream, ready to be followed by the call's own params."""
+    shape: Shaping | None = field(default=None, compare=False, repr=False)
+    """What is done to its calls and results, if the configuration shapes it."""
     wrapped: bool = field(init=False)
     """Whether its output may be no object, so that callers who know only objects get it wrapped in one."""
     tasked: bool = field(init=False)
@@ -160,6 +163,12 @@ class Catalog:
     kind: Kind = TOOLS
     rewriters: Mapping[str, Converter] = field(default_factory=dict[str, "Converter"], repr=False, compare=False)
     """Upstream → what to do to the links in its results. Empty unless several servers have resources."""
+    shapes: Mapping[tuple[str, str], Shaping] = field(
+        default_factory=dict[tuple[str, str], "Shaping"], repr=False, compare=False
+    )
+    """Upstream and native name → what is done to its calls, also of tools that are not listed."""
+    admits: Callable[[str, str], bool] | None = field(default=None, repr=False, compare=False)
+    """In a view: whether a name that is not listed may be looked for at an upstream. None: always."""
     pages: Pages = field(init=False, repr=False, compare=False)
     _aliases: dict[str, Route | None] = field(default_factory=dict[str, "Route | None"], repr=False, compare=False)
 

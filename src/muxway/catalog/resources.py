@@ -10,7 +10,7 @@ is asked for it meanwhile.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.catalog import rewriting
@@ -66,6 +66,15 @@ class _Part:
     templates: Sequence[tuple[Template, str]] = ()
     """Native template and its public text, of what is shown."""
     schemes: frozenset[str] = frozenset()
+
+    def seen_by(self, uris: UriFilter) -> _Part:
+        """What is left of it for callers who see only some URIs."""
+        return replace(
+            self,
+            filter=self.filter.and_also(uris),
+            publics={native: public for native, public in self.publics.items() if uris.shows(native)},
+            templates=[(template, public) for template, public in self.templates if uris.shows(template.text)],
+        )
 
 
 class _Learned:
@@ -216,6 +225,15 @@ class ResourceCatalog:
         if len(self._parts) < 2 or source.upstream not in self._parts:
             return source
         return rewriting.rename_apps(source, lambda native: self.public_uri(source.upstream, native))
+
+    def seen_by(self, has_server: Callable[[str], bool], uris: UriFilter) -> ResourceCatalog:
+        """The same for callers who see only some servers and some URIs."""
+        parts = {name: part.seen_by(uris) for name, part in self._parts.items() if has_server(name)}
+        entries = {
+            kind: {public: one for public, one in listed.items() if has_server(one.upstream) and uris.shows(one.native)}
+            for kind, listed in ((RESOURCES, self.resources), (TEMPLATES, self.templates))
+        }
+        return ResourceCatalog(parts, entries, (), self._learned)
 
     # --- for the next catalog -------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
@@ -161,6 +161,8 @@ class UriFilter:
     """Only what one of these matches; None: everything."""
     hidden: tuple[str, ...] = ()
     """Nothing that one of these matches."""
+    besides: UriFilter | None = None
+    """Another filter that it must pass too."""
     _exposed: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
     _hidden: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
@@ -168,8 +170,14 @@ class UriFilter:
         object.__setattr__(self, "_exposed", None if self.exposed is None else _any_of(self.exposed))
         object.__setattr__(self, "_hidden", _any_of(self.hidden) if self.hidden else None)
 
+    def and_also(self, other: UriFilter) -> UriFilter:
+        """What passes both."""
+        return self if other == EVERY_URI else replace(other, besides=self)
+
     def shows(self, uri: str) -> bool:
         """Whether it may be seen. Every way a server might read the URI counts, so that no spelling gets around it."""
+        if self.besides is not None and not self.besides.shows(uri):
+            return False
         if self._exposed is None and self._hidden is None:
             return True
         readings = _readings(uri)

@@ -109,10 +109,11 @@ async def _call(config: Config, tool: str, given: _Arguments, *, as_json: bool) 
 def owners(config: Config, tool: str) -> list[str]:
     """The servers that may have the tool: those its name begins with, or all if it begins with none.
 
-    A compound tool belongs to the servers of its subtools.
+    A compound tool belongs to the servers of its subtools, a composed one to those of its steps.
     """
     if tool in config.tools:
-        return [*config.tools[tool].subtools]
+        made = config.tools[tool]
+        return [*made.subtools, *(name for step in made.steps for name in owners(config, step.tool))]
     enabled = {name: server for name, server in config.servers.items() if server.enabled}
     legal = Naming.of(config.gateway.separator, None).legal
     found = [

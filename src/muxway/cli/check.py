@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 import click
 
+from muxway.cli.composed import composed_problems
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
 from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, read_config
@@ -46,7 +48,8 @@ _SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credenti
 def command(file: str | None, config: str | None, *, connect: bool, as_json: bool, debug: bool) -> None:
     """Read the config, start nothing, print every problem with its line.
 
-    Values of variables and of secret-looking keys are never shown.
+    Values of variables and of secret-looking keys are never shown. With --connect,
+    the steps of composed tools are checked against the servers' schemas.
 
     Exit 3 if the config cannot be used, 4 if a server failed with --connect.
     """
@@ -59,12 +62,17 @@ def command(file: str | None, config: str | None, *, connect: bool, as_json: boo
         else:
             _show_problems(error)
         raise click.exceptions.Exit(CONFIG_INVALID) from None
-    found = run(_connect(loaded)) if connect else {}
+    found, problems, doubts = run(_connect(loaded)) if connect else ({}, (), ())
+    loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
     ok = all(server.status is not Status.FAILED for server in found.values())
     if as_json:
-        show_json(_document(loaded.source, loaded, found, ok=ok))
+        show_json(_document(loaded.source, loaded, found, ok=ok and not problems, problems=problems))
     else:
         _show(loaded, found)
+        for problem in problems:
+            click.echo(f"{badge('error')}  {one_line(str(problem))}")
+    if problems:
+        raise click.exceptions.Exit(CONFIG_INVALID)
     if not ok:
         raise click.exceptions.Exit(UNREACHABLE)
 
@@ -73,9 +81,10 @@ Found = dict[str, "Server"]
 """Server name → how it is."""
 
 
-async def _connect(config: Config) -> Found:
+async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem]]:
     async with opened(config) as gateway:
-        return {server.name: server for server in gateway.servers()}
+        found = {server.name: server for server in gateway.servers()}
+        return found, *composed_problems(config, gateway)
 
 
 # --- for people -------------------------------------------------------------------------------
@@ -96,8 +105,9 @@ def _show(config: Config, found: Found) -> None:
         rows = [[name, "disabled" if not s.enabled else s.transport, shown(s)] for name, s in config.servers.items()]
         show_table(rows, indent=2)
     for tool in config.tools.values():
-        runs = sum(map(len, tool.subtools.values()))
-        click.echo(f"  {tool.name}  {dim('compound tool of ' + plural(runs, 'tool'))}")
+        compound = "compound tool of " + plural(sum(map(len, tool.subtools.values())), "tool")
+        made = "composed tool of " + plural(len(tool.steps), "step") if tool.steps else compound
+        click.echo(f"  {tool.name}  {dim(made)}")
     for warning in config.warnings:
         click.echo(f"{badge('warning')}  {warning}")
 
@@ -165,7 +175,8 @@ def _document(
         "ok": ok,
         "file": file,
         "servers": [_described(server, (found or {}).get(server.name)) for server in servers],
-        "compoundTools": [] if config is None else list(config.tools),
+        "compoundTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.subtools],
+        "composedTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.steps],
         "problems": _problems(problems),
         "warnings": [] if config is None else _problems(config.warnings),
     }

@@ -26,6 +26,7 @@ VERBS = {
     "serve": "Serve MCP over HTTP, for clients of every revision.",
     "demo": "Show what muxway does, with servers of its own. Needs no config.",
     "check": "Read the config, start nothing, print every problem.",
+    "test": "Run the examples written beside composed tools.",
     "list": "Start the servers and show how each one is.",
     "tools": "Start the servers and list their tools.",
     "call": "Call one tool and print what it returns.",

@@ -61,13 +61,16 @@ class _Server(uvicorn.Server):
 class _Serving:
     """A door, and the gateway behind it: replaced by a fresh one after it was stopped for want of clients."""
 
-    def __init__(self, config: Config, reaper: ReaperProcess, guard: Guard, *, keep_open: bool) -> None:
+    def __init__(
+        self, config: Config, reaper: ReaperProcess, guard: Guard, *, keep_open: bool, view: str | None
+    ) -> None:
         self._config = config
         self._stopping: asyncio.Task[None] | None = None
         self.gateway: Gateway | None = Gateway(config, reaper=reaper)
         self.door = HttpDoor(
             self.gateway.switchboard,
             guard=guard,
+            view=view,
             ready=self._ready,
             on_wanted=self._wake,
             on_deserted=(lambda: None) if keep_open else self._rest,
@@ -96,17 +99,21 @@ class _Serving:
             await self.gateway.stop()
 
 
-def run_http(config: Config, reaper: ReaperProcess, guard: Guard, address: Address, *, keep_open: bool) -> int:
+def run_http(
+    config: Config, reaper: ReaperProcess, guard: Guard, address: Address, *, keep_open: bool, view: str | None = None
+) -> int:
     """Serve this configuration. Returns the exit code."""
     _allow_many_connections()
     # What uvicorn would say there is said here already, or is the client's mistake.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(config, reaper, guard, address, keep_open=keep_open))
+        return runner.run(_serve(config, reaper, guard, address, keep_open=keep_open, view=view))
 
 
-async def _serve(config: Config, reaper: ReaperProcess, guard: Guard, address: Address, *, keep_open: bool) -> int:
-    serving = _Serving(config, reaper, guard, keep_open=keep_open)
+async def _serve(
+    config: Config, reaper: ReaperProcess, guard: Guard, address: Address, *, keep_open: bool, view: str | None
+) -> int:
+    serving = _Serving(config, reaper, guard, keep_open=keep_open, view=view)
     settings = uvicorn.Config(
         serving.door,
         http=Connection,
@@ -152,6 +159,8 @@ async def _announce(gateway: Gateway, address: Address) -> None:
         f"  HTTP+SSE (2024-11-05):  {url}/sse",
         f'  Connect a client:       {{"mcpServers": {{"muxway": {{"url": "{url}/mcp"}}}}}}',
     ]
+    if views := [*gateway.switchboard.views]:
+        lines.append(f"  Views:                  {', '.join(f'/mcp/{name}' for name in views)}")
     if address.needs_token:
         lines.append("  Clients must send:      Authorization: Bearer <the token>")
     click.echo("\n".join(lines), err=True)

@@ -40,6 +40,19 @@ def config_option(command: _F) -> _F:
     )(command)
 
 
+def view_option(command: _F) -> _F:
+    """`--view NAME`."""
+    return click.option("--view", metavar="NAME", help="Show only this view of the config.")(command)
+
+
+def known_view(config: Config, view: str | None) -> str | None:
+    """The view, if the configuration has it. Raises BadParameter."""
+    if view is None or view in config.views:
+        return view
+    there = f"There are: {', '.join(config.views)}." if config.views else "It has none."
+    raise click.BadParameter(f'{config.source or "the config"} has no view "{view}". {there}', param_hint="--view")
+
+
 def json_option(command: _F) -> _F:
     """`--json`, for programs."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(command)

@@ -11,7 +11,7 @@ from muxway import log
 from muxway.cli import stdio
 from muxway.cli.exits import BadConfig, Failed
 from muxway.cli.help import Verb
-from muxway.cli.options import config_option, read_config
+from muxway.cli.options import config_option, known_view, read_config
 from muxway.upstream.launch import ReaperProcess
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def command(
     origins: tuple[str, ...],
     hosts: tuple[str, ...],
     keep_open: bool,
+    view: str | None,
     **overrides: Any,
 ) -> None:
     """Serve MCP over HTTP, for clients of every revision.
@@ -90,8 +91,9 @@ def command(
 
     At /mcp are Streamable HTTP sessions (2025-03-26 to 2025-11-25) and stateless
     requests (2026-07-28), at /sse is HTTP+SSE (2024-11-05); /healthz and /readyz
-    tell how it is. Only this machine can connect unless --host says otherwise,
-    which needs a --token.
+    tell how it is. Views of the config are at /mcp/NAME and /sse/NAME; with --view,
+    one of them is at /mcp and /sse. Only this machine can connect unless --host says
+    otherwise, which needs a --token.
 
     When the last client of /sse leaves, and nobody ever used /mcp, the servers are
     stopped until the next client comes; --keep-open keeps them.
@@ -103,9 +105,13 @@ def command(
     reaper = ReaperProcess()
     try:
         loaded = stdio.overridden(read_config(file or config), **overrides)
+        known_view(loaded, view)
         if not tokens and loaded.gateway.token is not None:
             tokens = (loaded.gateway.token,)
-        _check_safety(host, tokens, insecure=insecure)
+        bound = {token: one.name for one in loaded.views.values() for token in one.tokens}
+        if shared := [bound[token] for token in tokens if token in bound]:
+            raise BadConfig(f'the token is also one of the view "{shared[0]}": each needs its own.')
+        _check_safety(host, (*tokens, *bound), insecure=insecure)
         listener = _bind(host, port)
     except BaseException:
         reaper.close()
@@ -115,10 +121,10 @@ def command(
     from muxway.cli.http_serving import Address, run_http
     from muxway.downstream.guard import Guard
 
-    guard = Guard(host=host, allow_hosts=hosts, allow_origins=origins, tokens=tokens)
+    guard = Guard(host=host, allow_hosts=hosts, allow_origins=origins, tokens=tokens, views=bound)
     keep_open = keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1"
-    address = Address(host, listener, needs_token=bool(tokens))
-    raise click.exceptions.Exit(run_http(loaded, reaper, guard, address, keep_open=keep_open))
+    address = Address(host, listener, needs_token=bool(tokens or bound))
+    raise click.exceptions.Exit(run_http(loaded, reaper, guard, address, keep_open=keep_open, view=view))
 
 
 def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None:

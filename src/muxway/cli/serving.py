@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from muxway.upstream.launch import ReaperProcess
 
 
-def run_stdio(config: Config, reaper: ReaperProcess) -> int:
-    """Serve this configuration. Returns the exit code."""
+def run_stdio(config: Config, reaper: ReaperProcess, view: str | None) -> int:
+    """Serve this configuration, or one view of it. Returns the exit code."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(config, reaper))
+        return runner.run(_serve(config, reaper, view))
 
 
-async def _serve(config: Config, reaper: ReaperProcess) -> int:
+async def _serve(config: Config, reaper: ReaperProcess, view: str | None) -> int:
     """Serve until the client or a signal ends it. Returns the exit code."""
     gateway = Gateway(config, reaper=reaper)
-    door = gateway.stdio_door()
+    door = gateway.stdio_door(view=view)
     loop = asyncio.get_running_loop()
     serving = loop.create_task(door.serve())
 

@@ -12,7 +12,7 @@ import click
 from muxway import log
 from muxway.cli.exits import BadConfig
 from muxway.cli.help import Verb
-from muxway.cli.options import above_zero, config_option, read_config
+from muxway.cli.options import above_zero, config_option, known_view, read_config, view_option
 from muxway.upstream.launch import ReaperProcess
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
     metavar="N",
     help="Tools per page of a listing.  [default: all at once]",
 )
-def command(file: str | None, config: str | None, *, debug: bool, **overrides: Any) -> None:
+@view_option
+def command(file: str | None, config: str | None, *, debug: bool, view: str | None, **overrides: Any) -> None:
     """Serve MCP on stdin and stdout. This is what clients launch.
 
     FILE is a config, or a Python file with a chain (muxway.chain).
@@ -77,6 +78,7 @@ def command(file: str | None, config: str | None, *, debug: bool, **overrides: A
     reaper = ReaperProcess()
     try:
         loaded = overridden(read_config(file or config), **overrides)
+        known_view(loaded, view)
     except BaseException:
         reaper.close()
         raise
@@ -84,7 +86,7 @@ def command(file: str | None, config: str | None, *, debug: bool, **overrides: A
         log.EventLog("config").warning("config", problem=warning)
     from muxway.cli.serving import run_stdio
 
-    raise click.exceptions.Exit(run_stdio(loaded, reaper))
+    raise click.exceptions.Exit(run_stdio(loaded, reaper, view))
 
 
 def start_log(environ: Mapping[str, str], *, debug: bool) -> None:

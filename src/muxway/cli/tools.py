@@ -11,7 +11,7 @@ import click
 
 from muxway.cli.exits import UNREACHABLE
 from muxway.cli.help import Verb
-from muxway.cli.options import config_option, debug_option, json_option, read_config
+from muxway.cli.options import config_option, debug_option, json_option, known_view, read_config, view_option
 from muxway.cli.output import badge, dim, heading, one_line, show_json, show_table
 from muxway.cli.session import only, opened, quiet_log, run
 from muxway.upstream.state import Status
@@ -34,11 +34,19 @@ if TYPE_CHECKING:
 @click.argument("pattern", required=False)
 @config_option
 @click.option("--server", metavar="NAME", help="Only the tools of this server; only it is started.")
+@view_option
 @click.option("--schema", is_flag=True, help="Also show the arguments of each tool.")
 @json_option
 @debug_option
 def command(
-    pattern: str | None, config: str | None, server: str | None, *, schema: bool, as_json: bool, debug: bool
+    pattern: str | None,
+    config: str | None,
+    server: str | None,
+    view: str | None,
+    *,
+    schema: bool,
+    as_json: bool,
+    debug: bool,
 ) -> None:
     """Start the servers and list their tools.
 
@@ -49,9 +57,10 @@ def command(
     """
     quiet_log(debug=debug)
     loaded = read_config(config)
+    known_view(loaded, view)
     if server is not None:
         loaded = only(loaded, [_known(loaded, server)])
-    every, servers = run(_tools(loaded))
+    every, servers = run(_tools(loaded, view))
     tools = [tool for tool in every if server is None or tool.server == server]
     tools = [tool for tool in tools if pattern is None or _matches(tool.name, pattern)]
     if as_json:
@@ -69,9 +78,9 @@ def command(
         click.echo(f"no tool matches {pattern}" if every and pattern else "there are no tools", err=True)
 
 
-async def _tools(config: Config) -> tuple[list[Tool], list[Server]]:
+async def _tools(config: Config, view: str | None) -> tuple[list[Tool], list[Server]]:
     async with opened(config) as gateway:
-        return gateway.tools(), gateway.servers()
+        return gateway.tools(view), gateway.servers()
 
 
 def _known(config: Config, server: str) -> str:

@@ -11,12 +11,24 @@ import re
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
-from muxway.config.model import CustomTool, GatewaySettings, ServerConfig, SubTool
+from muxway.config.model import (
+    ArgumentShape,
+    CustomTool,
+    Example,
+    GatewaySettings,
+    ServerConfig,
+    Step,
+    SubTool,
+    ToolShape,
+    ViewConfig,
+)
 
 Kind = Literal[
     "text", "name", "path", "flag", "integer", "seconds", "milliseconds", "timeout", "choice", "transport", "command",
     "url", "strings", "tool_names", "exposed", "variables", "variable_names", "variable_name", "headers",
-    "header_variables", "inherit", "subtools", "middleware",
+    "header_variables", "inherit", "subtools", "middleware", "object", "json",
+    "template", "condition", "steps", "examples",
+    "shapes", "argument_shapes", "value", "values", "pattern", "expression",
 ]  # fmt: skip
 
 
@@ -200,7 +212,7 @@ SERVER = Section(
             kind="exposed",
             attribute="exposed_tools",
             aliases=("includeTools", "enabled_tools", "available_tools", "tools"),
-            doc='The only tools to show, by their own names; `["*"]` is all of them. '
+            doc="The only tools to show, by their own names or by globs like `get_*`. "
             "`{original, exposed}` shows a tool under another name.",
             example=["search", {"original": "get_file", "exposed": "read"}],
         ),
@@ -209,14 +221,30 @@ SERVER = Section(
             kind="tool_names",
             attribute="hidden_tools",
             aliases=("excludeTools", "disabledTools", "disabled_tools"),
-            doc="Tools to hide, by their own names. Wins over `exposedTools`.",
+            doc="Tools to hide, by their own names or by globs like `delete_*`. Wins over `exposedTools`.",
             example=["delete_repository"],
+        ),
+        Field(
+            key="readOnly",
+            kind="flag",
+            attribute="read_only",
+            doc="Show only tools that say that they change nothing (`annotations.readOnlyHint: true`). "
+            "A shape may say it for a tool that does not.",
+            example=True,
+        ),
+        Field(
+            key="shape",
+            kind="shapes",
+            attribute="shape",
+            doc="What to make of tools, by their own names or by globs: name, title, description, annotations, "
+            "arguments, result. What a glob says comes first, what the name itself says wins.",
+            example={"search_code": {"name": "search", "arguments": {"org": {"hide": True, "value": "acme"}}}},
         ),
         Field(
             key="exposedPrompts",
             kind="exposed",
             attribute="exposed_prompts",
-            doc='The only prompts to show, by their own names; `["*"]` is all of them. '
+            doc="The only prompts to show, by their own names or by globs. "
             "`{original, exposed}` shows a prompt under another name.",
             example=["review", {"original": "summarize_file", "exposed": "summarize"}],
         ),
@@ -224,7 +252,7 @@ SERVER = Section(
             key="hiddenPrompts",
             kind="tool_names",
             attribute="hidden_prompts",
-            doc="Prompts to hide, by their own names. Wins over `exposedPrompts`.",
+            doc="Prompts to hide, by their own names or by globs. Wins over `exposedPrompts`.",
             example=["debug"],
         ),
         Field(
@@ -461,7 +489,8 @@ GATEWAY = Section(
 
 CUSTOM_TOOL = Section(
     name="tools.*",
-    doc="A compound tool: one public tool that runs any of the chosen tools of several servers.",
+    doc="A tool of the gateway itself: a compound one runs any of the chosen tools of several servers (`subtools`), "
+    "a composed one makes several calls and one result of them (`steps`).",
     model=CustomTool,
     fields=(
         Field(
@@ -476,9 +505,186 @@ CUSTOM_TOOL = Section(
             key="subtools",
             kind="subtools",
             attribute="subtools",
-            required=True,
-            doc="What the tool may run: server name → `{tools: [{name, description}]}`.",
+            doc="What a compound tool may run: server name → `{tools: [{name, description}]}`.",
             example={"github": {"tools": [{"name": "search_code", "description": "Search in all repositories"}]}},
+        ),
+        Field(
+            key="inputSchema",
+            kind="object",
+            attribute="input_schema",
+            doc="JSON Schema of a composed tool's arguments. Its `default`s are filled in; "
+            "types, `enum` and `required` are checked.",
+            example={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        ),
+        Field(
+            key="steps",
+            kind="steps",
+            attribute="steps",
+            doc="The calls of a composed tool, as an array or as an object: name → step. "
+            "Steps that do not refer to each other run at the same time.",
+            example=[{"name": "find", "tool": "notes__search", "arguments": {"query": "${input.word}"}}],
+        ),
+        Field(
+            key="output",
+            kind="template",
+            attribute="output",
+            doc="What a composed tool gives: any value with references in it. By default the result of the last step.",
+            example={"found": "${steps.find.result.notes}", "word": "${input.word}"},
+        ),
+        Field(
+            key="deadline",
+            kind="seconds",
+            attribute="deadline",
+            doc="How long all steps together may take; not more than `callMax` of the gateway.",
+            example="30s",
+        ),
+        Field(
+            key="maxResultBytes",
+            kind="integer",
+            attribute="max_result_bytes",
+            minimum=1024,
+            doc="Most bytes of results that one call of a composed tool may gather, and most that it may send or give.",
+            example=16777216,
+        ),
+        Field(
+            key="dryRun",
+            kind="flag",
+            attribute="dry_run",
+            doc="Whether callers of a composed tool may pass `dryRun: true` to be told what would be called.",
+            example=True,
+        ),
+        Field(
+            key="examples",
+            kind="examples",
+            attribute="examples",
+            doc="Cases that `muxway test` runs a composed tool by.",
+            example=[{"name": "one note", "input": {"word": "milk"}, "expect": {"word": "milk"}}],
+        ),
+    ),
+)
+
+TOOL_MARKS = frozenset({"description", "subtools", "steps"})
+"""Keys by which an entry under `tools` is known as ours: other programs keep switches of their own there."""
+
+STEP = Section(
+    name="tools.*.steps.*",
+    doc="One call that a composed tool makes, or one for each of many items.",
+    model=Step,
+    fields=(
+        Field(
+            key="name",
+            kind="name",
+            attribute="name",
+            required=True,
+            doc="What references call the step: letters, digits, `_` and `-`. Not needed in an object of steps.",
+            example="find",
+        ),
+        Field(
+            key="tool",
+            kind="name",
+            attribute="tool",
+            required=True,
+            doc="The tool to call, as a client may write it: `server__tool`, `server:tool`, `server.tool`. "
+            "It may be one that clients do not see.",
+            example="notes__search",
+        ),
+        Field(
+            key="arguments",
+            kind="template",
+            attribute="arguments",
+            doc="Its arguments. `${input.x}`, `${steps.NAME.result.x}`, `${item}` and `${index}` are replaced.",
+            example={"query": "${input.word}"},
+        ),
+        Field(
+            key="when",
+            kind="condition",
+            attribute="when",
+            doc="Skip the step unless this holds: references, literals, `==`, `!=`, `<`, `>`, `<=`, `>=`, `not`, "
+            "`and`, `or`. With `${item}` in it, it is asked for each item.",
+            example="${steps.find.ok} and ${input.limit} > 0",
+        ),
+        Field(
+            key="forEach",
+            kind="template",
+            attribute="for_each",
+            doc="Make the call for each item of this array; the result is an array too.",
+            example="${steps.find.result.notes}",
+        ),
+        Field(
+            key="maxItems",
+            kind="integer",
+            attribute="max_items",
+            doc="Most items `forEach` may have, up to 1000; more are a failure of the step.",
+            example=100,
+        ),
+        Field(
+            key="onError",
+            kind="choice",
+            choices=("fail", "skip", "continue"),
+            attribute="on_error",
+            doc="What its failure does: `fail` ends the whole call, `skip` also skips the steps that use its result, "
+            "`continue` goes on without a result. For items of `forEach`, `skip` leaves out the failed ones and "
+            "`continue` puts null in their place.",
+            example="continue",
+        ),
+        Field(
+            key="timeout",
+            kind="seconds",
+            attribute="timeout",
+            doc="How long each call of the step may take. By default as long as its server may.",
+            example="5s",
+        ),
+        Field(
+            key="after",
+            kind="strings",
+            attribute="after",
+            doc="Steps to wait for, beside those it refers to.",
+            example=["save"],
+        ),
+    ),
+)
+
+EXAMPLE = Section(
+    name="tools.*.examples.*",
+    doc="A case to test a composed tool by.",
+    model=Example,
+    fields=(
+        Field(
+            key="name",
+            kind="name",
+            attribute="name",
+            required=True,
+            doc="What to call the case.",
+            example="nothing there",
+        ),
+        Field(
+            key="input",
+            kind="object",
+            attribute="input",
+            doc="The arguments of the tool.",
+            example={"word": "x"},
+        ),
+        Field(
+            key="expect",
+            kind="json",
+            attribute="expect",
+            doc="What the output must have in it: objects may have more members, all else must be equal.",
+            example={"found": []},
+        ),
+        Field(
+            key="fails",
+            kind="name",
+            attribute="fails",
+            doc="The call must fail, with this in its message.",
+            example="no such note",
+        ),
+        Field(
+            key="recorded",
+            kind="object",
+            attribute="recorded",
+            doc="What the tools answer: name as in the step → an answer for every call, or an array with one for each. "
+            "An answer is a whole tool result, or text, or the structured content alone.",
+            example={"notes__search": {"notes": []}},
         ),
     ),
 )
@@ -506,7 +712,198 @@ SUBTOOL = Section(
     ),
 )
 
-SECTIONS = (SERVER, GATEWAY, CUSTOM_TOOL, SUBTOOL)
+SHAPE = Section(
+    name="mcpServers.*.shape.*",
+    doc="What to make of a tool, or of all whose names match a glob.",
+    model=ToolShape,
+    fields=(
+        Field(
+            key="name",
+            kind="name",
+            attribute="name",
+            doc="Its public name, as it is: without prefix.",
+            example="search",
+        ),
+        Field(
+            key="title",
+            kind="name",
+            attribute="title",
+            doc="Its title, for people.",
+            example="Search our code",
+        ),
+        Field(
+            key="description",
+            kind="name",
+            attribute="description",
+            doc="What to tell the model about it, instead of what its server says.",
+            example="Search the code of all our repositories",
+        ),
+        Field(
+            key="annotations",
+            kind="object",
+            attribute="annotations",
+            doc="What to put over its annotations; the others stay.",
+            example={"readOnlyHint": True},
+        ),
+        Field(
+            key="arguments",
+            kind="argument_shapes",
+            attribute="arguments",
+            doc="What to make of its arguments, by their own names.",
+            example={"org": {"hide": True, "value": "acme"}, "q": {"rename": "query"}},
+        ),
+        Field(
+            key="result",
+            kind="expression",
+            attribute="result",
+            doc="JMESPath expression that picks from its structured content, or from the JSON that its text is. "
+            "The tool is then listed without an output schema.",
+            example="items[].{path: path, url: html_url}",
+        ),
+    ),
+)
+
+ARGUMENT = Section(
+    name="mcpServers.*.shape.*.arguments.*",
+    doc="What to make of one argument of a tool.",
+    model=ArgumentShape,
+    fields=(
+        Field(
+            key="hide",
+            kind="flag",
+            attribute="hide",
+            doc="Whether callers do not see it and may not give it. With `value` or `env`, it always is that.",
+            example=True,
+        ),
+        Field(
+            key="value",
+            kind="value",
+            attribute="value",
+            doc="What a hidden argument always is. Variables in its texts are replaced.",
+            example="acme",
+        ),
+        Field(
+            key="env",
+            kind="variable_name",
+            attribute="env",
+            doc="Name of the variable whose value a hidden argument always is; "
+            "a number or true or false where the argument is one.",
+            example="API_TOKEN",
+        ),
+        Field(
+            key="rename",
+            kind="name",
+            attribute="rename",
+            doc="What callers call it.",
+            example="query",
+        ),
+        Field(
+            key="default",
+            kind="value",
+            attribute="default",
+            doc="What it is if the caller does not say. It is then not required any more.",
+            example=20,
+        ),
+        Field(
+            key="description",
+            kind="name",
+            attribute="description",
+            doc="What to tell the model about it.",
+            example="Words to look for",
+        ),
+        Field(
+            key="enum",
+            kind="values",
+            attribute="enum",
+            doc="All it may be. Other values are refused before the server is asked.",
+            example=["open", "closed"],
+        ),
+        Field(
+            key="pattern",
+            kind="pattern",
+            attribute="pattern",
+            doc="Regular expression that its text must match somewhere; write `^` and `$` for all of it. "
+            "Other values are refused before the server is asked.",
+            example="^acme/",
+        ),
+    ),
+)
+
+VIEW = Section(
+    name="views.*",
+    doc="What some clients see of the gateway: at `/mcp/NAME`, with `--view NAME`, or by their token.",
+    model=ViewConfig,
+    fields=(
+        Field(
+            key="servers",
+            kind="strings",
+            attribute="servers",
+            doc="Only what these servers have. By default all.",
+            example=["github"],
+        ),
+        Field(
+            key="tools",
+            kind="strings",
+            attribute="tools",
+            doc="Globs of the only tools to show, by their public names. Compound and composed tools are shown if "
+            "this names them, or if there is neither `tools` nor `servers`.",
+            example=["github__get_*", "github__list_*"],
+        ),
+        Field(
+            key="hiddenTools",
+            kind="strings",
+            attribute="hidden_tools",
+            doc="Globs of tools to hide, by their public names. Wins over `tools`.",
+            example=["*__delete_*"],
+        ),
+        Field(
+            key="prompts",
+            kind="strings",
+            attribute="prompts",
+            doc="Globs of the only prompts to show, by their public names. By default all.",
+            example=["github__*"],
+        ),
+        Field(
+            key="resources",
+            kind="strings",
+            attribute="resources",
+            doc="The only resources to show and to read, as globs of their URIs as their servers write them. "
+            "By default all.",
+            example=["file:///docs/*"],
+        ),
+        Field(
+            key="readOnly",
+            kind="flag",
+            attribute="read_only",
+            doc="Show only tools that say that they change nothing (`annotations.readOnlyHint: true`).",
+            example=True,
+        ),
+        Field(
+            key="shape",
+            kind="shapes",
+            attribute="shape",
+            doc="What to make of its tools, by their public names or by globs, after what their servers' `shape` does.",
+            example={"github__search_code": {"description": "Search the code of our repositories"}},
+        ),
+        Field(
+            key="middleware",
+            kind="middleware",
+            attribute="middleware",
+            doc="What is done around requests to this view, inside what the gateway does around all.",
+            example=[{"use": "limit", "rate": "10/s"}],
+        ),
+        Field(
+            key="tokens",
+            kind="strings",
+            attribute="tokens",
+            doc="Bearer tokens that open this view and nothing else, at `/mcp` too. "
+            "Better variables than the tokens themselves: files get copied.",
+            example=["${AGENT_TOKEN}"],
+        ),
+    ),
+)
+
+SECTIONS = (SERVER, GATEWAY, CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, SHAPE, ARGUMENT, VIEW)
 
 CONTAINERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("mcpServers",), "Claude, Cursor, Windsurf, Gemini CLI and most others; an array with `name` in Continue"),
@@ -524,6 +921,7 @@ TOP_LEVEL: dict[str, str] = {
     "$schema": "Address of the JSON Schema, for editors.",
     "gateway": GATEWAY.doc,
     "tools": CUSTOM_TOOL.doc,
+    "views": VIEW.doc,
     "middleware": "The same as `gateway.middleware`, which comes after it.",
     "inputs": "VS Code's prompts. muxway never prompts: use environment variables instead of `${input:…}`.",
     "sandbox": "VS Code's sandbox. Not used.",

@@ -15,14 +15,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 from muxway.config.documents import MINIMAL, Document, read_document
 from muxway.config.expand import Scope, working_folder
-from muxway.config.fields import CONTAINERS, CUSTOM_TOOL, FOREIGN_TYPES, GATEWAY, SERVER, SUBTOOL, TOP_LEVEL, TRANSPORTS
+from muxway.config.fields import (
+    CONTAINERS,
+    CUSTOM_TOOL,
+    FOREIGN_TYPES,
+    GATEWAY,
+    SERVER,
+    SUBTOOL,
+    TOOL_MARKS,
+    TOP_LEVEL,
+    TRANSPORTS,
+)
 from muxway.config.model import Config, CustomTool, GatewaySettings, MiddlewareSpec, ServerConfig, SubTool
 from muxway.config.report import Report, as_list, as_mapping, dotted, found, nearest
 from muxway.config.servers import ADDRESS_KEYS, read_server
 from muxway.config.values import Reader
+from muxway.config.views import read_views
 
 if TYPE_CHECKING:
-    from muxway.config.fields import Section
     from muxway.config.report import Path
 
 _BAD_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -89,10 +99,11 @@ def _build(document: Document, scope: Scope) -> Config:
         row = GATEWAY.by_spelling["middleware"]
         around = cast("tuple[MiddlewareSpec, ...] | None", reader.read(row, ("middleware",), root["middleware"]))
         gateway = replace(gateway, middleware=(*(around or ()), *gateway.middleware))
-    tools = _read_tools(root.get("tools"), servers, reader)
+    tools = _read_tools(root.get("tools"), servers, gateway, reader)
+    views = read_views(root.get("views"), servers, gateway, reader)
     warnings = report.finish()
     usable = {name: server for name, server in servers.items() if server is not None}
-    return Config(servers=usable, tools=tools, gateway=gateway, source=document.source, warnings=warnings)
+    return Config(servers=usable, tools=tools, gateway=gateway, views=views, source=document.source, warnings=warnings)
 
 
 # --- servers --------------------------------------------------------------------------------------------------------
@@ -212,33 +223,10 @@ def _judge_top_level(root: Mapping[object, object], report: Report) -> None:
 # --- gateway and custom tools ---------------------------------------------------------------------------------------
 
 
-def _read_section(section: Section, path: Path, raw: object, reader: Reader) -> dict[str, Any]:
-    """The attributes an object of this section gives, each read by its row. Unknown keys are warned about."""
-    values: dict[str, Any] = {}
-    given: dict[str, str] = {}
-    for key, value in (reader.entries(path, raw) or {}).items():
-        row = section.by_spelling.get(key)
-        if row is None:
-            near = nearest(key, section.by_spelling)
-            hint = f"did you mean `{near}`?" if near else f"known are {', '.join(row.key for row in section.fields)}"
-            reader.report.warn((*path, key), f"unknown key, has no effect; {hint}")
-        elif row.key in given:
-            reader.report.error((*path, key), f"means the same as `{given[row.key]}`; keep one of the two")
-        elif value is not None and row.attribute is not None:
-            given[row.key] = key
-            read = reader.read(row, (*path, key), value)
-            if read is not None:
-                values[row.attribute] = read
-    for row in section.fields:
-        if row.required and row.key not in given and isinstance(raw, Mapping):
-            reader.report.error((*path, row.key), f"Missing required field: {row.key}. {row.doc}")
-    return values
-
-
 def _read_gateway(raw: object, reader: Reader) -> GatewaySettings:
     if raw is None:
         return GatewaySettings()
-    settings = GatewaySettings(**_read_section(GATEWAY, ("gateway",), raw, reader))
+    settings = GatewaySettings(**reader.section(GATEWAY, ("gateway",), raw))
     if settings.call_timeout > settings.call_max:
         reader.report.warn(
             ("gateway", "callMax"), f"every call ends after {settings.call_max:g} s, before `callTimeout` can apply"
@@ -246,24 +234,53 @@ def _read_gateway(raw: object, reader: Reader) -> GatewaySettings:
     return settings
 
 
-def _read_tools(raw: object, servers: Mapping[str, ServerConfig | None], reader: Reader) -> dict[str, CustomTool]:
+def _read_tools(
+    raw: object, servers: Mapping[str, ServerConfig | None], gateway: GatewaySettings, reader: Reader
+) -> dict[str, CustomTool]:
     tools: dict[str, CustomTool] = {}
-    for name, entry in (reader.entries(("tools",), raw) or {}).items() if raw is not None else ():
+    entries = (reader.entries(("tools",), raw) or {}) if raw is not None else {}
+    ours = {name: entry for name, entry in entries.items() if (as_mapping(entry) or {}).keys() & TOOL_MARKS}
+    for name, entry in entries.items():
         place = ("tools", name)
-        fields = as_mapping(entry)
-        if fields is None or not fields.keys() & CUSTOM_TOOL.by_spelling.keys():
+        if name not in ours:
             # Gemini CLI, Codex and opencode keep switches of their own tools under the same key.
-            reader.report.warn(place, "is no custom tool (which has `description` and `subtools`); ignored")
+            reader.report.warn(
+                place, "is no custom tool (which has `description` and either `subtools` or `steps`); ignored"
+            )
             continue
         if not name.strip() or _BAD_NAME.search(name):
             reader.report.error(place, "the name of a tool must not be empty or contain control characters")
-        values = _read_section(CUSTOM_TOOL, place, entry, reader)
-        subtools = {
-            server: _read_subtools(server, (*place, "subtools", server), entry, servers, reader)
-            for server, entry in values.get("subtools", {}).items()
-        }
-        tools[name] = CustomTool(name=name, description=values.get("description", ""), subtools=subtools)
+        values = reader.section(CUSTOM_TOOL, place, entry)
+        if "steps" in (as_mapping(entry) or {}):
+            # Only for those who have such tools: it takes its part of a start.
+            from muxway.config.composed import read_composed
+
+            tools[name] = read_composed(name, values, place, servers, ours, gateway.call_max, reader)
+        else:
+            tools[name] = _read_compound(name, values, place, servers, reader)
+    if any(tool.steps for tool in tools.values()):
+        from muxway.config.composed import check_nesting
+
+        check_nesting(tools, reader.report)
     return tools
+
+
+def _read_compound(
+    name: str, values: dict[str, Any], place: Path, servers: Mapping[str, ServerConfig | None], reader: Reader
+) -> CustomTool:
+    if "subtools" not in values:
+        doc = CUSTOM_TOOL.by_spelling["subtools"].doc
+        # A wrong value has been reported already.
+        if not any(problem.path.startswith(dotted((*place, "subtools"))) for problem in reader.report.errors):
+            reader.report.error((*place, "subtools"), f"Missing required field: subtools. {doc} Or write `steps`.")
+    for row in CUSTOM_TOOL.fields:
+        if row.attribute in values and row.key not in TOOL_MARKS:
+            reader.report.warn((*place, row.key), "has no effect without `steps`")
+    subtools = {
+        server: _read_subtools(server, (*place, "subtools", server), entry, servers, reader)
+        for server, entry in values.get("subtools", {}).items()
+    }
+    return CustomTool(name=name, description=values.get("description", ""), subtools=subtools)
 
 
 def _read_subtools(
@@ -283,7 +300,7 @@ def _read_subtools(
 
     def one(item_path: Path, item: object) -> SubTool | None:
         if as_mapping(item) is not None:
-            values = _read_section(SUBTOOL, item_path, item, reader)
+            values = reader.section(SUBTOOL, item_path, item)
             return SubTool(**values) if "name" in values else None
         name = reader.named(item_path, item, "a tool name or {name, description}")
         return SubTool(name=name) if name is not None else None

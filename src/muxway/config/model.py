@@ -8,17 +8,19 @@ compared, so moving an entry never restarts its process.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muxway.config.templates import Condition, Template
     from muxway.errors import Problem
 
 Transport = Literal["stdio", "http", "sse", "auto"]
 Era = Literal["auto", "modern", "legacy"]
 Isolation = Literal["shared", "principal", "session"]
 Separator = Literal["__", ":", "."]
+OnError = Literal["fail", "skip", "continue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,48 @@ class ExposedTool:
     """The name the upstream gives it."""
     exposed: str | None = None
     """The name to publish instead (before the prefix), if it is renamed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentShape:
+    """What to make of one argument of a tool."""
+
+    hide: bool = False
+    """Whether callers do not see it."""
+    value: object = field(default=None, repr=False)
+    """What a hidden one always is. None: nothing."""
+    env: str | None = field(default=None, repr=False)
+    """The same, as the value of a variable."""
+    rename: str | None = None
+    """What callers call it."""
+    default: object = None
+    """What it is if the caller does not say. None: nothing."""
+    description: str | None = None
+    """What callers are told about it."""
+    enum: tuple[object, ...] | None = None
+    """All it may be."""
+    pattern: str | None = None
+    """Regular expression that its text must match somewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolShape:
+    """What to make of a tool, or of all whose names match a pattern."""
+
+    match: str
+    """The tool's name, or the pattern."""
+    name: str | None = None
+    """Its public name, as it is."""
+    title: str | None = None
+    """Its title."""
+    description: str | None = None
+    """What to tell the model about it."""
+    annotations: Mapping[str, object] | None = None
+    """What to put over its annotations."""
+    arguments: Mapping[str, ArgumentShape] = field(default_factory=dict[str, ArgumentShape])
+    """What to make of its arguments, by their own names."""
+    result: str | None = None
+    """JMESPath expression that its result goes through."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +118,10 @@ class ServerConfig:
     """The only tools to show, by native name. None: all."""
     hidden_tools: tuple[str, ...] = ()
     """Tools to hide, by native name; wins over `exposed_tools`."""
+    read_only: bool = False
+    """Show only tools that say that they change nothing."""
+    shape: tuple[ToolShape, ...] = ()
+    """What to make of its tools, by native name."""
     exposed_prompts: tuple[ExposedTool, ...] | None = None
     """The only prompts to show, by native name. None: all."""
     hidden_prompts: tuple[str, ...] = ()
@@ -121,15 +169,69 @@ class SubTool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call that a composed tool makes, or one for each of many items."""
+
+    name: str
+    """What references call it."""
+    tool: str
+    """The tool to call, in any of the spellings a caller may use."""
+    arguments: Mapping[str, Template] = field(default_factory=dict[str, "Template"])
+    """Its arguments, with references in them."""
+    when: Condition | None = None
+    """Whether to make the call at all; None: yes."""
+    for_each: Template = None
+    """The array to make it for each item of; None: it is made once."""
+    max_items: int = 50
+    """Most items that array may have."""
+    on_error: OnError = "fail"
+    """What a failure of this step does to the tool."""
+    timeout: float | None = None
+    """Seconds each of its calls may take. None: what the server allows."""
+    after: tuple[str, ...] = ()
+    """Steps to wait for beside those it refers to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A case to test a composed tool by."""
+
+    name: str
+    """What to call it when it fails."""
+    input: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The arguments of the tool."""
+    expect: Any = None
+    """What its output must have in it. None: anything."""
+    fails: str | None = None
+    """What the message of its failure must have in it. None: it must not fail."""
+    recorded: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the steps' tools answer when no server is asked: tool → one answer for all calls, or a list of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CustomTool:
-    """A compound tool: one name in front of chosen tools of several upstreams."""
+    """A tool of the gateway itself: compound, one name in front of others; or composed, made of steps."""
 
     name: str
     """Its public name, without prefix."""
     description: str
     """What to tell the model about it; the list of subtools is added."""
-    subtools: Mapping[str, tuple[SubTool, ...]]
-    """What it may run: server name → tools."""
+    subtools: Mapping[str, tuple[SubTool, ...]] = field(default_factory=dict[str, tuple[SubTool, ...]])
+    """What a compound tool may run: server name → tools."""
+    input_schema: Mapping[str, Any] | None = None
+    """JSON Schema of a composed tool's arguments. None: any."""
+    steps: tuple[Step, ...] = ()
+    """The calls of a composed tool; none for a compound one."""
+    output: Template = None
+    """What a composed tool gives. None: the result of its last step."""
+    deadline: float = 60.0
+    """Seconds in which all steps must be done."""
+    max_result_bytes: int = 16 * 1024 * 1024
+    """Most bytes of results that one call may gather."""
+    dry_run: bool = False
+    """Whether callers may ask what would be done."""
+    examples: tuple[Example, ...] = ()
+    """Cases to test it by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +273,32 @@ class GatewaySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewConfig:
+    """What some callers see of the gateway."""
+
+    name: str
+    """The last part of its URL."""
+    servers: tuple[str, ...] | None = None
+    """Only what these servers have. None: all."""
+    tools: tuple[str, ...] | None = None
+    """Globs of the only public tool names to show. None: all."""
+    hidden_tools: tuple[str, ...] = ()
+    """Globs of public tool names to hide; wins over `tools`."""
+    prompts: tuple[str, ...] | None = None
+    """Globs of the only public prompt names to show. None: all."""
+    resources: tuple[str, ...] | None = None
+    """Globs of the only URIs to show and to read, as their servers write them. None: all."""
+    read_only: bool = False
+    """Show only tools that say that they change nothing."""
+    shape: tuple[ToolShape, ...] = ()
+    """What to make of its tools, by public name."""
+    middleware: tuple[MiddlewareSpec, ...] = ()
+    """What is done around its requests, inside what the gateway does around all."""
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    """Bearer tokens that open this view and nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """One whole configuration, validated."""
 
@@ -180,6 +308,8 @@ class Config:
     """The custom tools by name."""
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     """How muxway itself behaves."""
+    views: Mapping[str, ViewConfig] = field(default_factory=dict[str, ViewConfig])
+    """What some callers see of it, by name."""
     source: str | None = None
     """The file it came from, if any."""
     warnings: tuple[Problem, ...] = ()

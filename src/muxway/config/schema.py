@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from muxway.config.documents import MINIMAL
 from muxway.config.fields import (
+    ARGUMENT,
     CONTAINERS,
     CUSTOM_TOOL,
+    EXAMPLE,
     FOREIGN_TYPES,
     GATEWAY,
     SECTIONS,
     SERVER,
+    SHAPE,
+    STEP,
     SUBTOOL,
+    TOOL_MARKS,
     TOP_LEVEL,
     TRANSPORTS,
+    VIEW,
 )
 from muxway.config.report import nearest
 from muxway.errors import ConfigError, Problem
@@ -80,6 +86,23 @@ KIND_SCHEMAS: Mapping[Kind, dict[str, Any]] = {
             ]
         },
     },
+    "object": {"type": "object"},
+    "json": {},
+    "template": {},
+    "condition": {"type": ["string", "boolean"]},
+    "steps": {
+        "anyOf": [
+            {"type": "array", "minItems": 1, "items": {"allOf": [{"$ref": "#/$defs/step"}, {"required": ["name"]}]}},
+            {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/step"}},
+        ]
+    },
+    "examples": {"type": "array", "items": {"$ref": "#/$defs/example"}},
+    "shapes": {"type": "object", "additionalProperties": {"$ref": "#/$defs/shape"}},
+    "argument_shapes": {"type": "object", "additionalProperties": {"$ref": "#/$defs/argument"}},
+    "value": {},
+    "values": {"type": "array", "minItems": 1},
+    "pattern": {"type": "string", "format": "regex"},
+    "expression": {"type": "string", "minLength": 1},
     "variables": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
     "variable_names": {
         "type": "array",
@@ -135,6 +158,18 @@ _KIND_WORDS: Mapping[Kind, str] = {
     "inherit": "true, false, or array of variable names",
     "subtools": "object: server → {tools: [{name, description}]}",
     "middleware": "array of names or {use, match, …options}",
+    "object": "object",
+    "json": "any value",
+    "template": "any value, with references like ${input.x} in it",
+    "condition": "condition",
+    "steps": "array of steps, or object: name → step",
+    "examples": "array of {name, input, expect, fails, recorded}",
+    "shapes": "object: name or glob of tools → shape",
+    "argument_shapes": "object: name of the argument → shape",
+    "value": "any value",
+    "values": "array of values",
+    "pattern": "regular expression",
+    "expression": "JMESPath expression",
 }
 
 
@@ -153,11 +188,16 @@ def json_schema() -> dict[str, Any]:
     properties: dict[str, Any] = {key: {"description": doc} for key, doc in TOP_LEVEL.items()}
     properties["gateway"] = {"$ref": "#/$defs/gateway"}
     # Other programs keep switches of their own under `tools`; what has a key of ours is ours.
-    is_ours = {"type": "object", "anyOf": [{"required": [row.key]} for row in CUSTOM_TOOL.fields]}
+    is_ours = {"type": "object", "anyOf": [{"required": [key]} for key in sorted(TOOL_MARKS)]}
     properties["tools"] = {
         "type": "object",
         "description": CUSTOM_TOOL.doc,
         "additionalProperties": {"if": is_ours, "then": {"$ref": "#/$defs/customTool"}},
+    }
+    properties["views"] = {
+        "type": "object",
+        "description": VIEW.doc,
+        "additionalProperties": {"$ref": "#/$defs/view"},
     }
     for path, users in CONTAINERS:
         if path[0] in {"mcp", "extensions"}:
@@ -173,7 +213,15 @@ def json_schema() -> dict[str, Any]:
         "$defs": {
             "server": _object(SERVER),
             "gateway": _object(GATEWAY),
-            "customTool": _object(CUSTOM_TOOL),
+            "customTool": {
+                **_object(CUSTOM_TOOL),
+                "oneOf": [{"required": ["subtools"]}, {"required": ["steps"]}],
+            },
+            "step": {**_object(STEP), "required": ["tool"]},
+            "example": _object(EXAMPLE),
+            "shape": _object(SHAPE),
+            "argument": _object(ARGUMENT),
+            "view": _object(VIEW),
             "subtools": {"type": "array", "minItems": 1, "items": {"anyOf": [_STRING, _object(SUBTOOL)]}},
         },
     }
@@ -239,12 +287,18 @@ def _is_within(head: str, section: Section) -> bool:
     first = head.split(".", maxsplit=1)[0]
     if not first:
         return True
+    parts = head.split(".")
+    if section in (SHAPE, ARGUMENT):
+        return "shape" in parts and ("arguments" in parts) == (section is ARGUMENT)
+    if section in (SERVER, VIEW) and "shape" in parts:
+        return False
+    if section is VIEW:
+        return first == "views"
     if section is SERVER:
         return first in {"amp", *(path[0] for path, _ in CONTAINERS)}
-    if section is SUBTOOL:
-        return first == "tools" and "subtools" in head
-    if section is CUSTOM_TOOL:
-        return first == "tools" and "subtools" not in head
+    inner = {"subtools": SUBTOOL, "steps": STEP, "examples": EXAMPLE}
+    if section in (CUSTOM_TOOL, *inner.values()):
+        return first == "tools" and section is inner.get(parts[2] if len(parts) > 2 else "", CUSTOM_TOOL)
     return first == section.name
 
 

@@ -13,6 +13,7 @@ from muxway.config.envfile import parse_env_file
 from muxway.config.fields import CLIENT_KEYS, FOREIGN_TYPES, SERVER, UNSUPPORTED_KEYS, Field
 from muxway.config.model import ServerConfig, Transport
 from muxway.config.report import as_mapping, dotted, found, nearest
+from muxway.config.shaping import check_names
 from muxway.config.values import Reader
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def read_server(name: str, raw: object, path: Path, report: Report, scope: Scope
         for key, item in given.items()
         if item.row.attribute is not None and got.get(key) is not None
     }
+    check_names(values.get("exposed_tools"), values.get("shape", ()), path, report)
     values["call_timeout"] = _first(got, "callTimeout", "callTimeoutMs", "timeout")
     start_timeout = _first(got, "startTimeout", "startTimeoutMs")
     if start_timeout is not None:

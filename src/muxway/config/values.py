@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from muxway.config.expand import PUBLIC_VARIABLES, expand, expand_tilde
 from muxway.config.fields import FOREIGN_TYPES, TRANSPORTS
 from muxway.config.model import ExposedTool, MiddlewareSpec
 from muxway.config.report import as_list, as_mapping, found, nearest
+from muxway.config.shaping import is_pattern, read_arguments, read_expression, read_pattern, read_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from muxway.config.expand import Scope
-    from muxway.config.fields import Field, Kind
+    from muxway.config.fields import Field, Kind, Section
     from muxway.config.report import Path, Report
+    from muxway.config.templates import Condition, Template
 
 T = TypeVar("T")
 ReadKind: TypeAlias = "Callable[[Reader, Field, Path, object], object]"
@@ -32,7 +34,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _URL = re.compile(r"https?://[^\s/?#]+[^\s]*", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNENCODABLE = re.compile("[\x00\ud800-\udfff]")
-_SECRET_KEY = re.compile(
+SECRET_KEY = re.compile(
     r"token|secret|passw|pwd|api[-_]?key|auth(?!ors?(?:$|[-_]))|credential|private|cookie|session|dsn|(?:^|[-_])key$",
     re.IGNORECASE,
 )
@@ -140,7 +142,7 @@ class Reader:
 
     def note_secret(self, key: str, value: str) -> None:
         """Remember the value of an env or header key if the key, or the value itself, looks like that of a secret."""
-        if _SECRET_KEY.search(key) or _URL_WITH_PASSWORD.search(value):
+        if SECRET_KEY.search(key) or _URL_WITH_PASSWORD.search(value):
             self._secrets.add(value)
             credentials = _SCHEME.fullmatch(value)
             if credentials is not None:
@@ -172,6 +174,29 @@ class Reader:
             else:
                 self.report.error(path, f"keys must be strings, found {found(key)}")
         return entries
+
+    def section(self, section: Section, path: Path, raw: object) -> dict[str, Any]:
+        """The attributes an object of this section gives, each read by its row. Unknown keys are warned about."""
+        values: dict[str, Any] = {}
+        given: dict[str, str] = {}
+        for key, value in (self.entries(path, raw) or {}).items():
+            row = section.by_spelling.get(key)
+            if row is None:
+                near = nearest(key, section.by_spelling)
+                known = ", ".join(row.key for row in section.fields)
+                hint = f"did you mean `{near}`?" if near else f"known are {known}"
+                self.report.warn((*path, key), f"unknown key, has no effect; {hint}")
+            elif row.key in given:
+                self.report.error((*path, key), f"means the same as `{given[row.key]}`; keep one of the two")
+            elif value is not None and row.attribute is not None:
+                given[row.key] = key
+                read = self.read(row, (*path, key), value)
+                if read is not None:
+                    values[row.attribute] = read
+        for row in section.fields:
+            if row.required and row.key not in given and as_mapping(raw) is not None:
+                self.report.error((*path, row.key), f"Missing required field: {row.key}. {row.doc}")
+        return values
 
     # --- numbers ---
 
@@ -369,6 +394,8 @@ def _exposed(reader: Reader, row: Field, path: Path, raw: object) -> tuple[Expos
             original = reader.named((*place, "original"), entries["original"])
             exposed = entries.get("exposed")
             public = reader.named((*place, "exposed"), exposed) if exposed is not None else None
+            if public is not None and original is not None and is_pattern(original):
+                reader.report.error(place, f"a pattern may mean several {what}s, which cannot all have one name")
             return ExposedTool(original=original, exposed=public) if original is not None else None
         name = reader.named(place, item, f"a {what} name or {{original, exposed}}")
         return ExposedTool(original=name) if name is not None else None
@@ -515,6 +542,18 @@ def _middleware(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[M
     return reader.items(path, raw, one, "an array of middlewares")
 
 
+def _value(reader: Reader, _row: Field, path: Path, raw: object) -> object:
+    return _expanded(reader, path, raw)
+
+
+def _values(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[object, ...] | None:
+    values = as_list(raw)
+    if not values:
+        reader.wrong(path, "an array of at least one value", raw)
+        return None
+    return tuple(_expanded(reader, (*path, index), value) for index, value in enumerate(values))
+
+
 def _expanded(reader: Reader, path: Path, raw: object) -> object:
     """Any value, with the variables in its texts replaced."""
     if isinstance(raw, str):
@@ -524,6 +563,48 @@ def _expanded(reader: Reader, path: Path, raw: object) -> object:
     if (items := as_list(raw)) is not None:
         return [_expanded(reader, (*path, str(index)), value) for index, value in enumerate(items)]
     return raw
+
+
+# In composed tools `${…}` is a reference: variables are replaced in none of the following. Who has no such tools
+# need not load what reads them.
+
+
+def _object(reader: Reader, _row: Field, path: Path, raw: object) -> dict[str, object] | None:
+    return reader.entries(path, raw)
+
+
+def _json(_reader: Reader, _row: Field, _path: Path, raw: object) -> object:
+    return raw
+
+
+def _template(reader: Reader, _row: Field, path: Path, raw: object) -> Template:
+    from muxway.config.templates import parse_template
+
+    return parse_template(raw, path, reader.report.error)
+
+
+def _condition(reader: Reader, _row: Field, path: Path, raw: object) -> Condition | None:
+    from muxway.config.templates import BadTemplate, Constant, parse_condition
+
+    if isinstance(raw, bool):
+        return Constant(raw)
+    if not isinstance(raw, str):
+        reader.wrong(path, 'a condition such as "${steps.find.ok}"', raw)
+        return None
+    try:
+        return parse_condition(raw)
+    except BadTemplate as error:
+        reader.report.error(path, f"{label(path)}: {error}")
+        return None
+
+
+def _listed(reader: Reader, row: Field, path: Path, raw: object) -> object:
+    """Only the outer shape: what is inside is read by `composed`."""
+    by_name = row.kind == "steps" and as_mapping(raw) is not None
+    entries = reader.entries(path, raw) if by_name else as_list(raw)
+    if entries is None:
+        reader.wrong(path, "an array of objects", raw)
+    return entries
 
 
 READERS: Mapping[Kind, ReadKind] = {
@@ -550,5 +631,17 @@ READERS: Mapping[Kind, ReadKind] = {
     "inherit": _inherit,
     "subtools": _subtools,
     "middleware": _middleware,
+    "object": _object,
+    "json": _json,
+    "template": _template,
+    "condition": _condition,
+    "steps": _listed,
+    "examples": _listed,
+    "shapes": read_shapes,
+    "argument_shapes": read_arguments,
+    "value": _value,
+    "values": _values,
+    "pattern": read_pattern,
+    "expression": read_expression,
 }
 """How each kind is read."""

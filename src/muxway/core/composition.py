@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 from msgspec import Raw
 
-from muxway.config.templates import Condition, Constant, Reference, Template, Test, Text
+from muxway.config.templates import Condition, Constant, Operation, Reference, Template, Text
 from muxway.errors import RpcError
 from muxway.protocol import messages
 
@@ -152,7 +152,7 @@ def holds(condition: Condition, scope: Scope) -> bool:
     Raises:
         Unfit: it compares what cannot be compared.
     """
-    if not isinstance(condition, Test):
+    if not isinstance(condition, Operation):
         return bool(_value(condition, scope))
     operator, parts = condition.operator, condition.parts
     if operator == "not":
@@ -177,7 +177,7 @@ def holds(condition: Condition, scope: Scope) -> bool:
 def _value(condition: Condition, scope: Scope) -> Any:
     if isinstance(condition, Constant):
         return condition.value
-    if isinstance(condition, Test):
+    if isinstance(condition, Operation):
         return holds(condition, scope)
     raw = look_up(condition, scope)
     try:

@@ -378,7 +378,7 @@ class Parking(_Sealing):
         self._expiry: Timer | None = None
         self._key = ""
         """The name under which it is parked; empty while a caller waits for it."""
-        self._outcome: tuple[bytes, RpcError | None] | None = None
+        self._outcome: tuple[tuple[Buffer, ...], RpcError | None] | None = None
         """How the call ended while it was parked."""
 
     # --- the upstream asks --------------------------------------------------------------------
@@ -393,10 +393,6 @@ class Parking(_Sealing):
         except RpcError as error:
             self._refused |= asking.required(ask.method, ask.params)
             ask.refuse(error)
-            return
-        if not self._desk.has_room(self.principal):
-            log.warning("too many parked calls; a question was refused", upstream=self._way.upstream)
-            ask.refuse(RpcError("too many calls wait for answers; try again later"))
             return
         self._asked += 1
         key = f"q{self._asked}"
@@ -417,9 +413,12 @@ class Parking(_Sealing):
             return
         self._round += 1
         if self._round > _MOST_ROUNDS:
-            for ask, _ in list(self._pending.values()):
-                ask.refuse(RpcError(f"no call may ask more than {_MOST_ROUNDS} times"))
-            self._pending.clear()
+            self._refuse_pending(f"no call may ask more than {_MOST_ROUNDS} times")
+            return
+        # Only here, where it is parked: of calls that are made all at once each would find room before that.
+        if not self._desk.has_room(self.principal):
+            log.warning("too many parked calls; a question was refused", upstream=self._way.upstream)
+            self._refuse_pending("too many calls wait for answers; try again later")
             return
         self._key = secrets.token_urlsafe(16)
         entries: dict[str, Buffer] = {key: entry for key, (_, entry) in self._pending.items()}
@@ -428,6 +427,11 @@ class Parking(_Sealing):
             return
         self._desk.parked[self._key] = self
         self._expiry = later(LIFETIME, self._give_up, "nobody answered in time")
+
+    def _refuse_pending(self, why: str) -> None:
+        pending, self._pending = list(self._pending.values()), {}
+        for ask, _ in pending:
+            ask.refuse(RpcError(why))
 
     def _give_up(self, why: str) -> None:
         """The caller has not come back."""
@@ -489,24 +493,25 @@ class Parking(_Sealing):
         super().cancel(reason)
 
     def done(self, *result: Buffer) -> None:
-        self._end(b"".join(result), None)
+        self._end(result, None)
 
     def failed(self, error: RpcError) -> None:
-        self._end(b"", error)
+        self._end((), error)
 
-    def _end(self, result: bytes, error: RpcError | None) -> None:
+    def _end(self, result: tuple[Buffer, ...], error: RpcError | None) -> None:
         self._running = None
         if self._gathering is not None:
             self._gathering.cancel()
         if self._key:
-            self._outcome = (result, error)
+            # Copied, as a piece of what was received would keep all of that in memory.
+            self._outcome = ((b"".join(result),), error)
             self._pending.clear()
         else:
             self._deliver(result, error)
 
-    def _deliver(self, result: bytes, error: RpcError | None) -> None:
+    def _deliver(self, result: tuple[Buffer, ...], error: RpcError | None) -> None:
         if error is None:
-            super().done(result)
+            super().done(*result)
         elif error.code == URL_ELICITATION_REQUIRED and isinstance(error, UpstreamSaid):
             self._send_to_pages(error)
         elif self._refused and isinstance(error, UpstreamSaid):

@@ -1,7 +1,7 @@
-"""Compound tools: one public tool that runs a chosen tool of a chosen server.
+"""The gateway's own tools as they are listed, and compound tools: one name that runs a chosen tool of a chosen server.
 
-Configured as mcp-coordinator has them: `tools.<Name> = {description, subtools}`. The
-caller sends `{server, tool, args}`; only what is listed can be run.
+Compound tools are configured as mcp-coordinator has them: `tools.<Name> = {description, subtools}`. The
+caller sends `{server, tool, args}`; only what is listed can be run. How composed tools run is in `composing`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,17 @@ class Choice(NamedTuple):
 
 
 def source(tools: Iterable[CustomTool]) -> Source:
-    """The compound tools as a part of the catalog."""
-    natives = [NativeTool(tool.name, _definition(tool)) for tool in tools]
+    """The gateway's own tools as a part of the catalog."""
+    natives = [NativeTool(tool.name, _composed(tool) if tool.steps else _definition(tool)) for tool in tools]
     return Source(upstream="", tools=natives, prefix="", own=True)
+
+
+def _composed(tool: CustomTool) -> messages.Params:
+    # Only for those who have such tools: it takes its part of a start.
+    from muxway.core import fitting
+
+    schema = messages.encode(fitting.input_schema(tool))
+    return {"description": Raw(messages.encode(tool.description)), "inputSchema": Raw(schema)}
 
 
 def _definition(tool: CustomTool) -> messages.Params:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
 import msgspec
 from msgspec import Raw
 
+from muxway.catalog.model import EMPTY
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.core import custom
 from muxway.core.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, visited
@@ -74,6 +75,19 @@ class Member(msgspec.Struct):
             call.release()
 
 
+class _Aim(NamedTuple):
+    """A call as its server gets it."""
+
+    upstream: str
+    """Empty: it is for a composed tool."""
+    head: bytes
+    call: Call
+    wrapped: bool = False
+    tasked: bool = False
+    reshape: Converter | None = None
+    """What its shape does to the result."""
+
+
 class Relay:
     """Sends tool calls where the catalog says."""
 
@@ -83,7 +97,10 @@ class Relay:
         tools: Mapping[str, CustomTool],
         server_info: bytes,
         seal: Seal | None = None,
+        *,
+        handle: Callable[[Call, Sink], Running | None],
     ) -> None:
+        """Prepare; `handle` is the gateway's own front, where the calls of composed tools go."""
         self.desk = Desk(seal or Seal())
         self.tasks = Tasks(self.desk.seal, self.reach)
         self._members = members
@@ -91,6 +108,9 @@ class Relay:
         self._server_info = server_info
         self.rewriters: Mapping[str, Converter] = {}
         """Upstream → what is done to the links in its tools' results; empty unless several servers have resources."""
+        self.whole: Catalog = EMPTY
+        """Every tool, whatever the view of a caller shows."""
+        self._handle = handle
         self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
 
     def call_tool(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
@@ -104,6 +124,9 @@ class Relay:
         spelled = bytes(params.get("name", b""))
         route = catalog.quick.get(spelled)
         if route is None:
+            if (unlisted := self.unlisted(catalog, call)) is not None:
+                aim = self._at(*unlisted, call, None)
+                return self.send(aim.upstream, aim.head, aim.call, sink, tasked=aim.tasked, reshape=aim.reshape)
             route = self._find(catalog, call, messages.text(spelled))
             catalog.remember(spelled, route)
         arguments = params.get("arguments")
@@ -113,15 +136,66 @@ class Relay:
             # Whether a call is a task is between the gateway and the server.
             params = {name: raw for name, raw in params.items() if name != "task"}
             call = msgspec.structs.replace(call, params=params)
-        if route.upstream:
+        if route.shape is None and route.upstream:
             tasked = route.tasked
             return self.send(route.upstream, route.head, call, sink, wrapped=route.wrapped, tasked=tasked)
+        aim = self._aim(route, call)
+        if not aim.upstream:
+            return self._compose(self._tools[route.native], aim.call, sink, aim.reshape)
+        upstream, head, call, wrapped, tasked, reshape = aim
+        return self.send(upstream, head, call, sink, wrapped=wrapped, tasked=tasked, reshape=reshape)
+
+    def _aim(self, route: Route, call: Call) -> _Aim:
+        """A call of a shaped tool, or of one of the gateway's own, as its server gets it. Raises InvalidParams."""
+        reshape: Converter | None = None
+        if route.shape is not None:
+            call = _with_arguments(call, route.shape.arguments(call.params.get("arguments")))
+            reshape = route.shape.reshaper
+        if route.upstream or self._tools[route.native].steps:
+            return _Aim(route.upstream, route.head, call, route.wrapped, route.tasked, reshape)
         choice = custom.choose(self._tools, route.native, call)
-        head = b'"method":"tools/call","params":{"name":' + messages.encode(choice.tool)
-        params = {**call.params, "arguments": choice.args}
-        tool = catalog.find(f"{choice.upstream}__{choice.tool}").route
-        tasked = tool is not None and (tool.upstream, tool.native) == (choice.upstream, choice.tool) and tool.tasked
-        return self.send(choice.upstream, head, msgspec.structs.replace(call, params=params), sink, tasked=tasked)
+        return self._at(choice.upstream, choice.tool, _with_arguments(call, choice.args), reshape)
+
+    def _at(self, upstream: str, native: str, call: Call, reshape: Converter | None) -> _Aim:
+        """A call of a server's tool by its own name, listed or not. Its shape counts all the same."""
+        head = b'"method":"tools/call","params":{"name":' + messages.encode(native)
+        shape = self.whole.shapes.get((upstream, native))
+        if shape is not None:
+            call = _with_arguments(call, shape.arguments(call.params.get("arguments")))
+            reshape = chain(shape.reshaper, reshape)
+        tool = self.whole.find(f"{upstream}__{native}").route
+        tasked = tool is not None and (tool.upstream, tool.native) == (upstream, native) and tool.tasked
+        return _Aim(upstream, head, call, tasked=tasked, reshape=reshape)
+
+    def unlisted(self, catalog: Catalog, call: Call) -> tuple[str, str] | None:
+        """The server and the own name of a tool that a composed tool uses and clients do not see; None for all else."""
+        if not call.caller.depth:
+            return None
+        name = messages.text(call.params.get("name")) or ""
+        return None if catalog.find(name).route is not None else self.native(name)
+
+    def native(self, name: str) -> tuple[str, str] | None:
+        """The server and the tool's own name that are written as one; None if it begins with no server's name."""
+        upstream = self.owner(name)
+        member = self._members.get(upstream)
+        if member is None:
+            return None
+        starts = [start + separator for start in (upstream, member.prefix) if start for separator in SEPARATORS]
+        return upstream, name.removeprefix(next(start for start in starts if name.startswith(start)))
+
+    def _compose(self, tool: CustomTool, call: Call, sink: Sink, reshape: Converter | None) -> Running | None:
+        # Only for those who have such tools: it takes its part of a start.
+        from muxway.core.composing import Composition
+
+        link = Composition(tool, self._handle)
+        convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)
+        convert = chain(reshape, convert)
+        if convert is None:
+            return link.request(b"", call, sink, idle=tool.deadline, limit=tool.deadline)
+        way = Way(tool.name, link, convert, self._server_info, tool.deadline, tool.deadline)
+        across = self._across(sink, way, b"", call)
+        across.begin()
+        return across
 
     def _find(self, catalog: Catalog, call: Call, name: str | None) -> Route:
         if name is None:
@@ -138,12 +212,14 @@ class Relay:
 
     def explain_absence(self, catalog: Catalog, name: str) -> None:
         """A tool or prompt of a server that is down, or not up yet, is not unknown: say so instead."""
-        upstream = catalog.former.get(name) or self._owner(name)
+        upstream = catalog.former.get(name) or self.owner(name)
+        if catalog.admits is not None and not catalog.admits(upstream, name):
+            return
         member = self._members.get(upstream)
         if member is not None and member.link is None:
             self._refuse(upstream, member)
 
-    def _owner(self, name: str) -> str:
+    def owner(self, name: str) -> str:
         """The server whose name, or prefix, a tool's name begins with; the longest one, if there are several."""
         owners = [
             (len(start), upstream)
@@ -167,6 +243,7 @@ class Relay:
         *,
         wrapped: bool = False,
         tasked: bool = False,
+        reshape: Converter | None = None,
     ) -> Running | None:
         """Send a request to an upstream; its result comes back in the caller's spelling.
 
@@ -177,6 +254,7 @@ class Relay:
             sink: hears the outcome.
             wrapped: whether the tool's output is wrapped for callers that know only objects.
             tasked: whether the tool says that it can only be run as a task.
+            reshape: what the tool's shape does to its result.
 
         Raises:
             RpcError: it can be refused at once.
@@ -198,7 +276,10 @@ class Relay:
             self._converters[crossing] = convert
         if self.rewriters and call.method == "tools/call":
             convert = chain(self.rewriters.get(upstream), convert)
-        if tasked and link.revision.required_tasks:
+        if reshape is not None:
+            convert = chain(reshape, convert)
+        if (tasked and link.revision.required_tasks) or (reshape is not None and link.revision.stateless):
+            # A task that its caller asked after itself would bring a result that nobody has reshaped.
             link = Polling(upstream, link)
         if convert is None:
             return link.request(head, call, sink, idle=member.idle, limit=member.limit)
@@ -240,13 +321,19 @@ class Relay:
             return Parking(sink, way, head, call, self.desk, round_)
         return (Asking if way.link.revision.stateless else Crossing)(sink, way, head, call)
 
-    def retry(self, call: Call, sink: Sink) -> Running | None:
+    def retry(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
         """Go on with a call of a stateless caller that was answered with questions.
 
         Raises:
             RpcError: it is not one of ours, or not any more.
             StillStarting: the upstream may have it in a moment.
         """
+        reshape: Converter | None = None
+        if call.method == "tools/call":
+            route = catalog.find(messages.text(call.params.get("name")) or "").route
+            if route is not None and (route.shape is not None or not route.upstream):
+                aim = self._aim(route, call)
+                call, reshape = aim.call, aim.reshape
         claims = self.desk.seal.open(messages.text(call.params["requestState"]), call)
         if claims.kind == "park":
             parked = self.desk.parked.get(claims.state or "")
@@ -267,7 +354,7 @@ class Relay:
             raise InvalidParams(INVALID)
         convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)
         if call.method == "tools/call":
-            convert = chain(self.rewriters.get(claims.upstream), convert)
+            convert = chain(reshape, self.rewriters.get(claims.upstream), convert)
         if convert is None:
             raise InvalidParams(INVALID)
         if is_task_state(claims.state) if claims.kind == "wrap" else claims.state is not None:
@@ -276,3 +363,7 @@ class Relay:
         across = self._across(sink, way, claims.head, again, claims.round + 1)
         across.begin()
         return across
+
+
+def _with_arguments(call: Call, arguments: Raw) -> Call:
+    return msgspec.structs.replace(call, params={**call.params, "arguments": arguments})

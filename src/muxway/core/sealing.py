@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import msgspec
 
 from muxway.core.ports import clock, log
-from muxway.errors import InvalidParams
+from muxway.errors import InvalidParams, ParseError
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from msgspec import Raw
 
     from muxway.core.call import Call, Caller
 
@@ -125,13 +126,21 @@ class Seal:
 
 def digest(call: Call) -> bytes:
     """What makes a call the same call when it is made again with answers."""
-    told: dict[str, Any] = {
-        name: _folded(messages.value(raw))
+    told = {
+        name: _canonical(raw)
         for name, raw in call.params.items()
-        if name not in ("_meta", "inputResponses", "requestState", "task")
+        if name not in ("_meta", "inputResponses", "requestState", "task") and not messages.is_null(raw)
     }
-    canonical = messages.encode([call.method, _folded(told)], order="deterministic")
+    canonical = msgspec.msgpack.encode([call.method, sorted(told.items())])
     return hashlib.blake2b(canonical, digest_size=16).digest()
+
+
+def _canonical(raw: Raw) -> bytes:
+    try:
+        return messages.encode(_folded(messages.value(raw)), order="deterministic")
+    except (ParseError, RecursionError):
+        # Valid JSON that Python cannot hold, such as 1e999 or a thousand nested lists: then each byte counts.
+        return bytes(raw)
 
 
 def _folded(value: Any) -> Any:

@@ -54,7 +54,7 @@ class Quota:
 class Subscriber:
     """A session, or one stream of a stateless client."""
 
-    __slots__ = ("places", "quota", "told")
+    __slots__ = ("catalog", "places", "quota", "told")
 
     def __init__(self, quota: Quota, told: Callable[[str, str], None]) -> None:
         """`told` gets the URI that was subscribed to and the one that was updated: the same, or a part of it."""
@@ -62,6 +62,8 @@ class Subscriber:
         self.told = told
         self.places: dict[str, Place | None] = {}
         """What it has subscribed to, and where that leads; None while that is not known yet."""
+        self.catalog: Callable[[], ResourceCatalog] | None = None
+        """Gives the resources that it sees, once it has subscribed to one."""
 
 
 class _Again:
@@ -86,6 +88,12 @@ class Subscriptions:
         self._feeds: dict[str, Feed] = {}
         self._topics: dict[str, dict[str, dict[Subscriber, list[str]]]] = {}
         """Upstream → native URI → who subscribed to it, and by which of its names."""
+
+    def seen_through(self, reading: Resources, catalog: Callable[[], ResourceCatalog]) -> Subscriptions:
+        """The same subscriptions, for clients who see only some resources."""
+        view = Subscriptions(reading, catalog)
+        view._feeds, view._topics = self._feeds, self._topics
+        return view
 
     def add(self, upstream: str, feed: Feed) -> None:
         """A server has come."""
@@ -138,6 +146,7 @@ class Subscriptions:
         if place is None or place.upstream not in self._feeds:
             raise RpcError(f"Resource not found: {uri}", code=NOT_FOUND, data={"uri": uri})
         subscriber.places[uri] = place
+        subscriber.catalog = self._catalog
         self._topics[place.upstream].setdefault(place.native, {}).setdefault(subscriber, []).append(uri)
         return place
 
@@ -181,13 +190,14 @@ class Subscriptions:
                     for uri in uris:
                         subscriber.told(uri, uri)
                 else:
-                    subscriber.told(uris[0], self._public(upstream, native, as_in=uris[0], of=whole))
+                    catalog = (subscriber.catalog or self._catalog)()
+                    subscriber.told(uris[0], _public(catalog, upstream, native, as_in=uris[0], of=whole))
 
-    def _public(self, upstream: str, native: str, *, as_in: str, of: str) -> str:
-        """What callers call a part, in the manner in which they call the whole; that itself if they may not see it."""
-        catalog = self._catalog()
-        public = catalog.public_uri(upstream, native) if as_in == of else wrap(upstream, native)
-        return public if catalog.find(public) == (upstream, native) else as_in
+
+def _public(catalog: ResourceCatalog, upstream: str, native: str, *, as_in: str, of: str) -> str:
+    """What callers call a part, in the manner in which they call the whole; that itself if they may not see it."""
+    public = catalog.public_uri(upstream, native) if as_in == of else wrap(upstream, native)
+    return public if catalog.find(public) == (upstream, native) else as_in
 
 
 def _wholes(uri: str) -> Iterator[str]:

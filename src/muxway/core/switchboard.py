@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.catalog import build
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from muxway.core.ports import Running, Sink
     from muxway.core.relay import Member
     from muxway.core.sealing import Seal
+    from muxway.core.views import View
 
 _LISTS: Final = {kind.method: kind for kind in KINDS}
 _DISCOVER_TTL_MS: Final = 0
@@ -60,6 +61,17 @@ class _HeldCall:
             self._running.cancel(reason)
 
 
+class Shared(NamedTuple):
+    """What a gateway and all its views have in common."""
+
+    naming: Naming
+    members: Mapping[str, Member]
+    page_size: int | None
+    relay: Relay
+    audience: Audience
+    on_left: list[Callable[[object], None]]
+
+
 class Switchboard:
     """Answers what the gateway answers itself and sends the rest to the upstream it belongs to."""
 
@@ -73,7 +85,9 @@ class Switchboard:
         tools: Mapping[str, CustomTool],
         page_size: int | None = None,
         seal: Seal | None = None,
+        shared: Shared | None = None,
     ) -> None:
+        """Prepare one for a whole gateway; or, with what another one shares, for a view of it."""
         self.identity = {"name": name, "version": version}
         self.handle: Callable[[Call, Sink], Running | None] = self.answer
         """Where every request comes in: `answer`, or the middleware around it."""
@@ -85,19 +99,26 @@ class Switchboard:
         """What the servers want a model to know, all in one."""
         self._naming = naming
         self._members = members
-        self._sources: Sequence[Source] = ()
+        self.sources: Sequence[Source] = ()
+        """What is shown, by server."""
+        self.views: dict[str, View] = {}
+        """What some callers see of it, by name."""
         self._configured: list[str] = []
         self._completing: frozenset[str] = frozenset()
         server_info = messages.encode(self.identity)
         stamp = b'"_meta":{' + messages.encode(SERVER_INFO) + b":" + server_info + b"}"
-        self._relay = Relay(members, tools, server_info, seal)
+        if shared is None:
+            relay = Relay(members, tools, server_info, seal, handle=lambda call, sink: self.handle(call, sink))
+            shared = Shared(naming, members, page_size, relay, Audience(), [])
+        self.shared = shared
+        self._relay = shared.relay
         self._reading = Resources(self._relay, members)
         self._prompting = Prompts(self._relay)
         self._completion = Completion(self._relay, members, self._prompting, self._reading, stamp)
         self._shelves = {kind: Shelf(kind, page_size, stamp) for kind in KINDS}
-        self.on_left: list[Callable[[object], None]] = []
+        self.on_left = shared.on_left
         """Called with each client session that has ended."""
-        self.audience = Audience()
+        self.audience = shared.audience
         self.subscriptions = Subscriptions(self._reading, lambda: self.resources)
         self._listeners: dict[object, Callable[[frozenset[str]], None]] = {}
         self._held_listings: list[_HeldCall] | None = None
@@ -111,7 +132,7 @@ class Switchboard:
         """
         try:
             if "requestState" in call.params and call.caller.revision.stateless and call.method in REPEATABLE:
-                return self._relay.retry(call, self._changing(call, sink))
+                return self._relay.retry(self.catalog, call, self._changing(call, sink))
             if call.method == "tools/call":
                 return self._relay.call_tool(self.catalog, call, sink)
             kind = _LISTS.get(call.method)
@@ -162,7 +183,17 @@ class Switchboard:
             return "", {}
         catalog = self.catalog if call.method == "tools/call" else self.prompts
         route = catalog.find(messages.text(call.params.get("name")) or "").route
-        return ("", {}) if route is None else (route.upstream, route.described)
+        if route is not None:
+            return route.upstream, route.described
+        unlisted = self._relay.unlisted(self.catalog, call)
+        if unlisted is not None:
+            return unlisted[0], {}
+        # A server that is being started lists nothing yet, but calls wait for it and must not slip past what is around.
+        return self._relay.owner(messages.text(call.params.get("name")) or ""), {}
+
+    def native_tool(self, name: str) -> tuple[str, str] | None:
+        """The server and the tool's own name that a name means if no listed tool has it."""
+        return self._relay.native(name)
 
     def left(self, party: object) -> None:
         """A client session has ended."""
@@ -186,12 +217,16 @@ class Switchboard:
     def hold_listings(self) -> None:
         """Keep listings waiting until `release_listings`: most clients list once, and the servers are being started."""
         self._held_listings = []
+        for view in self.views.values():
+            view.hold_listings()
 
     def release_listings(self) -> None:
         """Answer the listings that wait, and all later ones at once."""
         held, self._held_listings = self._held_listings or [], None
         for call in held:
             call.release()
+        for view in self.views.values():
+            view.release_listings()
 
     @staticmethod
     def capabilities(revision: Revision) -> dict[str, Any]:
@@ -227,11 +262,17 @@ class Switchboard:
         self.resources = self._new_resources(sources)
         self._relay.rewriters = self.resources.rewriters
         sources = [self.resources.with_apps(source) for source in sources]
-        before, self._sources = self._sources, sources
-        self.catalog = self._new_catalog(self.catalog, before)
+        before, self.sources = self.sources, sources
+        self.catalog = self._relay.whole = self._new_catalog(self.catalog, before)
         self.prompts = self._new_catalog(self.prompts, before)
         self.instructions = instructions.merged(sources, self._naming)
         self._completing = frozenset(source.upstream for source in sources if source.completes)
+        self._show()
+        for view in self.views.values():
+            view.follow(self)
+
+    def _show(self) -> None:
+        """Put the lists where clients find them, and say which have changed."""
         lists = {TOOLS: self.catalog.pages, PROMPTS: self.prompts.pages, **self.resources.pages}
         changed = {kind for kind, pages in lists.items() if self._shelves[kind].put(pages, self._hint(kind))}
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
@@ -250,7 +291,7 @@ class Switchboard:
 
         # Most changes are of something else, and there may be many resources.
         configured, self._configured = self._configured, [*self._members]
-        if configured == self._configured and parts(sources) == parts(self._sources):
+        if configured == self._configured and parts(sources) == parts(self.sources):
             return self.resources
         return build_resources(sources, self._members, self.resources)
 
@@ -262,13 +303,13 @@ class Switchboard:
                 if any(source.of(old.kind)) or source.asked not in (None, source.prefix)
             ]
 
-        if old.version and parts(self._sources) == parts(before):
+        if old.version and parts(self.sources) == parts(before):
             return old if old.rewriters is self.resources.rewriters else old.with_rewriters(self.resources.rewriters)
-        return build.build(self._naming, self._sources, old.with_rewriters(self.resources.rewriters))
+        return build.build(self._naming, self.sources, old.with_rewriters(self.resources.rewriters))
 
     def _hint(self, kind: Kind) -> Hint:
         """How long a list holds: as long as all parts of it do."""
-        return Hint.of([source.hints[kind.name] for source in self._sources if kind.name in source.hints])
+        return Hint.of([source.hints[kind.name] for source in self.sources if kind.name in source.hints])
 
     @property
     def findings(self) -> list[Finding]:

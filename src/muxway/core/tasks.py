@@ -347,7 +347,7 @@ class Background(Parking):
 
     # --- the outcome --------------------------------------------------------------------------
 
-    def _end(self, result: bytes, error: RpcError | None) -> None:
+    def _end(self, result: tuple[Buffer, ...], error: RpcError | None) -> None:
         self._drop_timers()
         super()._end(result, error)
 

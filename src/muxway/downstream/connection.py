@@ -26,6 +26,7 @@ CONNECTION: Final = "muxway.connection"
 """Where in an ASGI scope the application finds the connection."""
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE).finditer
 _MOST_DIGITS: Final = 10
+_QUICK_PATH = re.compile(rb"/mcp(?:/[A-Za-z0-9._-]+)?").fullmatch
 
 
 class _Never:
@@ -270,7 +271,7 @@ class Connection(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > limits.header_bytes
 
     def _may_be_quick(self) -> bool:
-        if self._quick is None or self.url != b"/mcp" or self.expect_100_continue:
+        if self._quick is None or _QUICK_PATH(self.url) is None or self.expect_100_continue:
             return False
         parser = cast("HttpRequestParser", self.parser)
         plain = parser.get_method() == b"POST" and parser.should_keep_alive() and not parser.should_upgrade()
@@ -289,7 +290,7 @@ class Connection(HttpToolsProtocol):
             return
         if parts is not None:
             scope = cast("dict[str, Any]", self.scope)
-            scope["method"], scope["path"], scope["query_string"] = "POST", "/mcp", b""
+            scope["method"], scope["path"], scope["query_string"] = "POST", self.url.decode(), b""
             cycle = QuickCycle(scope)
             body = parts[0] if len(parts) == 1 else b"".join(parts)
             if self._quick is not None and self._quick(self, cycle, body):

@@ -68,24 +68,24 @@ class Exchange(msgspec.Struct, eq=False):
     def done(self, *result: Buffer) -> None:
         # It holds us as we hold it: without this, each call would be left to the garbage collector.
         self.running = None
-        if self.endpoint.closed_exchange(self.id):
+        if self.endpoint.closed_exchange(self):
             self.say(messages.result(self.id, *result))
 
     def failed(self, error: RpcError) -> None:
         self.running = None
-        if self.endpoint.closed_exchange(self.id):
+        if self.endpoint.closed_exchange(self):
             if error.code == URL_ELICITATION_REQUIRED:
                 self.endpoint.note_pages(error.data)
             self.say(messages.failure(self.id, error))
 
     def progress(self, params: dict[str, Buffer]) -> None:
         notice = notices.progress(self.call, params)
-        if notice is not None and self.id in self.endpoint.peer.theirs:
+        if notice is not None and self.endpoint.peer.theirs.get(self.id) is self:
             self.tell(notice)
 
     def log(self, params: dict[str, Buffer]) -> None:
         notice = notices.log(self.call.caller, params)
-        if notice is not None and self.id in self.endpoint.peer.theirs:
+        if notice is not None and self.endpoint.peer.theirs.get(self.id) is self:
             self.tell(notice)
 
     def ask(self, ask: Ask) -> None:
@@ -239,7 +239,9 @@ class Endpoint:
             ask.refuse(error)
             return
         if ask.method == ELICIT and params is not None:
-            self.note_pages({"elicitations": [messages.value(params)]})
+            page = messages.text((messages.members(params) or {}).get("elicitationId"))
+            if page is not None:
+                self._switchboard.audience.sent_to_page(page, self._page_done)
         id_ = self.peer.mint()
         self.peer.ours[id_] = _Question(self, ask, id_, tell)
         tell(messages.request(id_, ask.method, params))
@@ -396,10 +398,12 @@ class Endpoint:
 
     # --- requests under way -------------------------------------------------------------------
 
-    def closed_exchange(self, id_: bytes) -> bool:
+    def closed_exchange(self, exchange: Exchange) -> bool:
         """Note that a request has its outcome; False if nobody waits for it any more."""
-        if self.peer.theirs.pop(id_, None) is None:
+        # It may have been cancelled, and its id used again: that other request still waits for its own.
+        if self.peer.theirs.get(exchange.id) is not exchange:
             return False
+        del self.peer.theirs[exchange.id]
         if self._finishing:
             self._note_idle()
         return True

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9](?:[a-z0-9._-]*[a-z0-9])?))(?::([0-9]{1,5}))?").fullmatch
@@ -87,6 +87,7 @@ class Guard:
         allow_hosts: Iterable[str] = (),
         allow_origins: Iterable[str] = (),
         tokens: Iterable[str] = (),
+        views: Mapping[str, str] | None = None,
     ) -> None:
         """Guard a door that is bound to `host`.
 
@@ -96,6 +97,7 @@ class Guard:
             allow_hosts: further names by which clients may know it; `*` for any.
             allow_origins: web origins whose pages may use it, as `https://app.example`; these get CORS answers.
             tokens: if there are any, one of them must come with each request.
+            views: further tokens, and the only view that each of them opens.
         """
         self._local = is_loopback(host)
         given = {name.lower() for name in allow_hosts}
@@ -105,7 +107,8 @@ class Guard:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in allow_origins)
         self._last_host: bytes | None = None
         """The Host that was let in last: nearly always also the next one."""
-        self._tokens = [token.encode() for token in tokens]
+        self._views = {token.encode(): view for token, view in (views or {}).items()}
+        self._tokens = [*(token.encode() for token in tokens), *self._views]
 
     def refuses_place(self, hosts: Sequence[bytes], origins: Sequence[bytes]) -> Refusal | None:
         """Check where the request was sent to, and which page made it, if any did."""
@@ -154,6 +157,10 @@ class Guard:
             else "a bearer token is required: send the header Authorization: Bearer <token>"
         )
         return Refusal(401, why, [(b"www-authenticate", challenge)])
+
+    def view_of(self, authorizations: Sequence[bytes]) -> str | None:
+        """The only view that this token opens; None for one that opens everything. The token has been checked."""
+        return self._views.get(_token(authorizations[0])) if self._views and len(authorizations) == 1 else None
 
     def owner(self, authorizations: Sequence[bytes]) -> bytes:
         """Who makes the request, as far as a session must know: a digest of its credentials, never these."""

@@ -1,6 +1,7 @@
 """The HTTP door: every revision of MCP over HTTP, side by side on one port. An ASGI application.
 
     POST, GET, DELETE /mcp       Streamable HTTP: handshake sessions, and stateless requests of 2026-07-28
+    … /mcp/NAME, GET /sse/NAME   the same for a view
     GET /sse, POST /messages     HTTP+SSE, of 2024-11-05
     GET /healthz, GET /readyz    for whoever watches over us
 
@@ -31,6 +32,7 @@ from muxway.protocol.messages import ABSENT, NotAnEnvelope
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from muxway.core.call import Call
     from muxway.core.switchboard import Switchboard
     from muxway.downstream.connection import Connection, QuickCycle
     from muxway.downstream.guard import Refusal
@@ -45,6 +47,7 @@ _MOST_UNREAD: Final = 16 * 1024 * 1024
 
 _LATER: Final = [(b"retry-after", b"30")]
 _ADMITTED: Final = "muxway.admitted"
+_VIEWED: Final = ("/mcp/", "/sse/")
 _NEVER_QUICK: Final = frozenset(("initialize", "subscriptions/listen"))
 
 
@@ -78,6 +81,7 @@ class HttpDoor:
         *,
         guard: Guard | None = None,
         settings: HttpSettings | None = None,
+        view: str | None = None,
         ready: Callable[[], bool] = lambda: True,
         on_wanted: Callable[[], None] = lambda: None,
         on_deserted: Callable[[], None] = lambda: None,
@@ -88,6 +92,7 @@ class HttpDoor:
             switchboard: what answers the requests. May be exchanged while nobody is there.
             guard: who may come in; by default, this machine only.
             settings: limits and times.
+            view: what is at `/mcp` and `/sse` for those whose token does not say; by default, everything.
             ready: whether every server is up or has failed; told by `/readyz`.
             on_wanted: called before each request that needs the servers.
             on_deserted: called when the last client of `/sse` has left and no other kind of client ever came.
@@ -95,10 +100,11 @@ class HttpDoor:
         self.switchboard = switchboard
         self._guard = guard or Guard()
         self._settings = settings or HttpSettings()
+        self._view = view
         self._ready, self._on_wanted, self._on_deserted = ready, on_wanted, on_deserted
         limits = self._settings
         self._sessions = Sessions(limits.max_sessions, limits.max_sessions_each, limits.session_idle)
-        self._admission = Admission()
+        self._admissions: dict[str | None, Admission] = {}
         self._exchanges: set[StatelessExchange] = set()
         self._listens: set[StatelessExchange] = set()
         self._sse: dict[str, _SseClient] = {}
@@ -192,15 +198,34 @@ class HttpDoor:
             await unguarded(request)
             return
         _check(guard.refuses_caller(request.all(_AUTHORIZATION)))
+        path, named = _split(path)
         methods = self._routes.get(path)
         if methods is None:
             raise Refused(404, "there is nothing here; MCP is at /mcp, HTTP+SSE at /sse")
+        request.view = self._view_for(request, named)
         handler = methods.get(request.method)
         if handler is None:
             raise _not_allowed(", ".join(methods))
         if self._closing:
             raise Refused(503, "the gateway is being stopped", headers=[(b"connection", b"close")])
         await handler(request)
+
+    def _view_for(self, request: Request, named: str | None) -> str | None:
+        """The view that a request is for: what its token says, else what its path says. Raises Refused."""
+        bound = self._guard.view_of(request.all(_AUTHORIZATION))
+        if bound is not None:
+            if named not in (None, bound):
+                raise Refused(403, "this token opens another view, and nothing else: use /mcp")
+            return bound
+        if named is None:
+            return self._view
+        views = self.switchboard.views
+        if named not in views:
+            raise Refused(404, f"there is no such view; there are: {', '.join(views) or 'none'}")
+        return named
+
+    def _board(self, request: Request) -> Switchboard:
+        return self.switchboard if request.view is None else self.switchboard.views[request.view]
 
     async def _health(self, request: Request) -> None:
         await request.answer(200, b'{"status":"ok"}')
@@ -263,7 +288,8 @@ class HttpDoor:
         if self._sessions.crowded_by(owner):
             why = f"{self._settings.max_sessions_each} sessions of this token are open: end some with DELETE /mcp"
             raise Refused(429, why, id_=_id(envelope), headers=_LATER)
-        session = Session(self.switchboard, owner, self._guard.principal(request.all(_AUTHORIZATION)))
+        principal = self._guard.principal(request.all(_AUTHORIZATION))
+        session = Session(self._board(request), owner, principal, request.view)
         reply = Reply()
         session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
         if session.endpoint.session is None:
@@ -288,7 +314,7 @@ class HttpDoor:
         if given is None:
             why = "the header Mcp-Session-Id is missing: send `initialize` first, its answer has the id"
             raise Refused(400, why, id_=id_)
-        session = self._sessions.find(given, self._guard.owner(request.all(_AUTHORIZATION)))
+        session = self._sessions.find(given, self._guard.owner(request.all(_AUTHORIZATION)), request.view)
         if session is None:
             raise Refused(404, "there is no such session, or not any more: send `initialize` again", id_=id_)
         return session
@@ -359,15 +385,14 @@ class HttpDoor:
         if id_ is None:
             raise Refused(400, "an id is a string or an integer")
         try:
-            principal = self._guard.principal(request.all(_AUTHORIZATION))
-            call = self._admission.admit(request, envelope, method, self.switchboard, principal)
+            call = self._admit(request, envelope, method)
         except RpcError as error:
             raise Refused(status_of(error), error, id_=id_) from None
         exchange = StatelessExchange(id_, call)
         if method == "subscriptions/listen":
             await self._listen(request, exchange)
             return
-        exchange.running = self.switchboard.handle(call, exchange)
+        exchange.running = self._board(request).handle(call, exchange)
         if exchange.answered:
             await request.answer(exchange.status, exchange.answer)
             return
@@ -376,6 +401,14 @@ class HttpDoor:
             await self._deliver(request, exchange, None)
         finally:
             self.ended(exchange)
+
+    def _admit(self, request: Request, envelope: Envelope, method: str) -> Call:
+        """The call that a stateless request makes. Raises RpcError."""
+        principal = self._guard.principal(request.all(_AUTHORIZATION))
+        admission = self._admissions.get(request.view)
+        if admission is None:
+            admission = self._admissions[request.view] = Admission()
+        return admission.admit(request, envelope, method, self._board(request), principal)
 
     def ended(self, exchange: StatelessExchange) -> None:
         """A stateless request has its answer, or nobody who waits for one."""
@@ -411,6 +444,7 @@ class HttpDoor:
         _check(self._guard.refuses_place(request.all(b"host"), ()))
         request.must_be_json()
         request.must_accept(json=True)
+        request.view = self._view_for(request, _split(request.path)[1])
         scope[_ADMITTED] = request
         return request
 
@@ -420,11 +454,10 @@ class HttpDoor:
             return False
         if _is_modern(request.all(_VERSION)):
             self._on_wanted()
-            principal = self._guard.principal(request.all(_AUTHORIZATION))
-            call = self._admission.admit(request, envelope, method, self.switchboard, principal)
+            call = self._admit(request, envelope, method)
             exchange = StatelessExchange(id_, call)
             self._exchanges.add(exchange)
-            exchange.running = self.switchboard.handle(call, exchange)
+            exchange.running = self._board(request).handle(call, exchange)
             self._sse_only = False
             _Quick(self, connection, cycle, exchange, None).begin()
             return True
@@ -460,7 +493,8 @@ class HttpDoor:
                 exchange.tell(frame)
 
         try:
-            listening = Listening(exchange.id, exchange.call, self.switchboard, tell, lambda: outlet.waiting, Quota())
+            board = self._board(request)
+            listening = Listening(exchange.id, exchange.call, board, tell, lambda: outlet.waiting, Quota())
         except RpcError as error:
             raise Refused(status_of(error), error, id_=exchange.id) from None
         exchange.stream(events)
@@ -484,7 +518,7 @@ class HttpDoor:
         if owner and sum(client.owner == owner for client in self._sse.values()) >= each:
             raise Refused(429, f"{each} clients with this token are connected: close some", headers=_LATER)
         self._on_wanted()
-        client = _SseClient(self.switchboard, owner, self._guard.principal(request.all(_AUTHORIZATION)))
+        client = _SseClient(self._board(request), owner, self._guard.principal(request.all(_AUTHORIZATION)))
         self._sse[client.id] = client
         root: str = request.scope.get("root_path", "")
         client.outlet.put(event(f"{root}/messages?session_id={client.id}".encode(), kind=b"endpoint"))
@@ -572,6 +606,11 @@ class _SseClient:
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         self.outlet.put(event(joined(frame)))
+
+
+def _split(path: str) -> tuple[str, str | None]:
+    """A path without its view, and the view."""
+    return (path[:4], path[5:]) if path.startswith(_VIEWED) else (path, None)
 
 
 _SSE_ID: Final = (b"session_id", b"sessionId")

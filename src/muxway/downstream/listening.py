@@ -54,7 +54,7 @@ class Listening:
         self._kinds = frozenset(kind for kind in _KINDS if _wants(wanted, f"{kind}ListChanged"))
         self._uris = _uris(wanted)
         if self._uris is not None and len(self._uris) > quota.left:
-            raise InvalidParams(f"subscriptions/listen: a client may subscribe to {MOST} URIs, over all its streams")
+            raise InvalidParams(f"subscriptions/listen: a client may subscribe to {MOST} URIs")
         self._honoured: set[str] = set()
         self._mailbox = Mailbox(tell, backlog, id_)
         self._subscriber = Subscriber(quota, self._mailbox.updated)

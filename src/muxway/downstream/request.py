@@ -52,7 +52,7 @@ class ClientGone(Exception):
 class Request:
     """One HTTP request."""
 
-    __slots__ = ("_receive", "_send", "connection", "cors", "headers", "method", "path", "scope")
+    __slots__ = ("_receive", "_send", "connection", "cors", "headers", "method", "path", "scope", "view")
 
     def __init__(self, scope: Scope, receive: Receive | None = None, send: Send | None = None) -> None:
         self.scope = scope
@@ -61,6 +61,8 @@ class Request:
         self.connection: Connection = scope[CONNECTION]
         self.cors: HeaderList = ()
         """What every answer must carry besides."""
+        self.view: str | None = None
+        """The view that it is for; None: the whole."""
         self._receive = receive or _nothing
         self._send = send or _nowhere
         self.headers: dict[bytes, list[bytes]] = {}

@@ -89,11 +89,12 @@ class Stream:
 class Session:
     """One client of a handshake revision."""
 
-    __slots__ = ("_bytes", "_kept", "_standalone", "_streams", "endpoint", "id", "owner", "used")
+    __slots__ = ("_bytes", "_kept", "_standalone", "_streams", "endpoint", "id", "owner", "used", "view")
 
-    def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes) -> None:
+    def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes, view: str | None = None) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
+        self.view = view
         self.used = time.monotonic()
         """When the client last said something."""
         self._streams: dict[str, Stream] = {}
@@ -238,10 +239,10 @@ class Sessions:
         self._all[session.id] = session
         self._of[session.owner] += 1
 
-    def find(self, id_: str, owner: bytes) -> Session | None:
-        """The session with this id, if it is this owner's. Counts as a sign of life."""
+    def find(self, id_: str, owner: bytes, view: str | None) -> Session | None:
+        """The session with this id, if it is this owner's and of this view. Counts as a sign of life."""
         session = self._all.get(id_)
-        if session is None or session.owner != owner:
+        if session is None or session.owner != owner or session.view != view:
             return None
         session.used = time.monotonic()
         return session

@@ -24,7 +24,7 @@ from muxway.middleware.tools import listed_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from muxway.config.model import Config, MiddlewareSpec, ServerConfig
+    from muxway.config.model import Config, MiddlewareSpec, ServerConfig, ViewConfig
     from muxway.middleware.base import Request
 
 BUILT_IN: Final = ("approve", "audit", "cache", "limit", "log", "redact", "retry", "secrets", "timeout", "truncate")
@@ -41,8 +41,10 @@ def layers_of_server(server: ServerConfig) -> list[Layer]:
     return layers
 
 
-def layers_of(config: Config) -> list[Layer]:
-    """Every middleware of a configuration: the gateway's outside, then each server's.
+def layers_of(config: Config, view: ViewConfig | None = None) -> list[Layer]:
+    """Every middleware of a configuration: the gateway's outside, then those of the view, then each server's.
+
+    Each view has its own: what one keeps, such as a cached list, must not show in another.
 
     Raises:
         ConfigError: some cannot be used; lists every problem.
@@ -50,6 +52,8 @@ def layers_of(config: Config) -> list[Layer]:
     problems: list[Problem] = []
     secrets = frozenset[str]().union(*(server.secrets for server in config.servers.values()))
     layers = _layers(config.gateway.middleware, None, secrets, problems)
+    if view is not None:
+        layers += _layers(view.middleware, None, secrets, problems)
     for server in config.servers.values():
         layers += _layers(server.middleware, server.name, secrets, problems)
     _refuse(problems)

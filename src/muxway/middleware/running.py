@@ -19,7 +19,7 @@ from muxway.middleware.base import HOOKS, Middleware, Request, Result
 from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 
     from muxway.core.call import Call
     from muxway.core.ports import Running, Sink
@@ -454,8 +454,13 @@ class Chains:
 
     async def close(self) -> None:
         """Close every middleware; one that fails does not keep the others."""
-        for layer in self.layers:
-            try:
-                await layer.middleware.close()
-            except Exception as error:  # noqa: BLE001 - somebody else's code
-                log.error("failed", middleware=layer.name, hook="close", error=f"{type(error).__name__}: {error}")
+        await close_layers(self.layers)
+
+
+async def close_layers(layers: Iterable[Layer]) -> None:
+    """Close these middlewares; one that fails does not keep the others."""
+    for layer in layers:
+        try:
+            await layer.middleware.close()
+        except Exception as error:  # noqa: BLE001 - somebody else's code
+            log.error("failed", middleware=layer.name, hook="close", error=f"{type(error).__name__}: {error}")

@@ -45,7 +45,7 @@ def marked(raw: bytes, marks: Sequence[bytes]) -> bool:
 @cache
 def tool_converter(caller: Revision) -> Callable[[bytes], bytes]:
     """The conversion of a listed tool's definition for callers of a revision; always the same one."""
-    dropped = {"execution"}  # Says how to run it as a task, which we do not offer.
+    dropped = {"execution"}  # Says how to run it as a task; to whom that can be offered, it is offered in another way.
     if not caller.icons:
         dropped.add("icons")
     if not caller.structured:

@@ -1,0 +1,138 @@
+"""Views: what some callers see of the catalogs. Names stay those of the whole unless the view itself changes them.
+
+A view is a filter over catalogs that are built already, so what it lists depends on the configuration alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from muxway.catalog import shaping
+from muxway.catalog.globs import Globs, is_glob, matches_any
+from muxway.catalog.kinds import PROMPTS, TOOLS
+from muxway.catalog.model import Catalog, Finding
+from muxway.catalog.uris import EVERY_URI, UriFilter
+from muxway.protocol import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muxway.catalog.model import Route
+    from muxway.catalog.naming import Naming
+    from muxway.catalog.resources import ResourceCatalog
+    from muxway.catalog.shaping import Wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a view shows."""
+
+    view: str
+    servers: frozenset[str] | None = None
+    """Only what these have; None: all."""
+    tools: Globs | None = None
+    """Only tools of these public names; None: all."""
+    hidden_tools: Globs = field(default_factory=lambda: Globs(()))
+    prompts: Globs | None = None
+    uris: UriFilter = EVERY_URI
+    """Only resources with such URIs, as their servers write them."""
+    read_only: bool = False
+    """Only tools that say that they change nothing."""
+    shapes: Sequence[Wanted] = ()
+    """What to make of its tools, by their public names."""
+
+    def has_server(self, upstream: str) -> bool:
+        """Whether it shows anything of a server."""
+        return self.servers is None or upstream in self.servers
+
+    def _has_tool(self, upstream: str, name: str) -> bool:
+        if name in self.hidden_tools:
+            return False
+        if not upstream and self.tools is None:
+            # The gateway's own tools may use any server: a view of some servers has those it names.
+            return self.servers is None
+        return (not upstream or self.has_server(upstream)) and (self.tools is None or name in self.tools)
+
+    def _has_prompt(self, upstream: str, name: str) -> bool:
+        return self.has_server(upstream) and (self.prompts is None or name in self.prompts)
+
+    def of_tools(self, whole: Catalog, naming: Naming) -> Catalog:
+        """The tools that it shows."""
+        chosen = [
+            (route, shaping.Wishes.of(self.shapes, route.public) if self.shapes else None)
+            for route in whole.routes.values()
+            if self._has_tool(route.upstream, route.public)
+        ]
+        findings: list[Finding] = []
+        plain = {route.public for route, wishes in chosen if wishes is None or wishes.last("name") is None}
+        routes: dict[str, Route] = {}
+        for route, wishes in chosen:
+            shown = route if wishes is None else self._shaped(route, wishes, naming, plain | routes.keys(), findings)
+            if not self.read_only or shaping.is_read_only(messages.members(shown.definition) or {}):
+                routes[shown.public] = shown
+        return replace(
+            whole,
+            routes=routes,
+            findings=(*findings, *self._tool_findings(whole)),
+            former={name: upstream for name, upstream in whole.former.items() if self._has_tool(upstream, name)},
+            quick={},
+            admits=self._has_tool,
+            _aliases={},
+        )
+
+    def _shaped(
+        self, route: Route, wishes: shaping.Wishes, naming: Naming, taken: set[str], findings: list[Finding]
+    ) -> Route:
+        members = messages.members(route.definition) or {}
+        del members["name"]
+        shaped = shaping.shape(members, wishes, route.shape)
+        problems = list(shaped.problems)
+        asked = wishes.last("name")
+        public = route.public if asked is None else naming.fit(naming.legal(asked), route.upstream, route.native)
+        if asked is not None and public in taken:
+            problems.append(f"it cannot be called {public!r}, which another tool is")
+            public = (
+                route.public if route.public not in taken else naming.distinct(public, route.upstream, route.native)
+            )
+        elif asked is not None and public != asked:
+            problems.append(f"listed as {public!r}, because {asked!r} is too long or not legal for every client")
+        findings += [Finding(self._label, route.public, f"{wishes.label}: {problem}") for problem in problems]
+        definition = messages.object_of((("name", messages.encode(public)), *shaped.members.items()))
+        alias = route.alias if asked is None else asked
+        shape = None if shaped.shaping is None else shaped.shaping.called(public)
+        return replace(route, public=public, alias=alias, definition=definition, shape=shape)
+
+    def of_prompts(self, whole: Catalog) -> Catalog:
+        """The prompts that it shows."""
+        return replace(
+            whole,
+            routes={name: route for name, route in whole.routes.items() if self._has_prompt(route.upstream, name)},
+            findings=tuple(
+                Finding(self._label, text, "named in prompts, but there is none", PROMPTS)
+                for text in (() if self.prompts is None else self.prompts.idle(whole.routes))
+            ),
+            former={name: upstream for name, upstream in whole.former.items() if self._has_prompt(upstream, name)},
+            quick={},
+            admits=self._has_prompt,
+            _aliases={},
+        )
+
+    def of_resources(self, whole: ResourceCatalog) -> ResourceCatalog:
+        """The resources and templates that it shows."""
+        return whole.seen_by(self.has_server, self.uris)
+
+    @property
+    def _label(self) -> str:
+        return f'view "{self.view}"'
+
+    def _tool_findings(self, whole: Catalog) -> list[Finding]:
+        findings: list[Finding] = []
+        for key, globs in (("tools", self.tools), ("hiddenTools", self.hidden_tools)):
+            for text in () if globs is None else globs.idle(whole.routes):
+                vain = "matches none" if is_glob(text) else "there is no such tool"
+                findings.append(Finding(self._label, text, f"named in {key}, but {vain}", TOOLS))
+        seen = [name for name, route in whole.routes.items() if self._has_tool(route.upstream, name)]
+        vain = [wanted.match for wanted in self.shapes if not matches_any(wanted.match, seen)]
+        findings += [Finding(self._label, match, "named in shape, but the view has no such tool") for match in vain]
+        return findings

@@ -1,0 +1,54 @@
+"""What running servers say about the composed tools that use them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muxway.config.documents import Document, read_document
+from muxway.config.report import dotted
+from muxway.core import fitting
+from muxway.errors import ConfigError, Problem
+from muxway.upstream.state import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.app import Gateway
+    from muxway.config import Config
+
+
+def composed_problems(config: Config, gateway: Gateway) -> tuple[list[Problem], list[Problem]]:
+    """Steps whose tools do not exist, or cannot take what they are given; and steps that are doubtful.
+
+    Servers that are down are not judged.
+    """
+    composed = [tool for tool in config.tools.values() if tool.steps]
+    if not composed:
+        return [], []
+    document = _document(config)
+    running = {server.name: server.status is Status.RUNNING for server in gateway.servers()}
+    problems: list[Problem] = []
+    doubts: list[Problem] = []
+    for tool in composed:
+        definitions: dict[str, Mapping[str, object] | None] = {}
+        for step in tool.steps:
+            definition = gateway.definition(step.tool)
+            owner, _ = gateway.switchboard.native_tool(step.tool) or ("", "")
+            if definition is not None or (running.get(owner, False) if owner else all(running.values())):
+                definitions[step.tool] = definition
+        for misfit in fitting.problems(tool, definitions):
+            steps = ("tools", tool.name, "steps")
+            by_name, by_number = (*steps, misfit.step.name), (*steps, misfit.number)
+            place = by_name if by_name in document.positions else by_number
+            path = (*place, *misfit.place)
+            problem = Problem(path=dotted(path), message=misfit.why, line=document.line(path))
+            (doubts if misfit.doubtful else problems).append(problem)
+    return problems, doubts
+
+
+def _document(config: Config) -> Document:
+    """The file, to tell lines by; nothing if the configuration came from elsewhere."""
+    try:
+        return read_document(config.source or "")
+    except ConfigError:
+        return Document(None)

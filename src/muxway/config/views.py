@@ -1,0 +1,55 @@
+"""Views: what some callers see of the gateway, and the tokens they come with."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from muxway.config.fields import VIEW
+from muxway.config.model import ViewConfig
+from muxway.config.report import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.config.model import GatewaySettings, ServerConfig
+    from muxway.config.report import Path
+    from muxway.config.values import Reader
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch
+
+
+def read_views(
+    raw: object, servers: Mapping[str, ServerConfig | None], gateway: GatewaySettings, reader: Reader
+) -> dict[str, ViewConfig]:
+    """Every view by name."""
+    views: dict[str, ViewConfig] = {}
+    holders: dict[str, str] = {} if gateway.token is None else {gateway.token: "gateway.token"}
+    for name, entry in (reader.entries(("views",), raw) or {}).items() if raw is not None else ():
+        place = ("views", name)
+        if _NAME(name) is None:
+            why = "the name of a view is part of its URL: letters, digits, `.`, `_` and `-`, at most 64"
+            reader.report.error(place, why)
+        view = views[name] = ViewConfig(name=name, **reader.section(VIEW, place, entry))
+        for index, server in enumerate(view.servers or ()):
+            _check_server(server, (*place, "servers", index), servers, reader)
+        for index, token in enumerate(view.tokens):
+            where = (*place, "tokens", index)
+            if not token.strip():
+                reader.report.error(where, "the token is empty")
+            elif token in holders:
+                # Whoever shows it could be meant to see either.
+                reader.report.error(where, f"is the same token as in {holders[token]}; each needs its own")
+            holders.setdefault(token, f"views.{name}.tokens")
+    return views
+
+
+def _check_server(name: str, path: Path, servers: Mapping[str, ServerConfig | None], reader: Reader) -> None:
+    if name not in servers:
+        near = nearest(name, servers)
+        hint = f'did you mean "{near}"?' if near else f"configured are {', '.join(servers) or 'none'}"
+        reader.report.error(path, f'no server is called "{name}"; {hint}')
+        return
+    config = servers[name]
+    if config is not None and not config.enabled:
+        reader.report.warn(path, f'the server "{name}" is off, so the view shows nothing of it')

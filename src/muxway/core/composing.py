@@ -1,0 +1,507 @@
+"""Composed tools at work: steps as calls, in parallel where they can be, and one result of them.
+
+To the rest of the middle a composed tool is a link to an upstream that speaks the newest handshake revision: calls of
+every kind of caller cross to it as to any other, so that questions of the steps' servers reach the caller, however
+it wants to be asked. Each step's call goes through the gateway's own front, middleware and all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import Raw
+
+from muxway.config.composed import DEEPEST, DRY_RUN, needs, uses
+from muxway.config.templates import plain, references
+from muxway.core import composition, fitting
+from muxway.core.asks import Ask
+from muxway.core.call import Call
+from muxway.core.composition import Outcome, Scope, Unfit
+from muxway.core.ports import later, steady
+from muxway.errors import RpcError
+from muxway.protocol import messages
+from muxway.protocol.era import NEWEST_HANDSHAKE, PROGRESS_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muxway.config.model import CustomTool, Step
+    from muxway.config.templates import Condition, Template
+    from muxway.core.ports import Running, Sink, Timer
+    from muxway.protocol.messages import Buffer, Params
+
+_AT_ONCE: Final = 8
+"""Calls of one `forEach` that are under way at the same time."""
+
+REVISION: Final = replace(NEWEST_HANDSHAKE, any_structure=True)
+"""What steps speak: results come whole, with structured content of any kind, whatever the caller itself understands."""
+
+
+class Composition:
+    """A composed tool as a link. Implements `core.ports.Link`."""
+
+    revision = REVISION
+    log_level = 0
+
+    def __init__(self, tool: CustomTool, handle: Callable[[Call, Sink], Running | None]) -> None:
+        """Prepare.
+
+        Args:
+            tool: the tool.
+            handle: where the steps' calls go, see `Switchboard.handle`.
+        """
+        self._tool = tool
+        self._handle = handle
+
+    def set_log_level(self, level: int) -> None:
+        """Every step's server is asked on its own."""
+
+    def check(self) -> None:
+        """It cannot end."""
+
+    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Running:
+        """Run the steps. The tool's own deadline takes the place of `idle` and `limit`."""
+        del head, idle, limit
+        run = _Run(self._tool, self._handle, call, sink)
+        run.begin()
+        return run
+
+
+class _Run:
+    """One call of a composed tool."""
+
+    def __init__(
+        self, tool: CustomTool, handle: Callable[[Call, Sink], Running | None], call: Call, sink: Sink
+    ) -> None:
+        self.tool = tool
+        self.handle = handle
+        self.caller = replace(call.caller, revision=REVISION, depth=call.caller.depth + 1)
+        # With a token, progress of a step's server keeps its call alive, as it does that of any other call.
+        self.meta: Params = {**(call.meta or {}), PROGRESS_TOKEN: Raw(b"1")}
+        self.sink = sink
+        self.outcomes: dict[str, Outcome] = {}
+        self.input: Params = {}
+        self._call = call
+        self._waiting = {step.name: step for step in tool.steps}
+        self._needs = {step.name: needs(step) for step in tool.steps}
+        self._works: dict[str, _Work] = {}
+        self._room = tool.max_result_bytes
+        self._over = False
+        self._pumping = False
+        self._told = 0.0
+        self._clock = _Clock(tool.deadline, self._expire)
+
+    # --- the start ----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Check the arguments and make the first calls."""
+        if self.caller.depth > DEEPEST:
+            self._fail(f"{self.tool.name}: composed tools are used more than {DEEPEST} deep")
+            return
+        self.input = dict(messages.members(self._call.params.get("arguments", b"{}")) or {})
+        for name, value in fitting.defaults(self.tool).items():
+            self.input.setdefault(name, Raw(messages.encode(value)))
+        wrong = "; ".join(f"{'.'.join(map(str, place))} {why}" for place, why in self._misfits())
+        if wrong:
+            self._fail(f"{self.tool.name}: wrong arguments: {wrong}")
+        elif self.tool.dry_run and bytes(self.input.pop(DRY_RUN, b"")) == b"true":
+            self._end(self._plan())
+        else:
+            self._clock.start()
+            self.pump()
+
+    def _misfits(self) -> list[tuple[tuple[str | int, ...], str]]:
+        try:
+            given = {name: messages.value(raw) for name, raw in self.input.items()}
+        except RpcError:
+            return [((), "hold a number that is too large")]
+        return [*fitting.misfits(given, fitting.input_schema(self.tool))][:10]
+
+    def _plan(self) -> bytes:
+        """What would be called, as far as that is known before anything is."""
+        scope = Scope(self.input, {})
+        try:
+            steps = [_planned(step, scope) for step in self.tool.steps]
+        except Unfit as error:
+            return composition.make_failure(f"{self.tool.name}: {error}")
+        return composition.make_result(Raw(messages.encode({"dryRun": True, "steps": steps})))
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Begin whatever can begin. What ends meanwhile makes this go on, not begin anew: items may be many."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while not self._over and (self._open_next() or any(work.next() for work in [*self._works.values()])):
+                pass
+        finally:
+            self._pumping = False
+        if not self._over and not self._waiting and not self._works:
+            self._finish()
+
+    def _open_next(self) -> bool:
+        """Open a step whose time has come; False if there is none."""
+        ready = (step for name, step in self._waiting.items() if self._needs[name] <= self.outcomes.keys())
+        step = next(ready, None)
+        if step is None:
+            return False
+        del self._waiting[step.name]
+        if any(self.outcomes[name].skipped for name in uses(step)):
+            self.settle(step, Outcome(skipped=True))
+            return True
+        try:
+            self._open(step)
+        except Unfit as error:
+            self.failed_step(step, str(error))
+        return True
+
+    def _open(self, step: Step) -> None:
+        scope = Scope(self.input, self.outcomes)
+        per_item = any(reference.root in ("item", "index") for _, reference in references(step.when))
+        if step.when is not None and not per_item and not composition.holds(step.when, scope):
+            self.settle(step, Outcome(skipped=True))
+            return
+        if step.for_each is None:
+            self._works[step.name] = _Work(self, step, [scope])
+            return
+        items = composition.items_of(step.for_each, scope)
+        if len(items) > step.max_items:
+            raise Unfit(f"forEach has {len(items)} items, more than maxItems ({step.max_items})")
+        scopes = [Scope(self.input, self.outcomes, item, index) for index, item in enumerate(items)]
+        if per_item and step.when is not None:
+            scopes = [one for one in scopes if composition.holds(step.when, one)]
+        if scopes:
+            self._works[step.name] = _Work(self, step, scopes)
+        else:
+            self.settle(step, Outcome(Raw(b"[]")))
+
+    def failed_step(self, step: Step, why: str) -> None:
+        """A step, or one of its calls, failed: end everything, or note it."""
+        if step.on_error == "fail":
+            self._fail(f'{self.tool.name}: step "{step.name}" ({step.tool}) failed: {why}')
+        else:
+            self.settle(step, Outcome(error=why, skipped=step.on_error == "skip"))
+
+    def settle(self, step: Step, outcome: Outcome) -> None:
+        """A step is over."""
+        self._works.pop(step.name, None)
+        self.outcomes[step.name] = outcome
+        self.report(f"{step.name}: {'skipped' if outcome.skipped else 'failed' if outcome.error else 'done'}")
+        self.pump()
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for a result of this size. What is taken is not given back."""
+        if size > self._room:
+            return False
+        self._room -= size
+        return True
+
+    def report(self, message: str) -> None:
+        """Tell a caller who wants to know how far this is."""
+        if self._over or self._call.progress_token is None:
+            return
+        done = len(self.outcomes) + sum(work.share() for work in self._works.values())
+        if done > self._told:
+            self._told = done
+            params = {"progress": messages.encode(round(done, 4)), "total": b"%d" % len(self.tool.steps)}
+            self.sink.progress({**params, "message": messages.encode(message)})
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        tool = self.tool
+        if tool.output is None:
+            value = self.outcomes[tool.steps[-1].name].result or Raw(b"null")
+        else:
+            value = Raw(messages.encode(composition.fill(tool.output, Scope(self.input, self.outcomes))))
+        if memoryview(value).nbytes > tool.max_result_bytes:
+            self._fail(f"{tool.name}: the output is larger than {tool.max_result_bytes} bytes (maxResultBytes)")
+        else:
+            self._end(composition.make_result(value))
+
+    def _expire(self) -> None:
+        """The deadline has passed: what is not over has failed, and whether all has depends on that."""
+        works, waiting = [*self._works.values()], [*self._waiting.values()]
+        unfinished = [*(work.step for work in works), *waiting]
+        names = ", ".join(step.name for step in unfinished)
+        why = f"the deadline of {self.tool.deadline:g} s passed first"
+        if any(step.on_error == "fail" for step in unfinished):
+            self._fail(
+                f"{self.tool.name}: the deadline of {self.tool.deadline:g} s passed before these were done: {names}"
+            )
+            return
+        self._pumping = True  # nothing new may begin
+        self._waiting.clear()
+        for work in works:
+            work.give_up(why)
+        for step in waiting:
+            self.failed_step(step, why)
+        self._pumping = False
+        self._finish()
+
+    def _fail(self, why: str) -> None:
+        self._end(composition.make_failure(why))
+
+    def _end(self, result: bytes) -> None:
+        if not self._over:
+            self._stop("the composed tool is over")
+            self.sink.done(result)
+
+    def cancel(self, reason: str | None) -> None:
+        """The caller gave up."""
+        self._stop(reason)
+
+    def _stop(self, reason: str | None) -> None:
+        self._over = True
+        self._clock.stop()
+        works, self._works = [*self._works.values()], {}
+        self._waiting.clear()
+        for work in works:
+            work.cancel(reason)
+
+    # --- meanwhile ----------------------------------------------------------------------------
+
+    def ask(self, ask: Ask, clock: _Clock | None) -> None:
+        """Pass on a question of a step's server. While the caller thinks, no clock of ours runs."""
+        clocks = [self._clock] if clock is None else [self._clock, clock]
+
+        def over() -> None:
+            for one in clocks:
+                one.resume()
+
+        def answer(result: bytes) -> None:
+            over()
+            ask.answer(result)
+
+        def refuse(error: RpcError) -> None:
+            over()
+            ask.refuse(error)
+
+        passed = Ask(ask.upstream, ask.revision, ask.method, ask.params, answer=answer, refuse=refuse)
+
+        def withdrawn() -> None:
+            over()
+            passed.withdraw()
+
+        ask.on_withdrawn = withdrawn
+        for one in clocks:
+            one.pause()
+        self.sink.ask(passed)
+
+
+class _Clock:
+    """A time limit that stands still while somebody is asked something."""
+
+    def __init__(self, seconds: float, ring: Callable[[], None]) -> None:
+        self._left = seconds
+        self._ring = ring
+        self._since = 0.0
+        self._pauses = 0
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        self._since = steady()
+        self._timer = later(self._left, self._ring)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def pause(self) -> None:
+        self._pauses += 1
+        if self._pauses == 1 and self._timer is not None:
+            self._timer.cancel()
+            self._left = max(0.0, self._left - (steady() - self._since))
+
+    def resume(self) -> None:
+        self._pauses -= 1
+        if self._pauses == 0 and not self._stopped:
+            self.start()
+
+
+class _Work:
+    """A step under way: one call, or one for each item."""
+
+    def __init__(self, run: _Run, step: Step, scopes: list[Scope]) -> None:
+        self.run = run
+        self.step = step
+        self._queue = deque(enumerate(scopes))
+        self._outcomes: list[Outcome | None] = [None] * len(scopes)
+        self._jobs: dict[int, _Job] = {}
+        self._done = 0
+        self._shares: dict[int, float] = {}
+        """How far the calls under way are, where their servers say so."""
+
+    def next(self) -> bool:
+        """Make the next call; False if there is none to make now."""
+        if not self._queue or len(self._jobs) >= _AT_ONCE:
+            return False
+        number, scope = self._queue.popleft()
+        job = self._jobs[number] = _Job(self, number, scope)
+        job.begin()
+        return True
+
+    def over(self, number: int, outcome: Outcome) -> None:
+        """One of the calls is over."""
+        del self._jobs[number]
+        self._shares.pop(number, None)
+        self._outcomes[number] = outcome
+        self._done += 1
+        step = self.step
+        if outcome.error is not None and (step.for_each is None or step.on_error == "fail"):
+            where = "" if step.for_each is None else f"item {number}: "
+            self.run.failed_step(step, where + outcome.error)
+        elif step.for_each is None:
+            self.run.settle(step, outcome)
+        elif self._jobs or self._queue:
+            self.run.report(f"{step.name}: {self._done} of {len(self._outcomes)}")
+            self.run.pump()
+        else:
+            self.run.settle(step, self._gathered())
+
+    def _gathered(self) -> Outcome:
+        """The outcome of all items, each of which has one."""
+        ended = [outcome for outcome in self._outcomes if outcome is not None]
+        failed = [(index, one.error) for index, one in enumerate(ended) if one.error is not None]
+        if self.step.on_error == "skip":
+            failed, ended = [], [one for one in ended if one.error is None]
+        results: list[Buffer] = [one.result or b"null" for one in ended]
+        error = f"{len(failed)} of {len(ended)} failed, first item {failed[0][0]}: {failed[0][1]}" if failed else None
+        return Outcome(Raw(b"[" + b",".join(results) + b"]"), error)
+
+    def share(self) -> float:
+        """How much of it is done, from 0 to 1."""
+        return (self._done + sum(self._shares.values())) / len(self._outcomes)
+
+    def advanced(self, number: int, share: float, message: str | None) -> None:
+        """A call's server says how far it is."""
+        self._shares[number] = max(share, self._shares.get(number, 0.0))
+        self.run.report(f"{self.step.name}: {message}" if message else self.step.name)
+
+    def give_up(self, why: str) -> None:
+        """There is no time left: end with what there is."""
+        self.cancel(why)
+        if self.step.for_each is None:
+            self.run.failed_step(self.step, why)
+            return
+        self._outcomes = [outcome or Outcome(error=why) for outcome in self._outcomes]
+        self.run.settle(self.step, self._gathered())
+
+    def cancel(self, reason: str | None) -> None:
+        """Give up on all its calls."""
+        jobs, self._jobs = [*self._jobs.values()], {}
+        self._queue.clear()
+        for job in jobs:
+            job.cancel(reason)
+
+
+class _Job:
+    """One call of a step. Implements `core.ports.Sink`."""
+
+    def __init__(self, work: _Work, number: int, scope: Scope) -> None:
+        self._work = work
+        self._number = number
+        self._scope = scope
+        self._running: Running | None = None
+        self._over = False
+        timeout = work.step.timeout
+        self._clock = None if timeout is None else _Clock(timeout, self._late)
+
+    def begin(self) -> None:
+        """Make the call."""
+        run, step = self._work.run, self._work.step
+        try:
+            arguments = messages.encode(composition.fill(step.arguments, self._scope, strict=True))
+        except Unfit as error:
+            self._end(Outcome(error=str(error)))
+            return
+        if len(arguments) > run.tool.max_result_bytes:
+            self._end(
+                Outcome(error=f"its arguments are larger than {run.tool.max_result_bytes} bytes (maxResultBytes)")
+            )
+            return
+        params: Params = {"name": Raw(messages.encode(step.tool)), "arguments": Raw(arguments)}
+        if self._clock is not None:
+            self._clock.start()
+        running = run.handle(Call(run.caller, "tools/call", params, run.meta), self)
+        if not self._over:
+            self._running = running
+
+    def done(self, *result: Buffer) -> None:
+        raw = b"".join(result)
+        run = self._work.run
+        if self._over:
+            return
+        if run.take(len(raw)):
+            self._end(composition.read_result(raw))
+        else:
+            limit = f"more than {run.tool.max_result_bytes} bytes of results (maxResultBytes of the tool)"
+            self._end(Outcome(error=f"its result of {len(raw)} bytes would make {limit}"))
+
+    def failed(self, error: RpcError) -> None:
+        self._end(Outcome(error=error.message))
+
+    def _end(self, outcome: Outcome) -> None:
+        if not self._over:
+            self._leave()
+            self._work.over(self._number, outcome)
+
+    def _late(self) -> None:
+        running = self._running
+        self._end(Outcome(error=f"gave no result within {self._work.step.timeout:g} s"))
+        if running is not None:
+            running.cancel("the step's timeout passed")
+
+    def cancel(self, reason: str | None) -> None:
+        """Nobody wants it any more."""
+        running = self._running
+        self._leave()
+        if running is not None:
+            running.cancel(reason)
+
+    def _leave(self) -> None:
+        self._over = True
+        self._running = None
+        if self._clock is not None:
+            self._clock.stop()
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        done, total = messages.number(params.get("progress")), messages.number(params.get("total"))
+        if not self._over and done is not None and total and total > 0:
+            self._work.advanced(self._number, min(max(done / total, 0.0), 1.0), messages.text(params.get("message")))
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        if not self._over:
+            self._work.run.sink.log(params)
+
+    def ask(self, ask: Ask) -> None:
+        if not self._over:
+            self._work.run.ask(ask, self._clock)
+
+
+def _planned(step: Step, scope: Scope) -> dict[str, Any]:
+    known = {name: value for name, value in step.arguments.items() if _known(value)}
+    later_on = {name: plain(value) for name, value in step.arguments.items() if name not in known}
+    filled = cast("dict[str, Any]", composition.fill(known, scope, strict=True))
+    planned: dict[str, Any] = {
+        "name": step.name,
+        "tool": step.tool,
+        "after": sorted(needs(step)),
+        "arguments": {**filled, **later_on},
+    }
+    if step.for_each is not None:
+        planned["forEach"] = composition.fill(step.for_each, scope) if _known(step.for_each) else plain(step.for_each)
+    if step.when is not None:
+        planned["when"] = composition.holds(step.when, scope) if _known(step.when) else "known later"
+    return planned
+
+
+def _known(node: Template | Condition) -> bool:
+    """Whether it needs no step to be filled in."""
+    return all(reference.root == "input" for _, reference in references(node))

@@ -1,0 +1,74 @@
+"""Views: the same gateway for callers who see a part of it. The servers, and what is under way at them, are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from muxway.core import instructions
+from muxway.core.relay import Member
+from muxway.core.switchboard import Switchboard
+
+if TYPE_CHECKING:
+    from muxway.catalog.model import Catalog, Finding
+    from muxway.catalog.resources import ResourceCatalog
+    from muxway.catalog.selection import Selection
+
+
+class View(Switchboard):
+    """One view: its lists are cut out of those of the whole, and what is not in them does not exist."""
+
+    def __init__(self, whole: Switchboard, selection: Selection) -> None:
+        shared = whole.shared
+        super().__init__(
+            name=whole.identity["name"],
+            version=whole.identity["version"],
+            naming=shared.naming,
+            members=_Members(shared.members, selection),
+            tools={},
+            page_size=shared.page_size,
+            shared=shared,
+        )
+        self.subscriptions = whole.subscriptions.seen_through(self._reading, lambda: self.resources)
+        self._selection = selection
+        self._of: tuple[Catalog, Catalog, ResourceCatalog] | None = None
+        """What its own lists were cut out of."""
+
+    def follow(self, whole: Switchboard) -> None:
+        """Show what the whole has now. Listeners hear of it only if something differs in this view."""
+        selection = self._selection
+        before, self._of = self._of, (whole.catalog, whole.prompts, whole.resources)
+        if before is None or before[0] is not whole.catalog:
+            self.catalog = selection.of_tools(whole.catalog, self._naming)
+        if before is None or before[1] is not whole.prompts:
+            self.prompts = selection.of_prompts(whole.prompts)
+        if before is None or before[2] is not whole.resources:
+            self.resources = selection.of_resources(whole.resources)
+        self.sources = [source for source in whole.sources if selection.has_server(source.upstream)]
+        self.instructions = instructions.merged(self.sources, self._naming)
+        self._completing = frozenset(source.upstream for source in self.sources if source.completes)
+        self._show()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What it names in vain, or cannot do."""
+        return [*self.catalog.findings, *self.prompts.findings]
+
+
+class _Members(Mapping[str, Member]):
+    """The servers of a view, as they come and go."""
+
+    def __init__(self, all_of_them: Mapping[str, Member], selection: Selection) -> None:
+        self._all = all_of_them
+        self._selection = selection
+
+    def __getitem__(self, name: str) -> Member:
+        if not self._selection.has_server(name):
+            raise KeyError(name)
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self._selection.has_server, self._all)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
