@@ -288,6 +288,7 @@ class Gateway:
         self._listings: asyncio.TimerHandle | None = None
         self._noted: set[str] = set()
         """The findings that have been told."""
+        self._noted_of_views: set[str] = set()
         self._custom = custom.source(config.tools.values())
         self._client_info = {"name": "muxway", "version": __version__}
         self.switchboard = Switchboard(
@@ -694,14 +695,11 @@ class Gateway:
 
     def _publish(self) -> None:
         self.switchboard.publish([self._custom, *self._sources()])
-        findings = self.switchboard.findings
-        if not any(member.starting for member in self._members.values()):
+        self._noted = _tell(self.switchboard.findings, self._noted)
+        if self._members and not any(member.starting for member in self._members.values()):
             # Before that, a view lacks what is on its way.
-            findings += [finding for view in self.switchboard.views.values() for finding in view.findings]
-        for finding in findings:
-            if str(finding) not in self._noted:
-                log.warning(f"{finding.kind.word} list", upstream=finding.upstream, problem=finding)
-        self._noted = {str(finding) for finding in findings}
+            views = self.switchboard.views.values()
+            self._noted_of_views = _tell([finding for view in views for finding in view.findings], self._noted_of_views)
 
     def _prefixes(self) -> dict[str, str]:
         return build.assign_prefixes(self._naming, {name: config.prefix for name, config in self._servers.items()})
@@ -750,6 +748,14 @@ class Gateway:
 
 def _renames(exposed: Sequence[ExposedTool] | None) -> dict[str, str | None] | None:
     return None if exposed is None else {entry.original: entry.exposed for entry in exposed}
+
+
+def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:
+    """Log those that have not been told. Returns what is told now."""
+    for finding in findings:
+        if str(finding) not in told:
+            log.warning(f"{finding.kind.word} list", upstream=finding.upstream, problem=finding)
+    return {str(finding) for finding in findings}
 
 
 def _view(whole: Switchboard, config: ViewConfig) -> View:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,11 @@ from muxway.catalog.globs import Globs
 from muxway.catalog.model import Catalog, NativeTool
 from muxway.catalog.naming import Naming
 from muxway.catalog.selection import Selection
-from muxway.catalog.shaping import Shaping
 from muxway.config import parse_server
 from muxway.errors import InvalidParams
+
+if TYPE_CHECKING:
+    from muxway.catalog.shaping import Shaping
 
 SCHEMA = {
     "type": "object",
@@ -321,6 +323,8 @@ def test_an_expression_that_fails_says_which_shape_it_was(expression: str, resul
 
 # --- findings ---------------------------------------------------------------------------------
 
+FOR_SEARCH = "s: tool 'search': shape \"search\": "
+
 
 @pytest.mark.parametrize(
     ("shape", "why"),
@@ -329,7 +333,7 @@ def test_an_expression_that_fails_says_which_shape_it_was(expression: str, resul
         ({"get_*": {"title": "T"}}, "s: tool 'get_*': named in shape, but matches none"),
         (
             {"search": {"arguments": {"x": {"hide": True}}}},
-            's: tool \'search\': shape "search": argument "x" does not exist; there are: q, org, limit, deep',
+            FOR_SEARCH + 'argument "x" does not exist; there are: q, org, limit, deep',
         ),
         (
             {"s*": {"arguments": {"x": {"hide": True}}}},
@@ -337,12 +341,12 @@ def test_an_expression_that_fails_says_which_shape_it_was(expression: str, resul
         ),
         (
             {"search": {"arguments": {"org": {"hide": True}}}},
-            's: tool \'search\': shape "search": argument "org" is hidden, but the server needs it, so that every '
-            "call will fail: give it a `value` or `env`",
+            FOR_SEARCH + 'argument "org" is hidden, but the server needs it, so that every call will fail: '
+            "give it a `value` or `env`",
         ),
         (
             {"search": {"arguments": {"q": {"rename": "limit"}}}},
-            's: tool \'search\': shape "search": argument "q" cannot be called "limit": there is another one of that name',
+            FOR_SEARCH + 'argument "q" cannot be called "limit": there is another one of that name',
         ),
     ],
 )
@@ -408,7 +412,7 @@ def test_a_hidden_tool_keeps_its_shape_for_who_reaches_it_by_name() -> None:
 def test_a_view_shapes_what_the_server_has_shaped() -> None:
     """Issue 5 point 3: views with their own shaping, by public name."""
     inner = {"search": {"name": "find", "arguments": {"q": {"rename": "query"}}, "result": "items"}}
-    outer = {"find": {"name": "look", "arguments": {"query": {"rename": "words"}}, "result": "[0]"}}
+    outer = {"find": {"name": "look", "arguments": {"query": {"rename": "words"}}, "result": "result[0]"}}
     catalog = shaped(inner)
     wanted = parse_server("v", {"command": "x", "shape": outer}).shape
     view = Selection(view="v", shapes=wanted).of_tools(catalog, Naming())

@@ -284,7 +284,7 @@ def test_arguments_and_results_cross_byte_for_byte(arguments: str, extra: str) -
 async def test_a_late_outcome_of_a_cancelled_request_is_not_the_answer_to_one_with_the_same_id() -> None:
     """An id must not be used twice, but who does it gets no wrong answer for it."""
     server = ScriptedServer(
-        tools={"wait": lambda _server, _request: None},
+        tools={"wait": lambda _server, _request: None, "echo": None},
         resources={"file:///a": "a"},
         capabilities={"tools": {}, "resources": {"subscribe": True}},
         silent=frozenset(("resources/subscribe",)),
@@ -300,6 +300,8 @@ async def test_a_late_outcome_of_a_cancelled_request_is_not_the_answer_to_one_wi
                 await asyncio.sleep(0.01)
                 heard = {message.get("method", ""): message for message in server.heard}
         server.reply(heard["resources/subscribe"], {})
+        for _ in range(3):
+            await client.call("up__echo")
         server.reply(heard["tools/call"], {"content": [], "right": True})
         assert (await client.answer(900)).result["right"]
 

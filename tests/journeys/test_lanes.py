@@ -236,21 +236,16 @@ async def test_a_call_that_waits_for_a_connection_opens_no_other_when_its_server
 
 async def test_a_connection_that_takes_the_place_of_one_that_ends_is_used_and_ended_in_its_turn(tmp_path: Path) -> None:
     server = marking(tmp_path / "pids", "0")
-    config = parse_config({"mcpServers": {"up": server}, "gateway": {"maxInstances": 1, "instanceIdle": 0.05}})
+    config = parse_config({"mcpServers": {"up": server}, "gateway": {"maxInstances": 2, "instanceIdle": 0.05}})
     async with Gateway.open(config) as gateway:
-        ann, _ = await client_of(gateway, b"ann")
-        await who(ann)
-        bob, _ = await client_of(gateway, b"bob")
-        cid, _ = await client_of(gateway, b"cid")
-        first = await who(bob)
+        ann, bob, cid, dan = [(await client_of(gateway, name))[0] for name in (b"ann", b"bob", b"cid", b"dan")]
+        before = [await who(client) for client in (ann, bob, cid)]
         await asyncio.sleep(0.1)
-        # There is room for one: that of bob is ended for cid, and in the same moment bob comes back.
-        for_cid = cid.start("tools/call", {"name": "up__who", "arguments": {}})
-        for_bob = bob.start("tools/call", {"name": "up__who", "arguments": {}})
-        await cid.answer(for_cid)
-        assert "maxInstances" in (await bob.answer(for_bob)).error["message"]
-        await gone(first["pid"])
-        await asyncio.sleep(0.1)
+        # There is room for two beside the first: those of bob and cid are ended for dan, and at once bob is back.
+        for_dan = dan.start("tools/call", {"name": "up__who", "arguments": {}})
         again = await who(bob)
+        await dan.answer(for_dan)
+        for earlier in before[1:]:
+            await gone(earlier["pid"])
         assert (await who(bob))["pid"] == again["pid"]
-        assert len(await written(tmp_path / "pids", 4)) == 4
+        assert len(await written(tmp_path / "pids", 5)) == 5

@@ -275,16 +275,18 @@ async def a_web(
     *,
     guard: Guard | None = None,
     limits: Limits | None = None,
+    top: dict[str, Any] | None = None,
+    view: str | None = None,
     **settings: Any,
 ) -> AsyncIterator[Web]:
-    """A door on a free loopback port, in front of scripted servers."""
+    """A door on a free loopback port, in front of scripted servers. `top` is the rest of the configuration."""
 
     class Limited(Connection):
         pass
 
     Limited.limits = limits or Limits()
-    async with a_world(servers or {}) as world:
-        door = HttpDoor(world.gateway.switchboard, guard=guard, settings=HttpSettings(**settings))
+    async with a_world(servers or {}, **(top or {})) as world:
+        door = HttpDoor(world.gateway.switchboard, guard=guard, settings=HttpSettings(**settings), view=view)
         config = uvicorn.Config(
             door, http=Limited, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False
         )

@@ -374,6 +374,28 @@ async def test_a_disconnect_is_a_cancel(token: int | None, web: Webs) -> None:
         pytest.fail("the server was not told")
 
 
+async def test_a_disconnect_just_when_the_stream_begins_is_a_cancel(web: Webs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task that streams has not had its first turn when the connection is lost."""
+    go_on = Connection.go_on
+
+    def lost_before(self: Connection, cycle: QuickCycle, app: Any) -> None:
+        self.transport.abort()
+        go_on(self, cycle, app)
+
+    monkeypatch.setattr(Connection, "go_on", lost_before)
+    held = Held()
+    server = ScriptedServer(tools={"wait": held})
+    async with web({"s": server}) as http:
+        message, headers = modern("tools/call", {"name": "s__wait", "_meta": {"progressToken": 1}})
+        body = json.dumps(message).encode()
+        lines = {"Host": http.host, "Accept": BOTH, "Content-Type": "application/json", **headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        await http.raw(f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        async with asyncio.timeout(5):
+            while server.heard[-1]["method"] != "notifications/cancelled":
+                await asyncio.sleep(0.01)
+
+
 async def test_a_subscription_hears_of_changes(web: Webs) -> None:
     """mcp-wire.md §4.6: the acknowledgement first, then changes, each under the id of the request, type kept."""
     async with web(echo()) as http:

@@ -18,6 +18,7 @@ from muxway.cli.output import badge, dim, one_line, plural, show_json, show_tabl
 from muxway.cli.session import opened, quiet_log, run
 from muxway.errors import ConfigError
 from muxway.log import masker
+from muxway.middleware.loading import layers_of
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def command(file: str | None, config: str | None, *, connect: bool, as_json: boo
     quiet_log(debug=debug)
     try:
         loaded = read_config(file or config)
+        layers_of(loaded)
     except ConfigError as error:
         if as_json:
             show_json(_document(file or config, problems=error.details))

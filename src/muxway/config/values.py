@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from muxway.config.expand import PUBLIC_VARIABLES, expand, expand_tilde
 from muxway.config.fields import FOREIGN_TYPES, TRANSPORTS
 from muxway.config.model import ExposedTool, MiddlewareSpec
-from muxway.config.report import as_list, as_mapping, found, nearest
+from muxway.config.report import as_list, as_mapping, dotted, found, nearest
 from muxway.config.shaping import is_pattern, read_arguments, read_expression, read_pattern, read_shapes
 
 if TYPE_CHECKING:
@@ -525,7 +525,7 @@ def _middleware(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[M
     def one(place: Path, item: object) -> MiddlewareSpec | None:
         if as_mapping(item) is None:
             use = reader.named(place, item, "the name of a middleware or {use, …options}")
-            return None if use is None else MiddlewareSpec(use=use, where=label(place))
+            return None if use is None else MiddlewareSpec(use=use, where=dotted(place))
         entries = dict(reader.entries(place, item) or {})
         if "use" not in entries:
             reader.report.error(place, "needs `use`: the name of a middleware, or module:Class")
@@ -537,7 +537,7 @@ def _middleware(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[M
         options = {key: _expanded(reader, (*place, key), value) for key, value in entries.items()}
         if use is None or match is None:
             return None
-        return MiddlewareSpec(use=use, match=match, options=options, where=label(place))
+        return MiddlewareSpec(use=use, match=match, options=options, where=dotted(place))
 
     return reader.items(path, raw, one, "an array of middlewares")
 

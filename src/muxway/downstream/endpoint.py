@@ -184,8 +184,8 @@ class Endpoint:
         self._quota = Quota()
         self._subscriber: Subscriber | None = None
         self._leave: Callable[[], None] | None = None
-        self._finishing = False
-        self._idle = asyncio.Event()
+        self._idle: asyncio.Event | None = None
+        """Set when nothing runs any more; there is one only once the client has said its last word."""
         self._stop_listening = switchboard.listen_kinds(self._lists_changed)
 
     # --- hearing ------------------------------------------------------------------------------
@@ -404,13 +404,13 @@ class Endpoint:
         if self.peer.theirs.get(exchange.id) is not exchange:
             return False
         del self.peer.theirs[exchange.id]
-        if self._finishing:
-            self._note_idle()
+        if self._idle is not None:
+            self._note_idle(self._idle)
         return True
 
-    def _note_idle(self) -> None:
+    def _note_idle(self, idle: asyncio.Event) -> None:
         if len(self.peer.theirs) == len(self._listens):
-            self._idle.set()
+            idle.set()
 
     def _cancel(self, id_: bytes, reason: str | None) -> None:
         exchange = self.peer.theirs.pop(id_, None)
@@ -419,8 +419,8 @@ class Endpoint:
         listening = self._listens.pop(id_, None)
         if listening is not None:
             listening.close()
-        if self._finishing:
-            self._note_idle()
+        if self._idle is not None:
+            self._note_idle(self._idle)
         if exchange.running is not None:
             exchange.running.cancel(reason)
         if exchange.say is not self.say:
@@ -430,11 +430,11 @@ class Endpoint:
     async def finish(self, drain: float) -> None:
         """The client will say no more: let what runs end for up to `drain` seconds, cancel the rest, stop listening."""
         self._depart()
-        self._finishing = True
-        self._note_idle()
-        if not self._idle.is_set():
+        idle = self._idle = asyncio.Event()
+        self._note_idle(idle)
+        if not idle.is_set():
             try:
-                await asyncio.wait_for(self._idle.wait(), drain)
+                await asyncio.wait_for(idle.wait(), drain)
             except TimeoutError:
                 log.warning("client left; calls cancelled", calls=len(self.peer.theirs) - len(self._listens))
         for id_, listening in list(self._listens.items()):

@@ -582,13 +582,14 @@ class _Quick:
         """There is an answer, or a notice, or nobody any more, or it takes long."""
         reply, connection = self._reply, self._connection
         reply.on_wake = None
-        connection.watch(None)
         if reply.alone or reply.gone:
+            connection.watch(None)
             if isinstance(reply, StatelessExchange):
                 self._door.ended(reply)
             if not reply.gone:
                 connection.answer(self._cycle, reply.status if reply.answer else 202, reply.answer)
         else:
+            # Still watched: the client may leave before the task that streams has its first turn.
             connection.go_on(self._cycle, self._stream)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -62,9 +62,9 @@ def layers_of(config: Config, view: ViewConfig | None = None) -> list[Layer]:
 
 def _refuse(problems: Sequence[Problem]) -> None:
     if problems:
-        first = str(problems[0])
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ConfigError("invalid_schema", first + more, tuple(problems))
+        count = len(problems)
+        lines = [f"middleware: {count} problem{'s' if count > 1 else ''}", *(f"  {problem}" for problem in problems)]
+        raise ConfigError("invalid_schema", "\n".join(lines), tuple(problems))
 
 
 def _layers(

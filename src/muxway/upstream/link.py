@@ -247,10 +247,16 @@ class Link:
 
     def set_log_level(self, level: int) -> None:
         """Ask the upstream for log messages from this level on; its answer does not matter."""
-        self.log_level = level
         if self.revision.stateless:
+            self.log_level = level
             return
-        ticket = self._ticket(_Forgotten(), _SET_LEVEL, _SET_LEVEL, None, progress=False)
+        try:
+            ticket = self._ticket(_Forgotten(), _SET_LEVEL, _SET_LEVEL, None, progress=False)
+        except UpstreamError as error:
+            # Whoever wants these messages must not fail for it; the next call that wants them asks again.
+            log.debug("log level not set", upstream=self.name, error=error)
+            return
+        self.log_level = level
         params = b'{"level":' + messages.encode(LOG_LEVELS[level]) + b"}"
         self._channel.send(messages.request(ticket.id, "logging/setLevel", params))
 
