@@ -13,6 +13,7 @@ from muxway.catalog import build
 from muxway.catalog.globs import Globs
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import Naming
+from muxway.catalog.shaping import Wishes, shape
 from muxway.catalog.uris import UriFilter
 from muxway.config import load_config, parse_config, parse_server
 from muxway.config.model import Config, GatewaySettings
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
-    from muxway.catalog.model import Native, Route
+    from muxway.catalog.model import Finding, Native, Route
     from muxway.config.model import ExposedTool, ServerConfig, ViewConfig
     from muxway.core.ports import Running
     from muxway.core.views import View
@@ -399,14 +400,18 @@ class Gateway:
         return [str(finding) for finding in self.switchboard.views[view].findings]
 
     def definition(self, name: str) -> Mapping[str, Any] | None:
-        """A tool as its server defines it, by any spelling, whether or not clients see it; None if there is none."""
+        """A tool as its server and its shape define it, by any spelling, whether or not clients see it; None: none."""
         route = self.switchboard.catalog.find(name).route
         if route is not None:
             return route.describe()
         upstream, native = self.switchboard.native_tool(name) or ("", "")
         listed = self._upstreams[upstream].offer(TOOLS).natives if upstream in self._upstreams else ()
-        found = (messages.value(messages.object_of(one.members.items())) for one in listed if one.name == native)
-        return next(found, None)
+        tool = next((one for one in listed if one.name == native), None)
+        if tool is None:
+            return None
+        wishes = Wishes.of(self._servers[upstream].shape, native)
+        members = tool.members if wishes is None else shape(tool.members, wishes).members
+        return messages.value(messages.object_of(members.items()))
 
     async def call(
         self,

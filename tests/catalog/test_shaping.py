@@ -308,6 +308,7 @@ def test_failures_questions_and_tasks_are_left_alone(result: dict[str, Any]) -> 
         ("items", {"content": []}, "it has neither structured content nor a single text"),
         ("items", {"content": [{"type": "image", "data": ""}]}, "it has neither structured content"),
         ("length(a)", {"content": [], "structuredContent": {"a": 1}}, "length()"),
+        ("&a", {"content": [], "structuredContent": {"a": 1}}, "what it gives is no JSON"),
         ("sort(a)", {"content": [], "structuredContent": {"a": [1, "x"]}}, "sort"),
     ],
 )
@@ -319,6 +320,14 @@ def test_an_expression_that_fails_says_which_shape_it_was(expression: str, resul
     text = answer["content"][0]["text"]
     assert text.startswith('s__search was run, but its result could not be reshaped by shape "search": ')
     assert why in text
+
+
+def test_a_result_that_cannot_be_read_is_not_passed_on() -> None:
+    """Ours: what a shape takes out must not come through because there is too much of it."""
+    deep = b'{"content":[],"structuredContent":{"secret":' + b"[" * 5000 + b"]" * 5000 + b"}}"
+    answer = json.loads(bytes(shaping(shaped({"search": {"result": "a"}})).reshape(deep)))
+    assert answer["isError"] is True
+    assert "it cannot be read" in answer["content"][0]["text"]
 
 
 # --- findings ---------------------------------------------------------------------------------

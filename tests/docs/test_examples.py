@@ -30,6 +30,7 @@ LISTS = {
     "servers.yaml": [*NOTES, *CLOCK, *TEXT],
     "compound_tools.jsonc": ["Desk", *CLOCK],
     "composed_tool.jsonc": ["Remember", *CLOCK, *TEXT],
+    "shaping_and_views.jsonc": ["remember", "notes__list", "notes__search", "notes__delete", "clock__now"],
 }
 
 
@@ -94,3 +95,23 @@ def test_a_composed_tool_does_what_its_own_examples_say(servers: str) -> None:
     done = run("-m", "muxway", "test", "examples/composed_tool.jsonc", *(["--live"] if servers == "live" else []))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed, 0 failed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("view", "tools"), [("agent", ["notes__list", "notes__search"]), ("writer", ["remember", "clock__now"])]
+)
+def test_the_views_of_the_example_list_what_its_comments_promise(view: str, tools: list[str]) -> None:
+    """Issue 5 point 3: a read-only view for an agent."""
+    done = run("-m", "muxway", "tools", "--config", "examples/shaping_and_views.jsonc", "--view", view)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == tools
+
+
+def test_the_shapes_of_the_example_do_what_its_comments_promise() -> None:
+    """Issue 5 point 3."""
+    config = ("--config", "examples/shaping_and_views.jsonc")
+    done = run("-m", "muxway", "call", *config, "remember", "text=Buy milk")
+    assert '"team"' in done.stdout, done.stderr
+    assert run("-m", "muxway", "call", *config, "notes__search", "word=milk").stdout.strip() == "[]"
+    refused = run("-m", "muxway", "call", *config, "clock__now", "timezone=Mars")
+    assert 'argument "timezone" must be one of "UTC", "Asia/Tokyo"' in refused.stderr

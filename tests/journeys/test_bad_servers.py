@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from muxway.errors import UpstreamError
 from muxway.testing import ScriptedServer
 from tests.conftest import a_world
 
@@ -337,3 +338,24 @@ async def test_a_server_without_tools_is_running_with_none() -> None:
     async with a_world({"up": NoTools()}) as world:
         [server] = world.gateway.servers()
         assert (str(server.status), list(server.tools)) == ("running", [])
+
+
+async def test_a_server_that_reads_nothing_does_not_keep_others_from_being_asked_for_logs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers = {"stuck": ScriptedServer(tools={"echo": None}), "fine": ScriptedServer(tools={"echo": None})}
+    async with a_world(servers) as world:
+        client = await world.client()
+        link = world.gateway.switchboard._members["stuck"].link  # pyright: ignore[reportPrivateUsage]
+
+        def overloaded(*_args: Any, **_keys: Any) -> None:
+            raise UpstreamError("stuck", "overloaded", "does not read its input")
+
+        monkeypatch.setattr(link, "_ticket", overloaded)
+        assert (await client.ask("logging/setLevel", {"level": "info"})).result == {}
+        await client.call("fine__echo")
+        asked = [message for message in servers["fine"].heard if message.get("method") == "logging/setLevel"]
+        assert [message["params"]["level"] for message in asked] == ["info"]
+        monkeypatch.undo()
+        await client.call("stuck__echo")
+        assert [message["method"] for message in servers["stuck"].heard][-2:] == ["logging/setLevel", "tools/call"]

@@ -213,6 +213,22 @@ async def test_a_call_that_may_be_repeated_may_go_on_twice(plain: bool) -> None:
         assert [message["method"] for message in server.heard].count("tools/call") == 2
 
 
+async def test_going_on_many_times_takes_no_room_on_the_stack() -> None:
+    """Lists are answered at once, inside `go`: each time one step deeper would end at Python's limit."""
+
+    class Insistent(Middleware):
+        plain = True
+
+        async def list_tools(self, request: Request, go: Next) -> Result:
+            for _ in range(2000):
+                await go(request)
+            return await go(request)
+
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+        around(world, Insistent())
+        assert await (await world.client()).tools() == ["up__echo"]
+
+
 @pytest.mark.parametrize("plain", [True, False])
 async def test_cancelling_a_call_goes_through_and_lets_the_hook_clean_up(plain: bool) -> None:
     cleaned = asyncio.Event()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway.downstream.connection import Connection, QuickCycle
 from muxway.protocol.headers import encode_value
 from muxway.testing import ScriptedServer
 

@@ -138,7 +138,7 @@ async def test_http_sse_has_views_too(path: str, expected: list[str], web: Webs)
     """Issue 5 point 3: /sse/<view>."""
     async with web(_servers(), top=TOP) as http:
         stream = await http.open("GET", path, {"Accept": "text/event-stream"})
-        where = (await stream.event()).data
+        where = (await stream.event()).data.decode()
         await http.post(initialize("2024-11-05"), path=where)
         assert (await stream.message())["id"] == 0
         await http.post(request("tools/list"), path=where)

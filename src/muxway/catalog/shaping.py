@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from msgspec import Raw
 
@@ -243,18 +243,21 @@ class Shaping:
         if self.result is None:
             return result
         fields = messages.members(result)
-        if fields is None or "content" not in fields or bytes(fields.get("isError", b"")) == b"true":
+        if fields is None:
+            return messages.object_of(self._failure("it cannot be read").items())
+        if "content" not in fields or bytes(fields.get("isError", b"")) == b"true":
             # A question, a task or a failure: nothing to pick from yet, or ever.
             return result
         try:
-            picked = _search(self.result, _data(fields))
+            made = _result_of(_search(self.result, _data(fields)))
         except _Unfit as error:
-            why = f"{self.tool} was run, but its result could not be reshaped by {self.label}: {error}"
-            made: dict[str, Any] = {"content": [{"type": "text", "text": why}], "isError": True}
-        else:
-            made = _result_of(picked)
+            made = self._failure(str(error))
         kept: dict[str, Buffer] = {key: raw for key, raw in fields.items() if key not in _REPLACED}
-        return messages.object_of({**kept, **{key: messages.encode(value) for key, value in made.items()}}.items())
+        return messages.object_of({**kept, **made}.items())
+
+    def _failure(self, why: str) -> dict[str, bytes]:
+        text = f"{self.tool} was run, but its result could not be reshaped by {self.label}: {why}"
+        return {"content": messages.encode([{"type": "text", "text": text}]), "isError": b"true"}
 
 
 _REPLACED: Final = frozenset(("content", "structuredContent", "isError"))
@@ -298,13 +301,17 @@ def _search(expression: str, data: Any) -> Any:
         raise _Unfit(f"{type(error).__name__}: {error}") from None
 
 
-def _result_of(value: Any) -> dict[str, Any]:
+def _result_of(value: Any) -> dict[str, bytes]:
     """A result that says this, as text and as structure; most clients know only objects as structure."""
     if isinstance(value, str):
-        return {"content": [{"type": "text", "text": value}]}
-    text = messages.encode(value).decode()
-    structured = cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": value}
-    return {"content": [{"type": "text", "text": text}], "structuredContent": structured}
+        return {"content": messages.encode([{"type": "text", "text": value}])}
+    try:
+        encoded = messages.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        # An expression may give an expression.
+        raise _Unfit("what it gives is no JSON") from None
+    content = messages.encode([{"type": "text", "text": encoded.decode()}])
+    return {"content": content, "structuredContent": encoded if isinstance(value, dict) else b'{"result":%b}' % encoded}
 
 
 # --- definitions ------------------------------------------------------------------------------

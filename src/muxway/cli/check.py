@@ -16,7 +16,7 @@ from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, read_config
 from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table
 from muxway.cli.session import opened, quiet_log, run
-from muxway.errors import ConfigError
+from muxway.errors import ConfigError, Problem
 from muxway.log import masker
 from muxway.middleware.loading import layers_of
 from muxway.upstream.state import Status
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from muxway.app import Server
     from muxway.config import Config, ServerConfig
-    from muxway.errors import Problem
 
 _STDERR_SHOWN = 8
 """Last stderr lines shown of a server that failed."""
@@ -57,7 +56,8 @@ def command(file: str | None, config: str | None, *, connect: bool, as_json: boo
     quiet_log(debug=debug)
     try:
         loaded = read_config(file or config)
-        layers_of(loaded)
+        for view in (None, *loaded.views.values()):
+            layers_of(loaded, view)
     except ConfigError as error:
         if as_json:
             show_json(_document(file or config, problems=error.details))
@@ -86,7 +86,10 @@ Found = dict[str, "Server"]
 async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem]]:
     async with opened(config) as gateway:
         found = {server.name: server for server in gateway.servers()}
-        return found, *composed_problems(config, gateway)
+        problems, doubts = composed_problems(config, gateway)
+        notes = [(name, note) for name in config.views for note in gateway.notes(name)]
+        doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
+        return found, problems, doubts
 
 
 # --- for people -------------------------------------------------------------------------------
@@ -110,6 +113,8 @@ def _show(config: Config, found: Found) -> None:
         compound = "compound tool of " + plural(sum(map(len, tool.subtools.values())), "tool")
         made = "composed tool of " + plural(len(tool.steps), "step") if tool.steps else compound
         click.echo(f"  {tool.name}  {dim(made)}")
+    for view in config.views:
+        click.echo(f"  {view}  {dim(f'view, at /mcp/{view}')}")
     for warning in config.warnings:
         click.echo(f"{badge('warning')}  {warning}")
 
@@ -179,6 +184,7 @@ def _document(
         "servers": [_described(server, (found or {}).get(server.name)) for server in servers],
         "compoundTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.subtools],
         "composedTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.steps],
+        "views": [] if config is None else [*config.views],
         "problems": _problems(problems),
         "warnings": [] if config is None else _problems(config.warnings),
     }

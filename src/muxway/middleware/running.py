@@ -239,10 +239,13 @@ class _Question:
 class _Plain(_Run):
     """A stage that awaits nothing but `go`: its coroutine is driven by what comes back."""
 
-    __slots__ = ("_ask", "_coroutine")
+    __slots__ = ("_ask", "_back", "_coroutine", "_stepping")
 
     def begin(self) -> Running | None:
         self._ask: Ask | None = None
+        self._stepping = False
+        self._back: tuple[Result | bytes | None, RpcError | None] | None = None
+        """What came back at once, before the step that went on was over."""
         self._coroutine = self._stage.hook(self._request, self)
         self._step(None, None)
         return None if self._over else self
@@ -265,6 +268,19 @@ class _Plain(_Run):
         self._sink.ask(self._ask)
 
     def _step(self, result: Result | bytes | None, error: RpcError | None) -> None:
+        self._back = (result, error)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            # In a loop and not one inside the other: a hook may go on any number of times.
+            while self._back is not None:
+                (result, error), self._back = self._back, None
+                self._step_once(result, error)
+        finally:
+            self._stepping = False
+
+    def _step_once(self, result: Result | bytes | None, error: RpcError | None) -> None:
         began = time.monotonic()
         try:
             onward: object = self._coroutine.send(result) if error is None else self._coroutine.throw(error)
@@ -291,9 +307,7 @@ class _Plain(_Run):
         except RpcError as error:
             self._step(None, error)
             return
-        # What came back at once may have gone on again; that is what runs then.
-        if running is not None:
-            self._running = running
+        self._running = running
 
     def done(self, *result: Buffer) -> None:
         self.came(Result(bytes(result[0]) if len(result) == 1 else b"".join(result)))

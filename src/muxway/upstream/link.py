@@ -122,7 +122,7 @@ class Link:
         self._meta_head = b""
         self.asked: dict[bytes, Ticket] = {}
         """The upstream's open questions, by their ids → the request in whose course each was asked."""
-        self._cancelled: dict[int, tuple[float, object]] = {}
+        self._cancelled: dict[bytes, tuple[float, object]] = {}
         """Requests that the upstream may still be at, though nobody waits for them: until when, and whose they were."""
         self._declared: dict[tuple[Revision, bytes], bytes] = {}
         self._loop = asyncio.get_running_loop()
@@ -271,7 +271,7 @@ class Link:
         """The upstream may go on with this request for a while, and ask or log something in its course."""
         if len(self._cancelled) >= _REMEMBERED:
             del self._cancelled[next(iter(self._cancelled))]
-        self._cancelled[id_] = (self._loop.time() + _LINGERS, caller.party)
+        self._cancelled[b"%d" % id_] = (self._loop.time() + _LINGERS, caller.party)
 
     def _still_cancelled(self) -> list[object]:
         """Whose requests were cancelled that the upstream may still be at."""
@@ -355,8 +355,8 @@ class Link:
         nameless = id_ in (b"", b"null")
         ticket = self._take_only() if nameless else self.peer.take(id_)
         if ticket is None:
-            if self._cancelled and id_.isdigit():
-                self._cancelled.pop(int(id_), None)
+            if self._cancelled:
+                self._cancelled.pop(id_.strip(b'"'), None)
             log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
             return
         if ticket.asks is not None:
