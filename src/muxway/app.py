@@ -370,6 +370,7 @@ class Gateway:
         ending = [*self._upstreams.values(), *self._lanes.values()]
         await asyncio.gather(*(connection.stop() for connection in ending))
         await self._nursery.aclose()
+        self.switchboard.close()
         # Those that were given as objects stand in every chain.
         layers = {id(layer.middleware): layer for chains in self._chains.values() for layer in chains.layers}
         if layers:
@@ -701,8 +702,8 @@ class Gateway:
     def _publish(self) -> None:
         self.switchboard.publish([self._custom, *self._sources()])
         self._noted = _tell(self.switchboard.findings, self._noted)
-        if self._members and not any(member.starting for member in self._members.values()):
-            # Before that, a view lacks what is on its way.
+        if self._members and all(member.link is not None for member in self._members.values()):
+            # Without one of them, a view may lack just what that one has.
             views = self.switchboard.views.values()
             self._noted_of_views = _tell([finding for view in views for finding in view.findings], self._noted_of_views)
 

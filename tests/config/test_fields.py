@@ -45,7 +45,9 @@ def test_every_setting_of_the_model_has_a_key(section: Section) -> None:
     """Ours: an attribute nobody can set is a mistake. The others are put together from several keys, or are facts."""
     composed = {"transport", "command", "args", "env", "url", "headers"} if section is SERVER else set()
     facts = {"name", "secrets", "where", "line", "extra"} if section is SERVER else set()
-    named = {"tools.*": {"name"}, "views.*": {"name"}, "mcpServers.*.shape.*": {"match"}}.get(section.name, set())
+    named = {"tools.*": {"name"}, "views.*": {"name", "secrets"}, "mcpServers.*.shape.*": {"match"}}.get(
+        section.name, set()
+    )
     attributes = {attribute.name for attribute in fields(section.model)}
     assert attributes == {row.attribute for row in section.fields if row.attribute} | composed | facts | named
 
@@ -96,6 +98,10 @@ def test_the_schema_is_a_valid_schema_and_refuses_wrong_types() -> None:
         {"gateway": {"separator": "-"}},
         {"tools": {"T": {"description": "d"}}},
         {"tools": {"T": {"description": "d", "subtools": {}}}},
+        {"mcpServers": {"a": {"command": "x", "shape": {"t": {"arguments": []}}}}},
+        {"mcpServers": {"a": {"command": "x", "shape": {"t": {"arguments": {"q": {"enum": []}}}}}}},
+        {"views": {"v": {"tools": 3}}},
+        {"views": []},
     ):
         assert not validator.is_valid(wrong), wrong
 

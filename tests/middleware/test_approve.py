@@ -145,7 +145,7 @@ async def test_a_tool_that_is_not_known_yet_is_held_whatever_its_name() -> None:
     async with chained({"fs": files()}, Approve(tools=("other__*",))) as world:
         client, asked = await asker(world, "decline")
         assert (await call(client, "fs__unknown"))["isError"] is True
-        assert 'Allow the tool "fs__unknown" to be called' in asked[0]["message"]
+        assert 'Allow the tool "fs__unknown" of the server "fs" to be called' in asked[0]["message"]
 
 
 @pytest.mark.parametrize("revision", CAN_ASK)

@@ -296,6 +296,8 @@ class ViewConfig:
     """What is done around its requests, inside what the gateway does around all."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
     """Bearer tokens that open this view and nothing else."""
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """Texts never to be shown: what variables expanded to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from muxway.config.fields import VIEW
 from muxway.config.model import ViewConfig
 from muxway.config.report import nearest
+from muxway.config.values import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config.model import GatewaySettings, ServerConfig
     from muxway.config.report import Path
-    from muxway.config.values import Reader
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch
 
@@ -30,7 +30,8 @@ def read_views(
         if _NAME(name) is None:
             why = "the name of a view is part of its URL: letters, digits, `.`, `_` and `-`, at most 64"
             reader.report.error(place, why)
-        view = views[name] = ViewConfig(name=name, **reader.section(VIEW, place, entry))
+        own = Reader(reader.report, reader.scope)
+        view = views[name] = ViewConfig(name=name, **own.section(VIEW, place, entry), secrets=own.secrets)
         for index, server in enumerate(view.servers or ()):
             _check_server(server, (*place, "servers", index), servers, reader)
         for index, token in enumerate(view.tokens):

@@ -75,6 +75,12 @@ class Desk:
         its = sum(1 for parked in self.parked.values() if parked.principal == principal)
         return its < _MOST_PARKED_EACH and len(self.parked) < _MOST_PARKED
 
+    def close(self) -> None:
+        """The gateway has stopped: nobody comes back."""
+        parked, self.parked = list(self.parked.values()), {}
+        for call in parked:
+            call.forget()
+
 
 class Crossing:
     """A call whose result is put in the caller's spelling."""
@@ -440,6 +446,11 @@ class Parking(_Sealing):
         for ask, _ in pending:
             ask.give_up(RpcError(why))
         super().cancel(why)
+
+    def forget(self) -> None:
+        """Nobody comes back, and the upstream is gone: nothing is left to do."""
+        if self._expiry is not None:
+            self._expiry.cancel()
 
     # --- the caller comes back ----------------------------------------------------------------
 

@@ -350,6 +350,8 @@ class Relay:
         again = msgspec.structs.replace(call, params=params)
         member = self._members.get(claims.upstream)
         link = None if member is None else member.link if member.choose is None else member.choose(call)
+        if member is not None and link is None:
+            self._refuse(claims.upstream, member)
         if member is None or link is None:
             raise InvalidParams(INVALID)
         convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)

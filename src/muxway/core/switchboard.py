@@ -195,6 +195,10 @@ class Switchboard:
         """The server and the tool's own name that a name means if no listed tool has it."""
         return self._relay.native(name)
 
+    def close(self) -> None:
+        """The gateway has stopped."""
+        self._relay.desk.close()
+
     def left(self, party: object) -> None:
         """A client session has ended."""
         for hear in self.on_left:

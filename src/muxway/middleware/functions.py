@@ -77,6 +77,8 @@ class _OfFunction(Middleware):
                 raise CancelledError
             future: Future[dict[str, Any]] = asyncio.run_coroutine_threadsafe(go(changed), loop)
             under_way.append(future)
+            if over:  # It may have been cancelled just now, before there was something to cancel here.
+                future.cancel()
             return future.result()
 
         try:

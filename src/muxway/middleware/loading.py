@@ -51,6 +51,7 @@ def layers_of(config: Config, view: ViewConfig | None = None) -> list[Layer]:
     """
     problems: list[Problem] = []
     secrets = frozenset[str]().union(*(server.secrets for server in config.servers.values()))
+    secrets = secrets.union(*(one.secrets for one in config.views.values()))
     layers = _layers(config.gateway.middleware, None, secrets, problems)
     if view is not None:
         layers += _layers(view.middleware, None, secrets, problems)

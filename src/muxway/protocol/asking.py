@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from muxway.errors import MISSING_CAPABILITY, InvalidParams, MethodNotFound, RpcError
+from muxway.errors import MISSING_CAPABILITY, InvalidParams, MethodNotFound, ParseError, RpcError
 from muxway.protocol import forms, messages
 from muxway.protocol.era import PREFIX, PROGRESS_TOKEN, RELATED_TASK
 
@@ -199,7 +199,11 @@ def _check_elicitation(params: Params, fields: dict[str, Raw]) -> None:
     if action not in _ACTIONS:
         raise BadAnswer(f"the answer to {ELICIT} must have an action: {', '.join(_ACTIONS)}")
     if action == "accept" and _mode(params) == "form":
-        schema = messages.value(params.get("requestedSchema", b"{}"))
+        try:
+            schema = messages.value(params.get("requestedSchema", b"{}"))
+        except ParseError:
+            # Valid JSON that Python cannot hold. The server has to look for itself.
+            return
         why = forms.misfit(schema, messages.value(fields.get("content", b"{}")))
         if why is not None:
             raise BadAnswer(f"the answer to {ELICIT} does not fit what was asked for: {why}")
