@@ -12,6 +12,8 @@ from muxway.config import parse_config
 from muxway.errors import ConfigError
 from muxway.testing import RawClient, ScriptedServer
 from tests.conftest import REVISIONS, World, a_world, said
+from tests.journeys.test_subscriptions import news, subscribe
+from tests.noting import notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -297,3 +299,22 @@ async def test_a_view_of_500_of_5000_tools_lists_as_fast_as_the_whole() -> None:
         took = [(await seconds(view), await seconds(whole)) for _ in range(5)]
         # A tenth of the bytes, no work but joining them: it may not be slower than the whole.
         assert min(one for one, _ in took) <= min(other for _, other in took)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_view_and_the_whole_share_a_subscription_and_each_sees_its_own(revision: str) -> None:
+    """Ours: one subscription at the server; a part that the view does not show goes by the name of what is seen."""
+    server = notes()
+    views = {"v": {"resources": ["note://a"]}}
+    async with a_world({"up": server}, views=views) as world:
+        client, whole = await _client(world, "v", revision), await _client(world, None, revision)
+        assert await subscribe(client, "note://a") == ["note://a"]
+        assert await subscribe(whole, "note://a", "note://b") == ["note://a", "note://b"]
+        assert await subscribe(await _client(world, "v"), "note://b") == []
+        assert server.times("resources/subscribe") == 2
+        server.update("note://b")
+        assert await news(whole) == "note://b"
+        server.update("note://a/hidden/part")
+        assert await news(whole) == "note://a/hidden/part"
+        assert await news(client) == "note://a"
+        assert client.notices == []

@@ -80,7 +80,8 @@ class Section:
         """What applies if the key is left out; None also if there is no such thing."""
         for attribute in fields(self.model):
             if attribute.name == row.attribute and attribute.default is not MISSING:
-                return attribute.default
+                # Written as an object, kept in order.
+                return {} if row.kind == "shapes" else attribute.default
         return None
 
 

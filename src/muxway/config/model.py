@@ -120,7 +120,7 @@ class ServerConfig:
     """Tools to hide, by native name; wins over `exposed_tools`."""
     read_only: bool = False
     """Show only tools that say that they change nothing."""
-    shape: tuple[ToolShape, ...] = field(default_factory=tuple[ToolShape, ...])
+    shape: tuple[ToolShape, ...] = ()
     """What to make of its tools, by native name."""
     exposed_prompts: tuple[ExposedTool, ...] | None = None
     """The only prompts to show, by native name. None: all."""
@@ -290,7 +290,7 @@ class ViewConfig:
     """Globs of the only URIs to show and to read, as their servers write them. None: all."""
     read_only: bool = False
     """Show only tools that say that they change nothing."""
-    shape: tuple[ToolShape, ...] = field(default_factory=tuple[ToolShape, ...])
+    shape: tuple[ToolShape, ...] = ()
     """What to make of its tools, by public name."""
     middleware: tuple[MiddlewareSpec, ...] = ()
     """What is done around its requests, inside what the gateway does around all."""

@@ -20,6 +20,7 @@ from muxway.core.asks import Ask
 from muxway.core.polling import Polling, wants_tasks
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
+from muxway.core.sinks import Passing
 from muxway.errors import (
     MISSING_CAPABILITY,
     URL_ELICITATION_REQUIRED,
@@ -82,13 +83,13 @@ class Desk:
             call.forget()
 
 
-class Crossing:
+class Crossing(Passing):
     """A call whose result is put in the caller's spelling."""
 
-    __slots__ = ("_call", "_head", "_running", "_sent", "_sink", "_way")
+    __slots__ = ("_call", "_head", "_running", "_sent", "_way")
 
     def __init__(self, sink: Sink, way: Way, head: bytes, call: Call) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._way = way
         self._head = head
         self._call = call
@@ -141,15 +142,6 @@ class Crossing:
         except RpcError as trouble:
             self._sink.failed(trouble)
         return True
-
-    def progress(self, params: dict[str, Buffer]) -> None:
-        self._sink.progress(params)
-
-    def log(self, params: dict[str, Buffer]) -> None:
-        self._sink.log(params)
-
-    def ask(self, ask: Ask) -> None:
-        self._sink.ask(ask)
 
     def _leave_task(self) -> None:
         """If a task at the upstream waits for answers, there will be none."""

@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from muxway.core.call import Call
 from muxway.core.ports import later, steady
+from muxway.core.sinks import Nobody
 from muxway.errors import InvalidParams, MethodNotFound, RpcError, UpstreamError, UpstreamSaid
 from muxway.protocol import asking, messages
 from muxway.protocol.era import NEWEST, RELATED_TASK
@@ -122,7 +123,7 @@ class Polled:
             # Where the link is gone, so is the task.
             with contextlib.suppress(UpstreamError):
                 call, head = self._about("tasks/cancel")
-                self._link.request(head, call, _Nobody(), idle=_CANCEL, limit=_CANCEL)
+                self._link.request(head, call, Nobody(), idle=_CANCEL, limit=_CANCEL)
 
     def _stop(self, reason: str | None) -> None:
         if self._timer is not None:
@@ -376,25 +377,6 @@ class StatelessPolled(Polled):
         }
         self._polling.left_asking(self)
         self._done(messages.object_of(questions.items()))
-
-
-class _Nobody:
-    """The sink of a request whose outcome changes nothing."""
-
-    def done(self, *result: Buffer) -> None:
-        del result
-
-    def failed(self, error: RpcError) -> None:
-        del error
-
-    def progress(self, params: dict[str, Buffer]) -> None:
-        del params
-
-    def log(self, params: dict[str, Buffer]) -> None:
-        del params
-
-    def ask(self, ask: Ask) -> None:
-        ask.refuse(MethodNotFound(f"{ask.method}: the task was cancelled"))
 
 
 def _read_state(state: str) -> tuple[str, set[str]]:

@@ -1,8 +1,10 @@
-"""Sinks that change an outcome on its way to the caller."""
+"""Sinks that stand between an upstream and a caller, or in place of one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from muxway.errors import MethodNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,16 +16,53 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer
 
 
-class Changing:
+class Passing:
+    """Passes on what is said before the outcome; the outcome itself is for a subclass to take."""
+
+    __slots__ = ("_sink",)
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        self._sink.progress(params)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        self._sink.log(params)
+
+    def ask(self, ask: Ask) -> None:
+        self._sink.ask(ask)
+
+
+class Nobody:
+    """The sink of a request whose outcome nobody waits for."""
+
+    def done(self, *result: Buffer) -> None:
+        del result
+
+    def failed(self, error: RpcError) -> None:
+        del error
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        del params
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        del params
+
+    def ask(self, ask: Ask) -> None:
+        ask.refuse(MethodNotFound(f"{ask.method}: nobody waits for what this is about"))
+
+
+class Changing(Passing):
     """Passes everything on, the result as `change` makes it and an error as `excuse` does."""
 
-    __slots__ = ("_change", "_excuse", "_sink")
+    __slots__ = ("_change", "_excuse")
 
     def __init__(
         self, sink: Sink, change: Converter | None, excuse: Callable[[RpcError], RpcError | bytes] | None = None
     ) -> None:
         """An `excuse` may give a result instead of an error."""
-        self._sink = sink
+        super().__init__(sink)
         self._change = change
         self._excuse = excuse
 
@@ -39,15 +78,6 @@ class Changing:
             self._sink.done(outcome)
         else:
             self._sink.failed(outcome)
-
-    def progress(self, params: dict[str, Buffer]) -> None:
-        self._sink.progress(params)
-
-    def log(self, params: dict[str, Buffer]) -> None:
-        self._sink.log(params)
-
-    def ask(self, ask: Ask) -> None:
-        self._sink.ask(ask)
 
 
 def chain(*steps: Converter | None) -> Converter | None:

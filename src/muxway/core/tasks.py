@@ -20,6 +20,7 @@ from muxway.core.crossing import Parking, labelled_questions
 from muxway.core.polling import Polling
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import LIFETIME
+from muxway.core.sinks import Passing
 from muxway.errors import (
     InvalidParams,
     MethodNotFound,
@@ -352,11 +353,11 @@ class Background(Parking):
         super()._end(result, error)
 
 
-class _Renaming:
+class _Renaming(Passing):
     """The sink of a request about an upstream's own task."""
 
     def __init__(self, sink: Sink, way: Way, call: Call, name: str, native: str, rewrite: Converter | None) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._way = way
         self._call = call
         self._name = name
@@ -392,15 +393,6 @@ class _Renaming:
             # What the upstream calls the task is nobody's business.
             error = RpcError(error.message.replace(self._native, self._name), code=error.code)
         self._sink.failed(error)
-
-    def progress(self, params: dict[str, Buffer]) -> None:
-        self._sink.progress(params)
-
-    def log(self, params: dict[str, Buffer]) -> None:
-        self._sink.log(params)
-
-    def ask(self, ask: Ask) -> None:
-        self._sink.ask(ask)
 
 
 def _date(seconds: float) -> str:

@@ -12,23 +12,21 @@ import os
 import stat
 import threading
 from collections import deque
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from muxway.errors import ParseError, RpcError
+from muxway.errors import ParseError
 from muxway.log import EventLog
-from muxway.middleware.base import Middleware
-from muxway.middleware.facts import client_of, outcome_of, short, size_in
+from muxway.middleware.facts import Observer, client_of, short, size_in
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
     from msgspec import Raw
 
-    from muxway.middleware.base import Next, Request, Result
-    from muxway.middleware.facts import Outcome
+    from muxway.middleware.base import Request
+    from muxway.middleware.facts import Observed
 
 _GATHER: Final = 0.05
 """Seconds in which lines are gathered before they are written together: to wake a thread costs more than a line."""
@@ -46,7 +44,7 @@ _SHOWN_OF_PRINCIPAL: Final = 6
 log = EventLog("audit")
 
 
-class Audit(Middleware):
+class Audit(Observer):
     """Append one JSON object for each request to a file: when, who, what, a digest of the arguments, how it ended.
 
     Arguments and results themselves are never in it. A file that cannot be written to (full disk, missing folder, no
@@ -62,8 +60,6 @@ class Audit(Middleware):
     Costs about 12 µs a request, and a thread.
     """
 
-    plain = True
-
     def __init__(self, *, path: str) -> None:
         if not path.strip() or "\0" in path:
             raise ValueError('`path` must be the path of a file, such as "audit.jsonl"')
@@ -73,42 +69,29 @@ class Audit(Middleware):
         """Write what is left."""
         await asyncio.to_thread(self._writer.stop)
 
-    async def any_request(self, request: Request, go: Next) -> Result:
-        """Go on, and write down what came of it."""
-        time = datetime.now(UTC)
-        started = perf_counter()
-        outcome: Outcome = "cancelled"
-        code: int | None = None
-        size = 0
-        try:
-            result = await go(request)
-            outcome, size = outcome_of(result), len(result.raw)
-            return result
-        except RpcError as error:
-            outcome, code = "error", error.code
-            raise
-        finally:
-            caller = request.caller
-            client, version = client_of(caller)
-            self._writer.put(
-                {
-                    "time": time,
-                    "principal": caller.principal[:_SHOWN_OF_PRINCIPAL].hex() or None,
-                    "client": client,
-                    "clientVersion": version,
-                    "revision": caller.revision.date,
-                    "method": short(request.method),
-                    "name": short(request.name) or None,
-                    "server": request.server or None,
-                    "arguments": None,
-                    "outcome": outcome,
-                    "code": code,
-                    "ms": round((perf_counter() - started) * 1000, 3),
-                    "bytesIn": size_in(request),
-                    "bytesOut": size,
-                },
-                request.call.params.get("arguments"),
-            )
+    def observe(self, request: Request, observed: Observed) -> None:
+        """Write it down."""
+        caller = request.caller
+        client, version = client_of(caller)
+        self._writer.put(
+            {
+                "time": datetime.now(UTC) - timedelta(seconds=observed.seconds),
+                "principal": caller.principal[:_SHOWN_OF_PRINCIPAL].hex() or None,
+                "client": client,
+                "clientVersion": version,
+                "revision": caller.revision.date,
+                "method": short(request.method),
+                "name": short(request.name) or None,
+                "server": request.server or None,
+                "arguments": None,
+                "outcome": observed.outcome,
+                "code": observed.code,
+                "ms": round(observed.seconds * 1000, 3),
+                "bytesIn": size_in(request),
+                "bytesOut": observed.size,
+            },
+            request.call.params.get("arguments"),
+        )
 
 
 def digest(arguments: Raw) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from muxway.core.asks import Ask
 from muxway.core.ports import Waiter
+from muxway.core.sinks import Nobody
 from muxway.errors import InvalidParams, MethodNotFound, ParseError, RpcError, UpstreamError
 from muxway.log import EventLog, printable
 from muxway.protocol import asking, messages
@@ -251,7 +252,7 @@ class Link:
             self.log_level = level
             return
         try:
-            ticket = self._ticket(_Forgotten(), _SET_LEVEL, _SET_LEVEL, None, progress=False)
+            ticket = self._ticket(Nobody(), _SET_LEVEL, _SET_LEVEL, None, progress=False)
         except UpstreamError as error:
             # Whoever wants these messages must not fail for it; the next call that wants them asks again.
             log.debug("log level not set", upstream=self.name, error=error)
@@ -553,22 +554,3 @@ def _related_task(meta: messages.Params | None) -> str:
     """The task that `_meta` speaks of; empty if it speaks of none."""
     related = messages.members((meta or {}).get(RELATED_TASK, b""))
     return "" if related is None else messages.text(related.get("taskId")) or ""
-
-
-class _Forgotten:
-    """The sink of a request whose outcome nobody waits for."""
-
-    def done(self, *result: Buffer) -> None:
-        del result
-
-    def failed(self, error: RpcError) -> None:
-        del error
-
-    def progress(self, params: dict[str, Buffer]) -> None:
-        del params
-
-    def log(self, params: dict[str, Buffer]) -> None:
-        del params
-
-    def ask(self, ask: Ask) -> None:
-        ask.refuse(InvalidParams("nobody called"))
