@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muxway.cli import cli
-from muxway.config.fields import CONTAINERS, CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL
+from muxway.config.fields import ARGUMENT, CONTAINERS, CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, SHAPE, STEP, SUBTOOL, VIEW
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -96,6 +96,9 @@ PARTS: Final = {
     "composed-tools": lambda: fields(CUSTOM_TOOL, {"subtools"}),
     "steps": lambda: fields(STEP),
     "examples": lambda: fields(EXAMPLE),
+    "shapes": lambda: fields(SHAPE),
+    "arguments": lambda: fields(ARGUMENT),
+    "views": lambda: fields(VIEW),
     "verbs": verbs,
 }
 

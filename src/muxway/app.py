@@ -13,7 +13,7 @@ from muxway.catalog import build
 from muxway.catalog.globs import Globs
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import Naming
-from muxway.catalog.shaping import Wishes, shape
+from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.uris import UriFilter
 from muxway.config import load_config, parse_config, parse_server
 from muxway.config.model import Config, GatewaySettings
@@ -410,7 +410,7 @@ class Gateway:
         tool = next((one for one in listed if one.name == native), None)
         if tool is None:
             return None
-        wishes = Wishes.of(self._servers[upstream].shape, native)
+        wishes = Shapes(self._servers[upstream].shape).of(native)
         members = tool.members if wishes is None else shape(tool.members, wishes).members
         return messages.value(messages.object_of(members.items()))
 

@@ -118,6 +118,8 @@ class Server(ScriptedServer):
         finally:
             del self.waiting[id_]
         self.cancelled += 1
+        # As the SDKs do: until then it might still ask, and on a pipe nobody could tell for whom.
+        self.fail({"id": id_}, 0, "Request cancelled")
 
     async def _handle(self, message: dict[str, Any], line: bytes) -> None:
         REQUEST.set(message.get("id"))

@@ -130,6 +130,27 @@ async def test_a_shaped_call_that_asks_goes_on_with_the_same_arguments(served: s
         }
 
 
+async def test_a_compound_call_that_asks_goes_on_with_the_answers() -> None:
+    """Issue 4: also where the server gets other arguments than the caller gave."""
+    asks = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
+
+    async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
+        answer = await server.ask("elicitation/create", asks)
+        told = {"arguments": request["params"]["arguments"], "answer": answer["result"]["action"]}
+        server.reply(request, {"content": [], "structuredContent": told})
+
+    off = {"command": "none", "disabled": True}
+    tools = {"All": {"description": "d", "subtools": {"s": {"tools": ["search"]}}}}
+    async with a_world({"s": _server(script=script)}, mcpServers={"s": off}, tools=tools) as world:
+        client = RawClient(
+            world.gateway.memory_door(), revision="2026-07-28", capabilities={"elicitation": {"form": {}}}
+        )
+        client.answers["elicitation/create"] = lambda _params: {"action": "accept", "content": {}}
+        arguments = {"server": "s", "tool": "search", "args": {"q": "cats"}}
+        reply = await client.complete("tools/call", {"name": "All", "arguments": arguments})
+        assert reply.result["structuredContent"] == {"arguments": {"q": "cats"}, "answer": "accept"}
+
+
 async def test_a_task_of_a_stateless_server_brings_its_result_reshaped() -> None:
     """Ours: who asks after a task itself would get what the shape takes out."""
 
@@ -183,6 +204,22 @@ async def test_compound_tools_keep_to_the_shapes_of_what_they_run() -> None:
             assert result["structuredContent"] == {"q": "x", "limit": 5, "org": "acme"}
             error = (await client.call("All", {"server": "s", "tool": "search", "args": {"org": "evil"}})).error
             assert 'there is no argument "org"' in error["message"]
+
+
+async def test_composed_tools_use_shaped_tools_as_clients_do() -> None:
+    """docs/shaping.md: by their new names and arguments, listed or not."""
+    off = {"command": "none", "disabled": True, "shape": SHAPE}
+    step = {"arguments": {"query": "${input.word}"}}
+    for more, name in (({}, "find"), ({"hiddenTools": ["search"]}, "s__search")):
+        tools = {"Look": {"description": "d", "steps": {"one": {"tool": name, **step}}}}
+        entries = {"s": {"shape": SHAPE, **more}}
+        async with a_world({"s": _server()}, entries=entries, mcpServers={"s": off}, tools=tools) as world:
+            client = await world.client()
+            result = (await client.call("Look", {"word": "cats"})).result
+            assert result["structuredContent"] == {"q": "cats", "limit": 5, "org": "acme"}
+            definition = world.gateway.definition(name)
+            assert definition is not None
+            assert list(definition["inputSchema"]["properties"]) == ["query", "limit"]
 
 
 async def test_a_value_of_the_environment_is_put_in_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,9 +171,10 @@ def _add(draft: _Draft, source: Source) -> None:
         draft.note(source, name, f"named in {key}, but {vain}")
     if offer.shapes:
         _judge_shapes(draft, source, offer)
+    shapes = shaping.Shapes(offer.shapes) if offer.shapes else None
     added = len(draft.routes)
     for native in offer.natives:
-        wishes = shaping.Wishes.of(offer.shapes, native.name) if offer.shapes else None
+        wishes = None if shapes is None else shapes.of(native.name)
         shaped = None if wishes is None else _shape(draft, source, native, wishes)
         if native.name in hidden or (exposed is not None and native.name not in exposed):
             continue

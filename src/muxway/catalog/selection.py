@@ -59,16 +59,18 @@ class Selection:
 
     def of_tools(self, whole: Catalog, naming: Naming) -> Catalog:
         """The tools that it shows."""
+        shapes = shaping.Shapes(self.shapes)
         chosen = [
-            (route, shaping.Wishes.of(self.shapes, route.public) if self.shapes else None)
+            (route, shapes.of(route.public))
             for route in whole.routes.values()
             if self._has_tool(route.upstream, route.public)
         ]
         findings: list[Finding] = []
-        plain = {route.public for route, wishes in chosen if wishes is None or wishes.last("name") is None}
+        taken = {route.public for route, wishes in chosen if wishes is None or wishes.last("name") is None}
         routes: dict[str, Route] = {}
         for route, wishes in chosen:
-            shown = route if wishes is None else self._shaped(route, wishes, naming, plain | routes.keys(), findings)
+            shown = route if wishes is None else self._shaped(route, wishes, naming, taken, findings)
+            taken.add(shown.public)
             if not self.read_only or shaping.is_read_only(messages.members(shown.definition) or {}):
                 routes[shown.public] = shown
         return replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from msgspec import Raw
@@ -115,14 +115,6 @@ class Wishes(NamedTuple):
 
     shapes: Sequence[Wanted]
 
-    @classmethod
-    def of(cls, shapes: Sequence[Wanted], tool: str) -> Wishes | None:
-        """What these shapes want of a tool; None if they want nothing."""
-        own = [shape for shape in shapes if shape.match == tool]
-        patterns = [shape for shape in shapes if is_glob(shape.match) and shape.match != tool]
-        matching = [*(shape for shape in patterns if fnmatchcase(tool, shape.match)), *own]
-        return cls(matching) if matching else None
-
     def last(self, attribute: str) -> Any:
         """What the last shape that says something about this says."""
         said = [getattr(shape, attribute) for shape in self.shapes]
@@ -140,6 +132,22 @@ class Wishes(NamedTuple):
     def arguments(self) -> dict[str, WantedArgument]:
         """What becomes of the arguments."""
         return {name: wanted for shape in self.shapes for name, wanted in shape.arguments.items()}
+
+
+class Shapes:
+    """The shapes of a configuration, ready to be asked about many tools."""
+
+    def __init__(self, shapes: Sequence[Wanted]) -> None:
+        self._own = {shape.match: shape for shape in shapes}
+        self._patterns = [(shape, re.compile(translate(shape.match)).match) for shape in shapes if is_glob(shape.match)]
+
+    def of(self, tool: str) -> Wishes | None:
+        """What they want of a tool; None if they want nothing."""
+        own = self._own.get(tool)
+        matching = [shape for shape, matches in self._patterns if shape is not own and matches(tool)]
+        if own is not None:
+            matching.append(own)
+        return Wishes(matching) if matching else None
 
 
 class _Check(NamedTuple):
@@ -207,7 +215,7 @@ class Shaping:
 
     def called(self, public: str) -> Shaping:
         """The same for a tool that callers call so."""
-        return replace(self, tool=public)
+        return replace(self, tool=public, inner=None if self.inner is None else self.inner.called(public))
 
     def arguments(self, raw: Raw | None) -> Raw:
         """What the server gets for a caller's arguments.

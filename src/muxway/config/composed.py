@@ -160,7 +160,7 @@ def _may_have(name: str, servers: Mapping[str, ServerConfig | None], step: Step)
         return True
     if server is None:
         return False
-    renamed = {shown.exposed for shown in server.exposed_tools or ()}
+    renamed = {shown.exposed for shown in server.exposed_tools or ()} | {shape.name for shape in server.shape}
     return server.prefix == "" or step.tool in renamed
 
 
