@@ -20,6 +20,8 @@ from muxway.testing import RawClient, ScriptedServer
 from ..conftest import World, a_world
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from muxway.core.asks import Ask
     from muxway.middleware.base import Next
     from muxway.protocol.messages import Buffer
@@ -338,6 +340,27 @@ class TestConfiguration:
     def test_the_shape_is_checked_when_the_file_is_read(self, wrong: Any) -> None:
         with pytest.raises(ConfigError):
             parse_config({"mcpServers": {"a": {"command": "x"}}, "middleware": wrong})
+
+    def test_an_installed_package_can_bring_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Found by its entry point, as the metadata of installed packages has it."""
+        (tmp_path / "polite.py").write_text(
+            "from muxway import Middleware\n"
+            "class Polite(Middleware):\n"
+            "    def __init__(self, *, word: str): self.word = word\n"
+        )
+        metadata = tmp_path / "polite-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: polite\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(
+            "[muxway.middleware]\npolite = polite:Polite\nbroken = nothing:Here\n"
+        )
+        monkeypatch.syspath_prepend(str(tmp_path))
+        gateway = self.gateway({"use": "polite", "word": "please"})
+        assert gateway.switchboard.handle != gateway.switchboard.answer
+        with pytest.raises(ConfigError, match=r"known are: .*polite"):
+            self.gateway("rude")
+        with pytest.raises(ConfigError, match="broken could not be imported: ModuleNotFoundError"):
+            self.gateway("broken")
 
     def test_each_server_and_each_glob_has_its_own(self) -> None:
         gateway = self.gateway(

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway import RpcError, chain
+from muxway import Middleware, Request, Result, RpcError, chain
 from muxway.chaining import load_chain
 from muxway.errors import ConfigError
-from muxway.testing import ScriptedServer
+from muxway.testing import RawClient, ScriptedServer
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from muxway import Next
 
 TIME = [sys.executable, "-m", "muxway.demo.clock"]
 
@@ -182,3 +184,22 @@ def _muxway(*words: str) -> str:
         [sys.executable, "-m", "muxway", *words], capture_output=True, text=True, timeout=30, check=True
     )
     return done.stdout
+
+
+@pytest.mark.parametrize("way", ["function", "class"])
+async def test_what_a_middleware_does_to_meta_is_what_the_server_gets(way: str) -> None:
+    async def strip(request: dict[str, Any], next: Any) -> dict[str, Any]:  # noqa: A002
+        meta = {**request["params"].pop("_meta"), "added": 1}
+        del meta["key"]
+        return await next({**request, "params": {**request["params"], "_meta": meta}})
+
+    class Strip(Middleware):
+        async def call_tool(self, request: Request, go: Next) -> Result:
+            return await go(request.replace(_meta={"added": 1}))
+
+    server = ScriptedServer(tools={"echo": None})
+    async with chain(strip if way == "function" else Strip()).then(up=server).open() as gateway:
+        client = RawClient(gateway.memory_door())
+        await client.hello()
+        await client.call("up__echo", {}, _meta={"key": "secret"})
+    assert server.heard[-1]["params"]["_meta"] == {"added": 1}

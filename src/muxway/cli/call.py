@@ -87,7 +87,9 @@ async def _call(config: Config, tool: str, given: _Arguments, *, as_json: bool) 
         line.show(_bar(done, total, message))
 
     async with opened(config) as gateway:
-        arguments = given.fitted(_schema(gateway, tool))
+        schema = _schema(gateway, tool)
+        arguments = given.fitted(schema)
+        missing = [str(name) for name in schema.get("required") or () if name not in arguments]
         try:
             result = await gateway.call(tool, arguments, on_progress=show_progress)
         except RpcError as error:
@@ -103,6 +105,9 @@ async def _call(config: Config, tool: str, given: _Arguments, *, as_json: bool) 
         show_json(result.raw)
     else:
         _show(result)
+        if result.is_error and missing:
+            needs = ", ".join(map(one_line, missing))
+            click.echo(f"It needs {needs}: `muxway tools {tool} --schema` shows its arguments.", err=True)
     return TOOL_FAILED if result.is_error else 0
 
 

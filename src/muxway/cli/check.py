@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from muxway.cli.composed import composed_problems
+from muxway.cli.describing import holdings, middlewares
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
 from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, read_config
@@ -109,12 +110,13 @@ def _show(config: Config, found: Found) -> None:
     else:
         rows = [[name, "disabled" if not s.enabled else s.transport, shown(s)] for name, s in config.servers.items()]
         show_table(rows, indent=2)
+    rows: list[list[str]] = []
     for tool in config.tools.values():
         compound = "compound tool of " + plural(sum(map(len, tool.subtools.values())), "tool")
-        made = "composed tool of " + plural(len(tool.steps), "step") if tool.steps else compound
-        click.echo(f"  {tool.name}  {dim(made)}")
-    for view in config.views:
-        click.echo(f"  {view}  {dim(f'view, at /mcp/{view}')}")
+        rows.append([tool.name, dim("composed tool of " + plural(len(tool.steps), "step") if tool.steps else compound)])
+    rows += [[view, dim(f"view, at /mcp/{view}")] for view in config.views]
+    rows += [[name, dim(f"middleware, around {what}")] for name, what in middlewares(config)]
+    show_table(rows, indent=2)
     for warning in config.warnings:
         click.echo(f"{badge('warning')}  {warning}")
 
@@ -129,10 +131,8 @@ def show_connected(config: Config, found: Iterable[Server]) -> None:
             continue
         server = known[name]
         running = server.status is Status.RUNNING
-        tools = plural(len(server.tools), "tool") if running else ""
-        rows.append(
-            [badge(server.status), name, tools, f"{(server.seconds or 0) * 1000:.0f} ms", server.revision or ""]
-        )
+        has = holdings(server) if running else ""
+        rows.append([badge(server.status), name, has, f"{(server.seconds or 0) * 1000:.0f} ms", server.revision or ""])
     show_table(rows, indent=2)
     for server in known.values():
         if server.error is not None:
@@ -210,6 +210,9 @@ def describe(server: Server) -> dict[str, Any]:
         "error": server.error,
         "revision": server.revision,
         "tools": [tool.name for tool in server.tools],
+        "prompts": server.prompts,
+        "resources": server.resources,
+        "resourceTemplates": server.resource_templates,
         "notes": list(server.notes),
     }
 

@@ -27,7 +27,7 @@ VERBS = {
     "demo": "Show what muxway does, with servers of its own. Needs no config.",
     "check": "Read the config, start nothing, print every problem.",
     "test": "Run the examples written beside composed tools.",
-    "list": "Start the servers and show how each one is.",
+    "list": "Start the servers and show how each one is, and what it has.",
     "tools": "Start the servers and list their tools.",
     "call": "Call one tool and print what it returns.",
     "config": "Explain the config file, or print its JSON Schema.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import resource
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import click
 import uvicorn
 
 from muxway.app import Gateway
+from muxway.cli.describing import counted, middlewares
 from muxway.cli.ending import DRAIN, Ending, settle_memory
 from muxway.cli.session import loop_factory
 from muxway.downstream.connection import Connection
@@ -41,6 +43,8 @@ class Address:
     host: str
     listener: socket.socket
     needs_token: bool
+    only_views: bool = False
+    """Whether all tokens are those of views, so that nobody can open the whole."""
 
     @property
     def url(self) -> str:
@@ -135,7 +139,7 @@ async def _serve(
     serving.gateway.start()
     serving.door.open()
     running = loop.create_task(server.serve(sockets=[address.listener]))
-    announcing = loop.create_task(_announce(serving.gateway, address))
+    announcing = loop.create_task(_announce(config, serving.gateway, address))
     settle_memory()
     waiting = loop.create_task(asked.wait())
     try:
@@ -150,28 +154,32 @@ async def _serve(
     return ending.code
 
 
-async def _announce(gateway: Gateway, address: Address) -> None:
+async def _announce(config: Config, gateway: Gateway, address: Address) -> None:
     """Tell the user where it listens, how to connect, and, once it is known, what is up."""
     url = address.url
+    entry: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
+    if address.needs_token:
+        entry["headers"] = {"Authorization": "Bearer <the token>"}
     lines = [
         f"muxway listens on {url}",
         f"  MCP (Streamable HTTP):  {url}/mcp",
         f"  HTTP+SSE (2024-11-05):  {url}/sse",
-        f'  Connect a client:       {{"mcpServers": {{"muxway": {{"url": "{url}/mcp"}}}}}}',
+        f"  Connect a client:       {json.dumps({'mcpServers': {'muxway': entry}})}",
     ]
-    if views := [*gateway.switchboard.views]:
-        lines.append(f"  Views:                  {', '.join(f'/mcp/{name}' for name in views)}")
-    if address.needs_token:
-        lines.append("  Clients must send:      Authorization: Bearer <the token>")
+    lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.switchboard.views]
+    if address.only_views:
+        lines.append("  Tokens:                 of views only; without --token nobody can use anything but those views")
+    if around := middlewares(config):
+        lines.append(f"  Middleware:             {', '.join(name for name, _ in around)}")
     click.echo("\n".join(lines), err=True)
     await gateway.settled()
     servers = gateway.servers()
     up = [server for server in servers if server.status is Status.RUNNING]
-    tools = len(gateway.tools())
-    click.echo(f"{len(up)} of {len(servers)} servers up, {tools} {'tool' if tools == 1 else 'tools'}", err=True)
-    for server in servers:
-        if server.status is not Status.RUNNING:
-            click.echo(f"  {server.name}: {server.error or server.status}", err=True)
+    listed = (gateway.tools(), gateway.prompts(), gateway.resources(), gateway.resource_templates())
+    click.echo(f"{len(up)} of {len(servers)} servers up, {counted(*map(len, listed))}", err=True)
+    # Why has been logged already.
+    if down := [server.name for server in servers if server.status is not Status.RUNNING]:
+        click.echo(f"  not up: {', '.join(down)}; see above, or ask `muxway check --connect`", err=True)
 
 
 def _allow_many_connections() -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muxway.cli.check import describe
+from muxway.cli.describing import holdings
 from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, read_config
-from muxway.cli.output import badge, one_line, plural, show_json, show_table
+from muxway.cli.output import badge, one_line, show_json, show_table
 from muxway.cli.session import opened, quiet_log, run
 from muxway.upstream.state import Status
 
@@ -21,21 +22,22 @@ if TYPE_CHECKING:
 @click.command(
     cls=Verb,
     examples=[
-        "muxway list --config servers.json",
+        "muxway list servers.json",
         "muxway list --json | jq -r '.servers[] | select(.status == \"failed\").name'",
     ],
 )
+@click.argument("file", required=False)
 @config_option
 @json_option
 @debug_option
-def command(config: str | None, *, as_json: bool, debug: bool) -> None:
-    """Start the servers and show how each one is.
+def command(file: str | None, config: str | None, *, as_json: bool, debug: bool) -> None:
+    """Start the servers and show how each one is, and what it has.
 
     A server that failed is shown with its reason and is no failure of this
     command; `muxway check --connect` also shows times and stderr, and exits 4.
     """
     quiet_log(debug=debug)
-    loaded = read_config(config)
+    loaded = read_config(file or config)
     servers = run(_servers(loaded))
     if as_json:
         show_json({"servers": [_described(loaded, name, servers.get(name)) for name in loaded.servers]})
@@ -53,7 +55,7 @@ def _row(name: str, server: Server | None) -> list[str]:
         return [badge("disabled"), name, "", ""]
     if server.status is not Status.RUNNING:
         return [badge(server.status), name, "", one_line(server.error or "")]
-    return [badge(server.status), name, server.revision or "", plural(len(server.tools), "tool")]
+    return [badge(server.status), name, server.revision or "", holdings(server)]
 
 
 def _described(config: Config, name: str, server: Server | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -123,7 +124,7 @@ def command(
 
     guard = Guard(host=host, allow_hosts=hosts, allow_origins=origins, tokens=tokens, views=bound)
     keep_open = keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1"
-    address = Address(host, listener, needs_token=bool(tokens or bound))
+    address = Address(host, listener, needs_token=bool(tokens or bound), only_views=bool(bound) and not tokens)
     raise click.exceptions.Exit(run_http(loaded, reaper, guard, address, keep_open=keep_open, view=view))
 
 
@@ -159,6 +160,7 @@ def _bind(host: str, port: int) -> Any:
             listener.close()
             raise
     except OSError as error:
-        raise Failed(f"cannot listen on {host} port {port}: {error.strerror or error}. Try another --port.") from None
+        other = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+        raise Failed(f"cannot listen on {host} port {port}: {error.strerror or error}. Try another {other}.") from None
     listener.setblocking(False)
     return listener

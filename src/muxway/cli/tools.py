@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from muxway.app import Server, Tool
     from muxway.config import Config
+
+_CONFIG_ENDINGS = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".py")
 
 
 @click.command(
@@ -56,6 +59,8 @@ def command(
     Exit 4 if no server could be started.
     """
     quiet_log(debug=debug)
+    if pattern is not None and pattern.endswith(_CONFIG_ENDINGS) and Path(pattern).is_file():
+        raise click.UsageError(f"{pattern} is a file, no part of a tool's name: write --config {pattern}.")
     loaded = read_config(config)
     known_view(loaded, view)
     if server is not None:
@@ -70,8 +75,8 @@ def command(
             _show_with_arguments(tool)
     else:
         show_table([[tool.name, one_line(tool.description)] for tool in tools])
-    for name, why in _failures(servers).items():
-        click.echo(f"{badge('failed')}  {name}: {one_line(why)}", err=True)
+    for why in _failures(servers).values():
+        click.echo(f"{badge('failed')}  {one_line(why)}", err=True)
     if servers and all(known.status is not Status.RUNNING for known in servers):
         raise click.exceptions.Exit(UNREACHABLE)
     if not tools and not as_json:

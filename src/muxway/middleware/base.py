@@ -83,7 +83,14 @@ class Request:
                 given.pop(name, None)
             else:
                 given[name] = Raw(messages.encode(value))
-        return Request(msgspec.structs.replace(self.call, params=given), self.server, self.tool)
+        return self.with_params(given)
+
+    def with_params(self, params: dict[str, Raw]) -> Request:
+        """The request with these params instead of all its own."""
+        # What goes on is the opened `_meta`, which also has the envelope of a stateless caller and its progress token.
+        raw = params.get("_meta")
+        meta = self.call.meta if raw is self.call.params.get("_meta") else messages.members(raw or b"{}")
+        return Request(msgspec.structs.replace(self.call, params=params, meta=meta), self.server, self.tool)
 
 
 class Result:

@@ -20,7 +20,6 @@ import inspect
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import msgspec
 from msgspec import Raw
 
 from muxway.errors import INTERNAL_ERROR, RpcError
@@ -120,9 +119,8 @@ class _Requests(_OfFunction):
 
         async def onward(changed: dict[str, Any]) -> dict[str, Any]:
             params = {name: Raw(messages.encode(value)) for name, value in changed.get("params", {}).items()}
-            call = msgspec.structs.replace(request.call, params=params)
             try:
-                return {"result": dict((await go(Request(call, request.server, request.tool))).value)}
+                return {"result": dict((await go(request.with_params(params))).value)}
             except RpcError as error:
                 return {"error": {"code": error.code, "message": error.message, "data": error.data}}
 

@@ -437,7 +437,9 @@ class Link:
         if ticket is None:
             why = f"{method}: it cannot be told for which call this is asked"
             hint = "several callers share the server, or none calls; see `isolation`"
-            log.warning("question refused", upstream=self.name, method=method, why=hint)
+            # Many ask for the roots right after the handshake, when there is nobody yet who could be asked.
+            tell = log.warning if self.peer.ours else log.debug
+            tell("question refused", upstream=self.name, method=method, why=hint)
             self._channel.send(messages.failure(id_, InvalidParams(why)))
             return
 
