@@ -14,14 +14,15 @@ import sys
 import time
 from pathlib import Path
 
-from bench import http_report, report
+from bench import http_report, middleware_report, report
 from bench.cells import CELLS, StdioRun
 from bench.figures import Verdicts
 from bench.http_cells import HTTP_CELLS, HttpRun
 from bench.http_targets import HTTP_TARGETS
+from bench.middleware_cells import MIDDLEWARE_CELLS, SETTINGS, MiddlewareRun
 from bench.targets import TARGETS
 
-GROUPS = {"stdio": CELLS, "http": HTTP_CELLS}
+GROUPS = {"stdio": CELLS, "http": HTTP_CELLS, "middleware": MIDDLEWARE_CELLS}
 
 
 def chosen(known: tuple[str, ...]) -> object:
@@ -38,14 +39,14 @@ def chosen(known: tuple[str, ...]) -> object:
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    names = tuple(dict.fromkeys(target.name for target in (*TARGETS, *HTTP_TARGETS)))
+    names = tuple(dict.fromkeys(target.name for target in (*TARGETS, *HTTP_TARGETS, *SETTINGS)))
     cells = tuple(cell for group in GROUPS.values() for cell in group)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("groups", nargs="*", metavar="GROUP", help=f"cells to measure: {', '.join(GROUPS)} (default: all)")
     add("--cells", type=chosen(cells), metavar="CELL,...", help=f"these cells instead: {', '.join(cells)}")
     add("--only", type=chosen(names), default=names, metavar="NAME,...", help=f"targets: {', '.join(names)}")
-    add("--quick", action="store_true", help="shorter slices and fewer rounds: a first look, in 2 minutes")
+    add("--quick", action="store_true", help="shorter slices and fewer rounds: a first look, in 3 minutes")
     add("--rounds", type=int, metavar="N", help="rounds per cell (default: 3, with --quick 1)")
     add("--cpus", choices=["one", "all"], default="one", help="where calls are measured (default: one, see README.md)")
     add("--id-last", action="store_true", help="stdio: spell the id last, as the official SDKs do")
@@ -67,9 +68,11 @@ def main() -> int:
     one_cpu = given.cpus == "one"
     stdio = StdioRun([t for t in TARGETS if t.name in given.only], rounds, seconds, one_cpu, id_last=given.id_last)
     http = HttpRun([t for t in HTTP_TARGETS if t.name in given.only], rounds, seconds, one_cpu)
+    settings = MiddlewareRun([t for t in SETTINGS if t.name in given.only], rounds, seconds, one_cpu)
+    runs = {"stdio": (stdio, report), "http": (http, http_report), "middleware": (settings, middleware_report)}
     verdicts, parts = Verdicts(), []
-    for run, pages in ((stdio, report), (http, http_report)):
-        if cells := [cell for cell in given.cells if cell in GROUPS["stdio" if run is stdio else "http"]]:
+    for group, (run, pages) in runs.items():
+        if cells := [cell for cell in given.cells if cell in GROUPS[group]]:
             run.run(cells)
             parts.append(pages.tables(run.samples))
             pages.judge(run.samples, verdicts)
@@ -81,15 +84,11 @@ def main() -> int:
     print("\n\n".join(parts))
     if verdicts:
         print(f"\nfigures\n{verdicts}")
-    failures = {
-        f"{name} ({what})": why
-        for what, run in (("stdio", stdio), ("http", http))
-        for name, why in run.failures.items()
-    }
+    failures = {f"{name} ({group})": why for group, (run, _) in runs.items() for name, why in run.failures.items()}
     for name, reason in failures.items():
         print(f"\nFAILED {name}: {reason}")
     if given.json:
-        samples = {**stdio.samples, **http.samples}
+        samples = {**stdio.samples, **http.samples, **settings.samples}
         content = {"machine": machine, "cpus": given.cpus, "samples": samples, "failures": failures}
         given.json.write_text(json.dumps(content, indent=1))
     return 1 if failures else 0

@@ -13,6 +13,8 @@ from bench.run import Run
 from bench.targets import Direct
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bench.process import Running
     from bench.targets import Target
 
@@ -44,8 +46,8 @@ class StdioRun(Run["AnyTarget"]):
         for target in self.targets:
             with self.attempt(target, "setting up"):
                 target.prepare()
-        if calls := [cell for cell in cells if cell in CALLS]:
-            self._calls(calls)
+        if calls := {cell: CALLS[cell] for cell in cells if cell in CALLS}:
+            self.calls(calls)
         if "start" in cells:
             self._starts("start", 1, 0)
         if "children" in cells:
@@ -55,12 +57,12 @@ class StdioRun(Run["AnyTarget"]):
         if "memory" in cells:
             self._memory()
 
-    def _calls(self, cells: list[str]) -> None:
+    def calls(self, cells: Mapping[str, tuple[int, int]]) -> None:
+        """Measure cells of calls: name, bytes of the result, requests in flight."""
         options = ["--id-last"] if self.id_last else []
         with self.placed(), ExitStack() as stack:
             opened = self._open_all(stack, "calls", 1, *options)
-            for cell in cells:
-                size, flight = CALLS[cell]
+            for cell, (size, flight) in cells.items():
                 loads: dict[str, Load] = {}
                 for target in self.turn(0):
                     with self.attempt(target, cell):
@@ -98,13 +100,7 @@ class StdioRun(Run["AnyTarget"]):
             for number in range(self.rounds):
                 for target in self.turn(number, self._gateways()):
                     with self.attempt(target, "listing"), within(60, f"{target.name}: listing"):
-                        running = opened[target.name]
-                        cpu, begin, count = running.cpu(), time.perf_counter(), 0
-                        while count == 0 or time.perf_counter() < begin + self.seconds:
-                            running.list_raw()
-                            count += 1
-                        wall, cpu = time.perf_counter() - begin, running.cpu() - cpu
-                        self.note("listing", target, ms=wall / count * 1e3, cpu_ms=cpu / count * 1e3)
+                        self.note("listing", target, **listed(opened[target.name], self.seconds))
 
     def _memory(self) -> None:
         for target in self.turn(0, self._gateways()):
@@ -134,3 +130,13 @@ class StdioRun(Run["AnyTarget"]):
 
     def _gateways(self) -> list[AnyTarget]:
         return [target for target in self.targets if not target.calls_only]
+
+
+def listed(running: Running, seconds: float) -> dict[str, float]:
+    """List all tools again and again for a while: wall time and CPU of one list."""
+    cpu, begin, count = running.cpu(), time.perf_counter(), 0
+    while count == 0 or time.perf_counter() < begin + seconds:
+        running.list_raw()
+        count += 1
+    wall, cpu = time.perf_counter() - begin, running.cpu() - cpu
+    return {"ms": wall / count * 1e3, "cpu_ms": cpu / count * 1e3}

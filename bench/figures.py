@@ -24,6 +24,10 @@ class Figures:
         values = self._samples.get(cell, {}).get(target, {}).get(metric)
         return median(values) if values else None
 
+    def least(self, cell: str, target: str, metric: str) -> float | None:
+        """The smallest of the rounds."""
+        return min(self._samples.get(cell, {}).get(target, {}).get(metric, ()), default=None)
+
     def spread(self, cell: str, target: str, metric: str) -> str:
         """Smallest and largest of the rounds."""
         values = self._samples.get(cell, {}).get(target, {}).get(metric)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 REVISION = "2025-06-18"
 """Spoken to every target: the newest handshake revision that all peers know."""
-TICKS = os.sysconf("SC_CLK_TCK")
 NEXT_PAGE = re.compile(rb'"nextCursor":\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -68,8 +67,8 @@ class Process:
 
     def cpu(self) -> float:
         """Seconds of CPU used so far by this process alone, children not counted."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        # What clock_getcpuclockid(3) would give for this pid. `/proc` counts in ticks of 10 ms, too coarse for a slice.
+        return time.clock_gettime(~self._process.pid << 3 | 2)
 
     def rss(self) -> float:
         """Resident memory of this process alone, in MB."""

@@ -105,8 +105,14 @@ def install(peer: str) -> None:
     stamp.write_text(digest)
 
 
+def muxway_stdio(config: Path, view: str = "") -> list[str]:
+    """The command line of muxway over stdio, from this environment."""
+    command = [str(Path(sys.executable).with_name("muxway")), "stdio", "--config", str(config)]
+    return [*command, "--view", view] if view else command
+
+
 TARGETS: tuple[Target | Direct, ...] = (
-    Target("muxway", lambda config: [str(Path(sys.executable).with_name("muxway")), "stdio", "--config", str(config)]),
+    Target("muxway", muxway_stdio),
     Target(
         "fastmcp",
         lambda config: [str(WORK / "fastmcp/bin/python"), str(HERE / "peers/fastmcp_proxy.py"), str(config)],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway import demo
+from muxway.cli.describing import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,6 +183,35 @@ def test_list_shows_how_each_server_is(muxway: Callable[..., Result], mixed: Pat
     assert dies.startswith("✗ failed")
     assert "no-such-program" in missing
     assert off.split() == ["⊘", "disabled", "off"]
+
+
+def test_list_takes_the_file_as_check_does(muxway: Callable[..., Result], servers: Path) -> None:
+    """Ours: one way to name a config for every verb that has nothing else to name."""
+    result = muxway("list", servers)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((1, 0, 0, 0), "1 tool"),
+        ((0, 1, 0, 2), "0 tools, 1 prompt, 2 resource templates"),
+        ((17, 4, 7, 2), "17 tools, 4 prompts, 7 resources, 2 resource templates"),
+    ],
+)
+def test_what_a_server_has_is_told_in_words(counts: tuple[int, int, int, int], words: str) -> None:
+    """Ours: not only tools."""
+    assert counted(*counts) == words
+
+
+def test_middlewares_are_shown_with_what_they_stand_around(
+    muxway: Callable[..., Result], write: Callable[..., Path]
+) -> None:
+    """Ours: the outermost first."""
+    around = ["log", {"use": "timeout", "seconds": 5, "match": ["notes__*"]}]
+    lines = muxway("check", write({**demo.config(), "middleware": around})).stdout.splitlines()
+    assert lines[-2].split(maxsplit=1) == ["log", "middleware, around everything"]
+    assert lines[-1].split(maxsplit=1) == ["timeout", "middleware, around notes__*"]
 
 
 def test_list_as_json(muxway: Callable[..., Result], mixed: Path) -> None:

@@ -51,6 +51,13 @@ def test_no_match_is_told_on_stderr(muxway: Callable[..., Result], servers: Path
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no tool matches xyz\n")
 
 
+def test_a_config_in_the_place_of_the_pattern_is_noticed(muxway: Callable[..., Result], servers: Path) -> None:
+    """Ours: `check` takes a file there, so people write it here, too."""
+    result = muxway("tools", servers)
+    assert result.exit_code == 2
+    assert f"write --config {servers}." in result.stderr
+
+
 def test_tools_of_one_server(muxway: Callable[..., Result], mixed: Path) -> None:
     """Ours: `--server` starts only that server, so that the broken ones are not even mentioned."""
     result = muxway("tools", "--server", "notes", "--config", mixed)
@@ -84,7 +91,7 @@ def test_failed_servers_are_told_beside_the_tools(muxway: Callable[..., Result],
     result = muxway("tools", "--config", mixed)
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 4
-    assert "✗ failed  missing: " in result.stderr
+    assert '✗ failed  server "missing" could not be started' in result.stderr
 
 
 def test_no_server_at_all_is_a_failure(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
@@ -120,6 +127,13 @@ def test_text_becomes_the_number_that_the_schema_wants(muxway: Callable[..., Res
     assert result.exit_code == 6
     assert result.stdout == "there is no note 7; there are none\n"
     assert "✗ error  reported by the tool" in result.stderr
+
+
+def test_a_failure_for_want_of_an_argument_says_where_to_look(muxway: Callable[..., Result], servers: Path) -> None:
+    """Ours: servers complain in many ways; the schema says it plainly."""
+    result = muxway("call", "notes__add", "--config", servers)
+    assert result.exit_code == 6
+    assert "It needs text: `muxway tools notes__add --schema` shows its arguments.\n" in result.stderr
 
 
 def test_an_unknown_tool_gets_the_nearest_names(muxway: Callable[..., Result], servers: Path) -> None:

@@ -16,6 +16,7 @@ from muxway.core.ports import Waiter
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.middleware.base import HOOKS, Middleware, Request, Result
+from muxway.middleware.tools import listed_name
 from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ _BLOCKED: Final = 0.25
 _LONGEST: Final = 3600.0
 """Seconds after which a middleware is given up that neither goes on nor answers."""
 
+_MOST_CHOSEN: Final = 20_000
+"""Tools whose chains are remembered; their servers may list ever new ones."""
+
 log = EventLog("middleware")
 
 
@@ -52,12 +56,14 @@ class Layer(NamedTuple):
     name: str
     middleware: Middleware
     matches: Callable[[Request], bool] | None = None
-    """Which requests it is for; None: all."""
+    """Which requests it is for; None: all. For calls of a listed tool it is asked once, so it must go by the server and
+    the listed name alone."""
 
 
 class _Stage(NamedTuple):
     layer: Layer
     hook: Callable[[Request, Next], Coroutine[Any, Any, Result]]
+    matches: Callable[[Request], bool] | None
     plain: bool
     watches: bool
     """Whether it wants to see questions and notices."""
@@ -72,10 +78,10 @@ def compile_chain(layers: Sequence[Layer], method: str) -> tuple[_Stage, ...]:
         for name in ("any_request", HOOKS.get(method, "")):
             if name and getattr(kind, name) is not getattr(Middleware, name):
                 hook = getattr(layer.middleware, name)
-                stages.append(_Stage(layer, hook, kind.plain, watches))
+                stages.append(_Stage(layer, hook, layer.matches, kind.plain, watches))
                 watches = False
         if watches:
-            stages.append(_Stage(layer, layer.middleware.any_request, plain=True, watches=True))
+            stages.append(_Stage(layer, layer.middleware.any_request, layer.matches, plain=True, watches=True))
     return tuple(stages)
 
 
@@ -101,9 +107,9 @@ def may_repeat(request: Request) -> bool:
 
 def start(stages: Sequence[_Stage], request: Request, sink: Sink, last: Start) -> Running | None:
     """Run a request through the stages, and in the end to `last`."""
-    for index, stage in enumerate(stages):
-        if stage.layer.matches is None or stage.layer.matches(request):
-            run = (_Plain if stage.plain else _Tasked)(stage, request, sink, stages[index + 1 :], last)
+    for index, stage in enumerate(stages, 1):
+        if stage.matches is None or stage.matches(request):
+            run = (_Plain if stage.plain else _Tasked)(stage, request, sink, stages[index:], last)
             return run.begin()
     return last(request, sink)
 
@@ -157,10 +163,8 @@ class _Run:
         else:
             self._sink.failed(MiddlewareError(self.name, f"returned {type(result).__name__} instead of a result"))
 
-    def _note_time(self, began: float) -> None:
-        took = time.monotonic() - began
-        if took > _BLOCKED:
-            log.warning("kept everybody waiting", middleware=self.name, ms=round(took * 1000))
+    def _blocked(self, took: float) -> None:
+        log.warning("kept everybody waiting", middleware=self.name, ms=round(took * 1000))
 
     def _fail(self, error: BaseException) -> None:
         if self._over:
@@ -211,18 +215,6 @@ class _Run:
             self._sink.ask(passed)
 
 
-class _Onward:
-    """What `go` gives to a plain middleware: awaited, it comes out at the driver below."""
-
-    __slots__ = ("request",)
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-
-    def __await__(self) -> Generator[_Onward, Result, Result]:
-        return (yield self)
-
-
 class _Question:
     """What `go.ask_caller` gives to a plain middleware."""
 
@@ -250,8 +242,10 @@ class _Plain(_Run):
         self._step(None, None)
         return None if self._over else self
 
-    def __call__(self, request: Request, /) -> _Onward:
-        return _Onward(request)
+    @types.coroutine
+    def __call__(self, request: Request, /) -> Generator[Request, Result, Result]:
+        # Awaited, it comes out at the driver below.
+        return (yield self._may_go_on(request))
 
     def ask_caller(self, method: str, params: Params) -> _Question:
         return _Question(method, params)
@@ -268,12 +262,13 @@ class _Plain(_Run):
         self._sink.ask(self._ask)
 
     def _step(self, result: Result | bytes | None, error: RpcError | None) -> None:
-        self._back = (result, error)
         if self._stepping:
+            self._back = (result, error)
             return
         self._stepping = True
         try:
             # In a loop and not one inside the other: a hook may go on any number of times.
+            self._step_once(result, error)
             while self._back is not None:
                 (result, error), self._back = self._back, None
                 self._step_once(result, error)
@@ -283,34 +278,34 @@ class _Plain(_Run):
     def _step_once(self, result: Result | bytes | None, error: RpcError | None) -> None:
         began = time.monotonic()
         try:
-            onward: object = self._coroutine.send(result) if error is None else self._coroutine.throw(error)
+            try:
+                onward: object = self._coroutine.send(result) if error is None else self._coroutine.throw(error)
+            finally:
+                if (took := time.monotonic() - began) > _BLOCKED:
+                    self._blocked(took)
         except StopIteration as stop:
-            self._note_time(began)
             self._finish(stop.value)
         except Exception as raised:  # noqa: BLE001 - somebody else's code: whatever it raises ends this call only
             self._fail(raised)
         else:
-            self._note_time(began)
             self._go(onward)
 
     def _go(self, onward: object) -> None:
-        if isinstance(onward, _Question):
+        if isinstance(onward, Request):
+            try:
+                self._running = start(self._rest, onward, self, self._last)
+            except RpcError as error:
+                self._step(None, error)
+        elif isinstance(onward, _Question):
             self._put(onward)
-            return
-        if not isinstance(onward, _Onward):
+        else:
             self._coroutine.close()
             self._fail(MiddlewareError(self.name, "awaits something other than go(), so it may not be `plain`"))
-            return
-        try:
-            request = self._may_go_on(onward.request)
-            running = start(self._rest, request, self, self._last)
-        except RpcError as error:
-            self._step(None, error)
-            return
-        self._running = running
 
     def done(self, *result: Buffer) -> None:
-        self.came(Result(bytes(result[0]) if len(result) == 1 else b"".join(result)))
+        if not self._over:
+            self._running = None
+            self._step(Result(bytes(result[0]) if len(result) == 1 else b"".join(result)), None)
 
     def came(self, result: Result) -> None:
         if not self._over:
@@ -372,7 +367,8 @@ class _Tasked(_Run):
             except StopIteration as stop:
                 return stop.value
             finally:
-                self._note_time(began)
+                if (took := time.monotonic() - began) > _BLOCKED:
+                    self._blocked(took)
             value, error = None, None
             try:
                 value = yield awaited
@@ -454,6 +450,8 @@ class Chains:
         self._find = find
         self._compiled: dict[str, tuple[_Stage, ...]] = {method: compile_chain(layers, method) for method in HOOKS}
         self._other = compile_chain(layers, "")
+        self._chosen: dict[tuple[str, str], tuple[_Stage, ...]] = {}
+        """Server and listed name of a tool → what is run around its calls."""
 
     def handle(self, call: Call, sink: Sink) -> Running | None:
         """Start a request; see `Switchboard.handle`."""
@@ -461,7 +459,21 @@ class Chains:
         if not stages:
             return self._handle(call, sink)
         server, tool = self._find(call)
-        return start(stages, Request(call, server, tool), sink, self._end)
+        request = Request(call, server, tool)
+        if call.method == "tools/call" and tool:
+            stages = self._for_tool(request, stages)
+        return start(stages, request, sink, self._end)
+
+    def _for_tool(self, request: Request, stages: tuple[_Stage, ...]) -> tuple[_Stage, ...]:
+        """Those that are for this tool, found once and not for each call."""
+        key = request.server, listed_name(request)
+        chosen = self._chosen.get(key)
+        if chosen is None:
+            if len(self._chosen) >= _MOST_CHOSEN:
+                self._chosen.clear()
+            fitting = [stage for stage in stages if stage.matches is None or stage.matches(request)]
+            chosen = self._chosen[key] = tuple(stage._replace(matches=None) for stage in fitting)
+        return chosen
 
     def _end(self, request: Request, sink: Sink) -> Running | None:
         return self._handle(request.call, sink)
