@@ -22,10 +22,10 @@ types: .venv/dev.stamp
 peers: .venv/dev.stamp  ## Install the real clients and servers the tests talk to.
 	$(BIN)/python -m tests.interop.peers
 
-tests: peers
-	$(BIN)/python -m pytest
+tests: peers  # Two at a time, because much of it waits for other programs; a file stays in one process.
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-bench: .venv/dev.stamp  ## Measure muxway and its peers side by side (about five minutes).
+bench: .venv/dev.stamp  ## Measure muxway and its peers side by side (about eight minutes).
 	$(BIN)/python -m bench
 
 format: .venv/dev.stamp  ## Put the code in its usual shape.
