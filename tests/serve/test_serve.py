@@ -188,7 +188,7 @@ def test_the_token_may_come_from_the_environment(serve: Any) -> None:
     served = serve(MUXWAY_TOKEN="s3cr3t-t0ken")
     assert served.ask("POST", "/mcp", initialize())[0] == 401
     assert served.ask("POST", "/mcp", initialize(), Authorization="Bearer s3cr3t-t0ken")[0] == 200
-    assert "Authorization: Bearer" in served.said()
+    assert '"Authorization": "Bearer' in served.said()
     served.end()
     assert "s3cr3t" not in served.said()
 
@@ -250,7 +250,7 @@ def test_the_token_may_stand_in_the_config_and_the_others_win_over_it(
     ]
     assert codes == [200 if known == token else 401 for known in (CONFIGURED, OTHER)]
     assert served.ask("POST", "/mcp", initialize())[0] == 401
-    assert "Authorization: Bearer <the token>" in served.said()
+    assert '"Authorization": "Bearer <the token>"' in served.said()
     assert CONFIGURED not in served.said()
     assert OTHER not in served.said()
 
