@@ -154,8 +154,8 @@ def test_listeners_hear_what_kind_of_thing_has_changed() -> None:
     world = World({}, offer("t", "x"))
     heard: list[set[str]] = []
     tools: list[int] = []
-    stop = world.switchboard.listen_kinds(lambda kinds: heard.append({*kinds}))
-    world.switchboard.listen(lambda: tools.append(1))
+    stop = world.switchboard.listen(lambda kinds: heard.append({*kinds}))
+    world.switchboard.listen(lambda kinds: tools.append(1) if "tools" in kinds else None)
     world.switchboard.publish([offer("t", "x"), shows("a", prompts=("p",))])
     world.switchboard.publish([offer("t", "x"), shows("a", prompts=("p",), resources=("u:1",))])
     world.switchboard.publish([offer("t", "x"), shows("a", prompts=("p",), resources=("u:1",), templates=("t:{x}",))])

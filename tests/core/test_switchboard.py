@@ -455,7 +455,7 @@ def test_listeners_hear_of_a_real_difference_only() -> None:
     """design.md §4: `list_changed` only if the catalog differs."""
     world = World({}, offer("up", "a"))
     heard: list[int] = []
-    stop = world.switchboard.listen(lambda: heard.append(world.switchboard.catalog.version))
+    stop = world.switchboard.listen(lambda _: heard.append(world.switchboard.catalog.version))
     world.switchboard.publish([offer("up", "a")])
     assert heard == []
     world.switchboard.publish([offer("up", "a", "b")])
@@ -474,8 +474,8 @@ def test_every_listener_hears_and_one_may_leave_while_told() -> None:
     """Ours: a client that goes away at the news must not cost others theirs."""
     world = World()
     heard: list[str] = []
-    stops = [world.switchboard.listen(lambda: (heard.append("first"), stops[0]())[0])]
-    world.switchboard.listen(lambda: heard.append("second"))
+    stops = [world.switchboard.listen(lambda _: (heard.append("first"), stops[0]())[0])]
+    world.switchboard.listen(lambda _: heard.append("second"))
     world.switchboard.publish([offer("up", "a")])
     world.switchboard.publish([offer("up", "b")])
     assert heard == ["first", "second", "second"]
@@ -485,7 +485,7 @@ def test_listeners_already_see_the_new_list_when_they_are_told() -> None:
     """Ours: whoever lists at once because of the notice gets the new list."""
     world = World()
     seen: list[list[str]] = []
-    world.switchboard.listen(lambda: seen.append(world.names()))
+    world.switchboard.listen(lambda _: seen.append(world.names()))
     world.switchboard.publish([offer("up", "a")])
     assert seen == [["up__a"]]
 

@@ -249,7 +249,7 @@ async def test_a_change_of_one_kind_lists_only_that_kind_anew(kind: str, methods
             heard.append(kinds)
             told.set()
 
-        world.gateway.switchboard.listen_kinds(changed)
+        world.gateway.switchboard.listen(changed)
         before = len(server.heard)
         server.tools["new"] = None
         assert server.prompts is not None

@@ -227,8 +227,6 @@ class Asking(Crossing):
         caller = self._call.caller
         for ask in self._open.values():
             unfit = asking.refusal(caller.capabilities, caller.revision, ask.method, ask.params)
-            if ask.method not in asking.METHODS:
-                unfit = InvalidParams(f"no client knows {ask.method}")
             if unfit is not None:
                 self._open = {}
                 self._fail(
@@ -565,8 +563,6 @@ def labelled_questions(entries: Params, call: Call, upstream: str) -> dict[str, 
         entry = messages.members(raw) or {}
         method = messages.text(entry.get("method")) or ""
         params = messages.members(entry.get("params", b"{}")) or {}
-        if method not in asking.METHODS:
-            raise InvalidParams(f"there is no question {method}")
         refusal = asking.refusal(caller.capabilities, caller.revision, method, params)
         if refusal is not None:
             raise refusal

@@ -234,6 +234,14 @@ class Relay:
             raise StillStarting(member)
         raise UpstreamError(upstream, "not_running", f'server "{upstream}" is not running: {member.absence}')
 
+    def _connection(self, upstream: str, call: Call) -> tuple[Member, Link]:
+        """An upstream and its link for this call. Raises UpstreamError or StillStarting if there is none."""
+        member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
+        link = member.link if member.choose is None else member.choose(call)
+        if link is None:
+            self._refuse(upstream, member)
+        return member, link
+
     def send(
         self,
         upstream: str,
@@ -260,10 +268,7 @@ class Relay:
             RpcError: it can be refused at once.
             StillStarting: the upstream may have it in a moment.
         """
-        member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
-        link = member.link if member.choose is None else member.choose(call)
-        if link is None:
-            self._refuse(upstream, member)
+        member, link = self._connection(upstream, call)
         caller = call.caller
         level = caller.log_level
         if level is not None and level < link.log_level:
@@ -295,10 +300,7 @@ class Relay:
             RpcError: there is none.
             StillStarting: there may be one in a moment.
         """
-        member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
-        link = member.link if member.choose is None else member.choose(call)
-        if link is None:
-            self._refuse(upstream, member)
+        member, link = self._connection(upstream, call)
         convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)
         if convert is None:
             raise InvalidParams(INVALID)
@@ -348,12 +350,9 @@ class Relay:
         elif claims.state is not None:
             params["requestState"] = Raw(messages.encode(claims.state))
         again = msgspec.structs.replace(call, params=params)
-        member = self._members.get(claims.upstream)
-        link = None if member is None else member.link if member.choose is None else member.choose(call)
-        if member is not None and link is None:
-            self._refuse(claims.upstream, member)
-        if member is None or link is None:
+        if claims.upstream not in self._members:
             raise InvalidParams(INVALID)
+        member, link = self._connection(claims.upstream, call)
         convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)
         if call.method == "tools/call":
             convert = chain(reshape, self.rewriters.get(claims.upstream), convert)

@@ -320,11 +320,7 @@ class Switchboard:
         """What is odd about what the servers list."""
         return [*self.catalog.findings, *self.prompts.findings, *self.resources.findings]
 
-    def listen(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed` whenever the list of tools has changed. Returns how to stop that."""
-        return self.listen_kinds(lambda kinds: changed() if "tools" in kinds else None)
-
-    def listen_kinds(self, changed: Callable[[frozenset[str]], None]) -> Callable[[], None]:
+    def listen(self, changed: Callable[[frozenset[str]], None]) -> Callable[[], None]:
         """Call `changed` with what has changed: any of "tools", "prompts" and "resources". Returns how to stop that."""
         key = object()
         self._listeners[key] = changed

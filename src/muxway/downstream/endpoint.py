@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
@@ -173,8 +174,8 @@ class Endpoint:
         self._here: dict[str, Callable[[Exchange], bool]] = {
             "subscriptions/listen": self._listen,
             "logging/setLevel": self._set_log_level,
-            "resources/subscribe": self._subscribe,
-            "resources/unsubscribe": self._unsubscribe,
+            "resources/subscribe": partial(self._about_uri, self._subscribe, "subscribe to"),
+            "resources/unsubscribe": partial(self._about_uri, self._unsubscribe, "unsubscribe from"),
         }
         """Requests about this connection itself; False from one of these means that it is none for this caller."""
         self._listens: dict[bytes, Listening] = {}
@@ -186,7 +187,7 @@ class Endpoint:
         self._leave: Callable[[], None] | None = None
         self._idle: asyncio.Event | None = None
         """Set when nothing runs any more; there is one only once the client has said its last word."""
-        self._stop_listening = switchboard.listen_kinds(self._lists_changed)
+        self._stop_listening = switchboard.listen(self._lists_changed)
 
     # --- hearing ------------------------------------------------------------------------------
 
@@ -493,13 +494,17 @@ class Endpoint:
             listening.begin()
         return True
 
-    def _subscribe(self, exchange: Exchange) -> bool:
-        uri = messages.text(exchange.call.params.get("uri"))
+    def _about_uri(self, do: Callable[[Exchange, str], None], what: str, exchange: Exchange) -> bool:
         if exchange.call.caller.revision.stateless:
             return False
+        uri = messages.text(exchange.call.params.get("uri"))
         if uri is None:
-            exchange.failed(InvalidParams("params.uri must be a string: the URI of the resource to subscribe to"))
-            return True
+            exchange.failed(InvalidParams(f"params.uri must be a string: the URI of the resource to {what}"))
+        else:
+            do(exchange, uri)
+        return True
+
+    def _subscribe(self, exchange: Exchange, uri: str) -> None:
         if self._subscriber is None:
             self._subscriber = Subscriber(self._quota, self.mailbox.updated)
 
@@ -510,20 +515,12 @@ class Endpoint:
                 exchange.failed(error)
 
         self._switchboard.subscriptions.subscribe(self._subscriber, uri, settled)
-        return True
 
-    def _unsubscribe(self, exchange: Exchange) -> bool:
-        uri = messages.text(exchange.call.params.get("uri"))
-        if exchange.call.caller.revision.stateless:
-            return False
-        if uri is None:
-            exchange.failed(InvalidParams("params.uri must be a string: the URI of the resource to unsubscribe from"))
-            return True
+    def _unsubscribe(self, exchange: Exchange, uri: str) -> None:
         if self._subscriber is not None:
             self._switchboard.subscriptions.unsubscribe(self._subscriber, uri)
             self.mailbox.forget(uri)
         exchange.done(b"{}")
-        return True
 
     def _lists_changed(self, kinds: frozenset[str]) -> None:
         if self._ready:

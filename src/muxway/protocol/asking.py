@@ -8,7 +8,8 @@ Nothing here knows of links or clients: it is only about words.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muxway.errors import MISSING_CAPABILITY, InvalidParams, MethodNotFound, ParseError, RpcError
 from muxway.protocol import forms, messages
@@ -40,6 +41,8 @@ CANCELLED: Final = b'{"action":"cancel"}'
 _ACTIONS: Final = ("accept", "decline", "cancel")
 _PASSED_EXTENSIONS: Final = frozenset((UI_EXTENSION,))
 _HOP: Final = frozenset((PROGRESS_TOKEN, RELATED_TASK))
+_LONGEST_REMEMBERED: Final = 4096
+"""Bytes of capabilities from which on they are looked at anew each time: callers choose them, and memory is ours."""
 
 
 def needs_tasks(what: str) -> RpcError:
@@ -73,20 +76,42 @@ def declared(capabilities: Buffer | None, caller: Revision) -> dict[str, Any]:
     return told
 
 
+class Told(NamedTuple):
+    """What servers are told of a caller."""
+
+    by_handshake: bytes
+    """What it can do, as JSON: `declared`."""
+    with_calls: bytes
+    """The same for stateless servers, and whether its calls may become tasks."""
+    can_be_asked: bool
+    """Whether there is a question that it can answer."""
+    knows_tasks: bool
+    """Whether it may be answered with a task of 2026-07-28. In older revisions the extension means nothing."""
+
+
+def told(capabilities: Buffer | None, caller: Revision) -> Told:
+    """What servers are told of a caller. Worked out once for all calls of all callers that declare the same."""
+    raw = bytes(capabilities or b"")
+    return _told(raw, caller) if len(raw) <= _LONGEST_REMEMBERED else _tell(raw, caller)
+
+
+def _tell(capabilities: bytes, caller: Revision) -> Told:
+    plain = declared(capabilities or None, caller)
+    extensions = _object(capabilities or None).get("extensions")
+    tasks = caller.stateless and isinstance(extensions, dict) and TASKS_EXTENSION in extensions
+    with_tasks = dict(plain)
+    if tasks:
+        with_tasks["extensions"] = {**plain.get("extensions", {}), TASKS_EXTENSION: {}}
+    can_be_asked = bool(plain.keys() - {"extensions"})
+    return Told(messages.encode(plain), messages.encode(with_tasks), can_be_asked, tasks)
+
+
+_told = lru_cache(1000)(_tell)
+
+
 def knows_tasks(capabilities: Buffer | None, caller: Revision) -> bool:
-    """Whether a caller may be answered with a task of 2026-07-28. In older revisions the extension means nothing."""
-    if not caller.stateless or capabilities is None or b"tasks" not in bytes(capabilities):
-        return False
-    extensions = _object(capabilities).get("extensions")
-    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
-
-
-def declared_with_tasks(capabilities: Buffer | None, caller: Revision) -> dict[str, Any]:
-    """What a stateless server is told: the same as others, and whether its calls may become tasks."""
-    told = declared(capabilities, caller)
-    if knows_tasks(capabilities, caller):
-        told["extensions"] = {**told.get("extensions", {}), TASKS_EXTENSION: {}}
-    return told
+    """Whether a caller may be answered with a task of 2026-07-28."""
+    return caller.stateless and capabilities is not None and told(capabilities, caller).knows_tasks
 
 
 def required(method: str, params: Params) -> dict[str, Any]:
@@ -100,9 +125,11 @@ def required(method: str, params: Params) -> dict[str, Any]:
 
 def refusal(capabilities: Buffer | None, caller: Revision, method: str, params: Params) -> RpcError | None:
     """Why this caller may not be asked this; None if it may."""
-    told = declared(capabilities, caller)
+    if method not in METHODS:
+        return InvalidParams(f"no client knows the question {method}")
+    can = declared(capabilities, caller)
     if method == ELICIT:
-        modes = told.get("elicitation")
+        modes = can.get("elicitation")
         if modes is None:
             return MethodNotFound(f"{method}: the client did not declare elicitation")
         mode = _mode(params)
@@ -110,11 +137,11 @@ def refusal(capabilities: Buffer | None, caller: Revision, method: str, params: 
         if mode not in modes and not (mode == "form" and not modes):
             return InvalidParams(f"{method}: the client did not declare the elicitation mode {mode}")
     elif method == SAMPLE:
-        if "sampling" not in told:
+        if "sampling" not in can:
             return MethodNotFound(f"{method}: the client did not declare sampling")
-        if ("tools" in params or "toolChoice" in params) and "tools" not in told["sampling"]:
+        if ("tools" in params or "toolChoice" in params) and "tools" not in can["sampling"]:
             return InvalidParams(f"{method}: the client did not declare sampling.tools")
-    elif "roots" not in told:
+    elif "roots" not in can:
         return MethodNotFound(f"{method}: the client did not declare roots")
     return None
 

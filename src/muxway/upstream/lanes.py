@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from muxway.core.relay import Member, StillStarting
 from muxway.errors import UpstreamError
 from muxway.log import EventLog
-from muxway.protocol import asking, messages
+from muxway.protocol import asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from muxway.config.model import Isolation
     from muxway.core.call import Call, Caller
-    from muxway.protocol.era import Revision
     from muxway.upstream.greeting import Era
     from muxway.upstream.link import Link
     from muxway.upstream.upstream import Upstream
@@ -35,8 +34,6 @@ _PAUSE: Final = 2.0
 """Seconds before a connection that could not be opened is tried again."""
 _TRY_AGAIN: Final = 60.0
 """Seconds before a server that did not take a handshake is asked for one again."""
-
-_REMEMBERED: Final = 1000
 
 log = EventLog("upstream")
 
@@ -49,13 +46,6 @@ class _Key(NamedTuple):
     """The principal or the session it is for; None for everybody."""
     capabilities: bytes = b""
     """What its callers can do, which a handshake tells once for the whole session."""
-
-
-class _Told(NamedTuple):
-    """What a handshake for a caller tells the server."""
-
-    capabilities: bytes
-    can_be_asked: bool
 
 
 @dataclass(slots=True)
@@ -109,13 +99,6 @@ class Lanes:
         # Most calls are of the caller that called before and go over the first connection.
         self._last_caller: Caller | None = None
         self._last_first: Link | None = None
-        self._known: dict[tuple[Revision, bytes], _Told] = {}
-        """Revision and capabilities of callers → what is told of them; few differ, and each call asks."""
-
-    @property
-    def count(self) -> int:
-        """How many connections there are beside the first."""
-        return len(self._lanes)
 
     def choose(self, call: Call) -> Link | None:
         """The connection for a call; None while the server is down.
@@ -140,7 +123,7 @@ class Lanes:
     def _key(self, caller: Caller, first: Link) -> _Key | None:
         handshake = not caller.revision.stateless
         # Who can be asked nothing loses nothing in the other era.
-        crosses = self._match_era and first.revision.stateless and handshake and self._told(caller).can_be_asked
+        crosses = self._match_era and first.revision.stateless and handshake and _told(caller).can_be_asked
         if crosses and asyncio.get_running_loop().time() < self._no_handshake_until:
             crosses = False
         stateless = first.revision.stateless and not crosses
@@ -150,17 +133,7 @@ class Lanes:
         if owner is None:
             # Everybody may share: no need to tell callers apart by what they can do, either.
             return _Key("legacy") if crosses else None
-        return _Key("modern", owner) if stateless else _Key("legacy", owner, self._told(caller).capabilities)
-
-    def _told(self, caller: Caller) -> _Told:
-        key = (caller.revision, bytes(caller.capabilities or b""))
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            declared = asking.declared(caller.capabilities, caller.revision)
-            known = self._known[key] = _Told(messages.encode(declared), bool(declared.keys() - {"extensions"}))
-        return known
+        return _Key("modern", owner) if stateless else _Key("legacy", owner, _told(caller).by_handshake)
 
     def _owner_of(self, caller: Caller) -> Hashable:
         """Whom the connection is for; None for everybody."""
@@ -272,3 +245,7 @@ class Lanes:
             self._end(key)
         if self._ending:
             await asyncio.wait(self._ending)
+
+
+def _told(caller: Caller) -> asking.Told:
+    return asking.told(caller.capabilities, caller.revision)

@@ -125,7 +125,6 @@ class Link:
         """The upstream's open questions, by their ids → the request in whose course each was asked."""
         self._cancelled: dict[bytes, tuple[float, object]] = {}
         """Requests that the upstream may still be at, though nobody waits for them: until when, and whose they were."""
-        self._declared: dict[tuple[Revision, bytes], bytes] = {}
         self._loop = asyncio.get_running_loop()
         self._sweeper: asyncio.TimerHandle | None = None
         self._gone: str | None = None
@@ -170,7 +169,7 @@ class Link:
         """Send a call on its way; see `core.ports.Link`."""
         meta = call.meta
         # First what may fail: a ticket that nobody holds would be answered a second time when its time is over.
-        told = self._capabilities_of(call.caller) if self._meta_head else b""
+        told = asking.told(call.caller.capabilities, call.caller.revision).with_calls if self._meta_head else b""
         ticket = self._ticket(sink, idle, limit, call.caller, progress=meta is not None and PROGRESS_TOKEN in meta)
         if call.method in _TASK_METHODS:
             # Nothing is asked in the course of a request about a task, unless it waits for the task's result.
@@ -204,16 +203,6 @@ class Link:
             return []
         parts[0] = bytes(parts[0])[1:]
         return [b',"_meta":{', *parts, b"}"]
-
-    def _capabilities_of(self, caller: Caller) -> bytes:
-        key = (caller.revision, bytes(caller.capabilities or b""))
-        known = self._declared.get(key)
-        if known is None:
-            if len(self._declared) >= _REMEMBERED:
-                self._declared.clear()
-            told = asking.declared_with_tasks(caller.capabilities, caller.revision)
-            known = self._declared[key] = messages.encode(told)
-        return known
 
     async def ask(self, method: str, params: dict[str, Buffer], *, timeout: float) -> bytes:
         """A request of the gateway's own. Returns the result's JSON.

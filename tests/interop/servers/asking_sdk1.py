@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 import uvicorn
+from asking_python import offer_what_asks_nothing
 from mcp import McpError, types
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.lowlevel import NotificationOptions
@@ -121,31 +122,7 @@ def watched() -> str:
     return f"version {version}"
 
 
-@server.resource(f"{name}://note", mime_type="text/plain")
-def note() -> str:
-    return "a note: äöü"
-
-
-@server.resource(f"{name}://bytes", mime_type="application/octet-stream")
-def some_bytes() -> bytes:
-    return bytes(range(256))
-
-
-@server.resource("shared://note", name="shared")
-def shared() -> str:
-    """Every one of these servers has it."""
-    return f"of {name}"
-
-
-@server.resource(name + "://square/{n}", mime_type="text/plain")
-def square(n: str) -> str:
-    return str(int(n) ** 2)
-
-
-@server.prompt()
-def greet(who: str) -> str:
-    """Greet somebody."""
-    return f"Say hello to {who}"
+offer_what_asks_nothing(server, name)
 
 
 @server.prompt()

@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 import uvicorn
+from asking_python import offer_what_asks_nothing
 from mcp.server import MCPServer
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.mcpserver import Context  # noqa: TC002 - the SDK reads the annotations at run time
@@ -172,31 +173,7 @@ def watched() -> str:
     return f"version {version}"
 
 
-@server.resource(f"{name}://note", mime_type="text/plain")
-def note() -> str:
-    return "a note: äöü"
-
-
-@server.resource(f"{name}://bytes", mime_type="application/octet-stream")
-def some_bytes() -> bytes:
-    return bytes(range(256))
-
-
-@server.resource("shared://note", name="shared")
-def shared() -> str:
-    """Every one of these servers has it."""
-    return f"of {name}"
-
-
-@server.resource(name + "://square/{n}", mime_type="text/plain")
-def square(n: str) -> str:
-    return str(int(n) ** 2)
-
-
-@server.prompt()
-def greet(who: str) -> str:
-    """Greet somebody."""
-    return f"Say hello to {who}"
+offer_what_asks_nothing(server, name)
 
 
 @server.prompt()
