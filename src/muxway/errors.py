@@ -140,7 +140,12 @@ Reason = Literal["lost", "timeout", "malformed", "too_large", "not_running", "ov
 class UpstreamError(RpcError):
     """The upstream did not give a usable answer: it is gone, slow, broken or was never there."""
 
-    def __init__(self, upstream: str, reason: Reason, message: str) -> None:
-        super().__init__(message, data={"muxway": {"reason": reason, "upstream": upstream}})
+    def __init__(self, upstream: str, reason: Reason, message: str, *, retry_after: float | None = None) -> None:
+        """An error; `retry_after` is in how many seconds another try may succeed, where that is known."""
+        said: dict[str, object] = {"reason": reason, "upstream": upstream}
+        if retry_after is not None:
+            said["retryAfterMs"] = max(1, round(retry_after * 1000))
+        super().__init__(message, data={"muxway": said})
         self.upstream = upstream
         self.reason: Reason = reason
+        self.retry_after = retry_after

@@ -351,6 +351,53 @@ SERVER = Section(
             doc="Largest message accepted from the server, in bytes. By default the gateway's.",
             example=16777216,
         ),
+        Field(
+            key="start",
+            kind="choice",
+            choices=("eager", "lazy"),
+            attribute="start",
+            doc="When to start the server: with the gateway, or (`lazy`) when somebody first needs it. What a lazy server "
+            "has is remembered between runs, so it is listed while it sleeps; it is started once to learn that.",
+            example="lazy",
+        ),
+        Field(
+            key="idleStop",
+            kind="seconds",
+            attribute="idle_stop",
+            doc="Put the server to sleep when nobody has called it for this long. It stays listed, and the next call "
+            "wakes it. Default: never; 5 m with `start: lazy`.",
+            example="10m",
+        ),
+        Field(
+            key="maxConcurrency",
+            kind="integer",
+            attribute="max_concurrency",
+            doc="Most calls under way at the server; more wait for their turn.",
+            example=16,
+        ),
+        Field(
+            key="maxQueue",
+            kind="integer",
+            attribute="max_queue",
+            minimum=0,
+            doc="Most calls that wait for their turn at the server; more are refused at once, with how long to wait.",
+            example=100,
+        ),
+        Field(
+            key="probeInterval",
+            kind="seconds",
+            attribute="probe_interval",
+            minimum=0,
+            doc="After this long without a word from a child process it is asked whether it still answers; 0: never.",
+            example="1m",
+        ),
+        Field(
+            key="restartUnresponsive",
+            kind="flag",
+            attribute="restart_unresponsive",
+            doc="Whether a child process that answers nothing any more is ended and started again.",
+            example=False,
+        ),
     ),
 )
 
@@ -484,6 +531,44 @@ GATEWAY = Section(
             attribute="instance_idle",
             doc="How long one of these is kept when nobody uses it.",
             example="5m",
+        ),
+        Field(
+            key="queueWait",
+            kind="seconds",
+            attribute="queue_wait",
+            doc="How long a call may wait for its turn at a server that has `maxConcurrency` calls under way.",
+            example="10s",
+        ),
+        Field(
+            key="maxCalls",
+            kind="integer",
+            attribute="max_calls",
+            doc="Most calls under way in the whole gateway; more are refused at once, with how long to wait.",
+            example=1024,
+        ),
+        Field(
+            key="maxCallsPerClient",
+            kind="integer",
+            attribute="max_calls_per_client",
+            doc="Most calls of one client under way; more are refused at once.",
+            example=32,
+        ),
+        Field(
+            key="maxProcesses",
+            kind="integer",
+            attribute="max_processes",
+            doc="Most child processes at the same time. When one more is needed, the one that has been idle for the "
+            "longest time is put to sleep.",
+            example=64,
+        ),
+        Field(
+            key="maxMemory",
+            kind="integer",
+            attribute="max_memory",
+            minimum=33554432,
+            doc="Bytes of memory muxway itself may use: above 80 % of it new sessions are refused, above 90 % new calls. "
+            "Default: what the container allows, if it says.",
+            example=536870912,
         ),
     ),
 )

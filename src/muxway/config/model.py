@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Transport = Literal["stdio", "http", "sse", "auto"]
 Era = Literal["auto", "modern", "legacy"]
 Isolation = Literal["shared", "principal", "session"]
+Start = Literal["eager", "lazy"]
 Separator = Literal["__", ":", "."]
 OnError = Literal["fail", "skip", "continue"]
 
@@ -144,6 +145,18 @@ class ServerConfig:
     """Longest duration of one call, progress or not, in seconds. None: the gateway's."""
     max_message_bytes: int | None = None
     """Largest message accepted from it. None: the gateway's."""
+    start: Start = "eager"
+    """When to start it: with the gateway, or when somebody first needs it."""
+    idle_stop: float | None = None
+    """Seconds without a call after which it is put to sleep. None: never, or 300 with a lazy start."""
+    max_concurrency: int = 64
+    """Most calls under way at it; more wait."""
+    max_queue: int = 256
+    """Most calls that wait for their turn; more are refused."""
+    probe_interval: float = 30.0
+    """Seconds of silence after which a child is asked whether it still answers; 0: never."""
+    restart_unresponsive: bool = True
+    """Whether a child that answers nothing any more is ended and started again."""
     secrets: frozenset[str] = frozenset()
     """Texts never to be shown: what variables expanded to, and env and header values under secret-looking keys."""
     where: str = field(default="", compare=False)
@@ -268,6 +281,16 @@ class GatewaySettings:
     """Most connections to one server beside its first."""
     instance_idle: float = 300.0
     """Seconds after which such a connection is ended when nobody uses it."""
+    queue_wait: float = 10.0
+    """Seconds a call may wait for its turn at a busy server."""
+    max_calls: int = 1024
+    """Most calls under way in the whole gateway."""
+    max_calls_per_client: int = 128
+    """Most calls of one client under way."""
+    max_processes: int = 256
+    """Most child processes at the same time."""
+    max_memory: int | None = None
+    """Bytes of memory from which on work is refused. None: what the container allows, if it says."""
     token: str | None = field(default=None, repr=False)
     """What clients of `muxway serve` must send as their bearer token. None: nothing, or what the command line says."""
 
