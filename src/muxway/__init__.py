@@ -10,17 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muxway.app import (
-        Gateway,
-        Prompt,
-        PromptResult,
-        Resource,
-        ResourceResult,
-        ResourceTemplate,
-        Server,
-        Tool,
-        ToolResult,
-    )
+    from muxway.app import Gateway
     from muxway.chaining import Chain, chain
     from muxway.config import Config, load_config, parse_config
     from muxway.errors import (
@@ -32,6 +22,16 @@ if TYPE_CHECKING:
         ToolNotFound,
         UpstreamError,
         UpstreamSaid,
+    )
+    from muxway.library import (
+        Prompt,
+        PromptResult,
+        Resource,
+        ResourceResult,
+        ResourceTemplate,
+        Server,
+        Tool,
+        ToolResult,
     )
     from muxway.middleware.base import Middleware, Next, Request, Result
     from muxway.sync import SyncGateway
@@ -73,14 +73,14 @@ __all__ = [
 
 _HOME = {
     "Gateway": "app",
-    "Prompt": "app",
-    "PromptResult": "app",
-    "Resource": "app",
-    "ResourceResult": "app",
-    "ResourceTemplate": "app",
-    "Server": "app",
-    "Tool": "app",
-    "ToolResult": "app",
+    "Prompt": "library",
+    "PromptResult": "library",
+    "Resource": "library",
+    "ResourceResult": "library",
+    "ResourceTemplate": "library",
+    "Server": "library",
+    "Tool": "library",
+    "ToolResult": "library",
     "Chain": "chaining",
     "chain": "chaining",
     "Middleware": "middleware.base",

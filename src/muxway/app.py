@@ -5,250 +5,57 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from muxway import __version__
-from muxway.catalog import build
 from muxway.catalog.globs import Globs
-from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
+from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import Naming
 from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.uris import UriFilter
 from muxway.config import load_config, parse_config, parse_server
-from muxway.config.model import Config, GatewaySettings
+from muxway.config.model import Config
 from muxway.core import custom
 from muxway.core.call import LIBRARY, Call
 from muxway.core.ports import Waiter
-from muxway.core.relay import Member
 from muxway.core.sealing import Seal
 from muxway.core.switchboard import Switchboard
 from muxway.downstream.memory import MemoryDoor
 from muxway.downstream.stdio import StdioDoor
 from muxway.errors import ConfigError
+from muxway.fleet import Fleet
+from muxway.library import (
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceResult,
+    ResourceTemplate,
+    Server,
+    Tool,
+    ToolResult,
+)
 from muxway.log import EventLog
-from muxway.pipes import Turn
 from muxway.protocol import messages
 from muxway.protocol.era import PROGRESS_TOKEN
-from muxway.upstream.lanes import Lanes
-from muxway.upstream.listening import Feed, Feeds
-from muxway.upstream.nursery import Nursery
 from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
-from muxway.upstream.upstream import Upstream, start_timeout
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
-    from muxway.catalog.build import Source
-    from muxway.catalog.kinds import Kind
-    from muxway.catalog.model import Finding, Native, Route
-    from muxway.config.model import ExposedTool, ServerConfig, ViewConfig
+    from muxway.catalog.model import Finding, Route
+    from muxway.config.model import ServerConfig, ViewConfig
     from muxway.core.ports import Running
+    from muxway.core.relay import Member
     from muxway.core.views import View
     from muxway.middleware.base import Middleware
     from muxway.middleware.running import Chains, Layer
-    from muxway.upstream.channel import Channel
-    from muxway.upstream.greeting import Era
     from muxway.upstream.launch import ReaperProcess
-    from muxway.upstream.memory import InProcessServer
+    from muxway.upstream.upstream import Upstream
 
 log = EventLog("gateway")
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool as the gateway lists it."""
-
-    name: str
-    """Public name: what `call` takes."""
-    server: str
-    """The server that has it; empty for a compound tool of the gateway itself."""
-    original_name: str
-    """What its server calls it."""
-    definition: Mapping[str, Any]
-    """The whole listed definition, unknown fields included."""
-
-    @property
-    def description(self) -> str:
-        """What the tool is for, in its author's words."""
-        return str(self.definition.get("description", ""))
-
-    @property
-    def input_schema(self) -> Mapping[str, Any]:
-        """JSON Schema of its arguments."""
-        return self.definition["inputSchema"]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """What a tool gave back."""
-
-    raw: Mapping[str, Any]
-    """The whole result, unknown fields included."""
-
-    @property
-    def content(self) -> Sequence[Mapping[str, Any]]:
-        """The content blocks."""
-        return self.raw.get("content", ())
-
-    @property
-    def structured_content(self) -> Any:
-        """The structured result, if the tool has one."""
-        return self.raw.get("structuredContent")
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the tool itself says that it failed."""
-        return self.raw.get("isError") is True
-
-    @property
-    def text(self) -> str:
-        """All text blocks, joined by newlines."""
-        return "\n".join(str(block["text"]) for block in self.content if block.get("type") == "text")
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A resource as the gateway lists it."""
-
-    uri: str
-    """Public URI: what `read` takes."""
-    server: str
-    """The server that has it."""
-    original_uri: str
-    """What its server calls it."""
-    definition: Mapping[str, Any]
-    """The whole listed definition, unknown fields included."""
-
-    @property
-    def name(self) -> str:
-        """Its name, with the server's in front."""
-        return str(self.definition.get("name", ""))
-
-    @property
-    def description(self) -> str:
-        """What it is, in its author's words."""
-        return str(self.definition.get("description", ""))
-
-    @property
-    def mime_type(self) -> str | None:
-        """The type of its contents, if its server says."""
-        return self.definition.get("mimeType")
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceTemplate:
-    """A resource template as the gateway lists it."""
-
-    uri_template: str
-    """Public template, after RFC 6570: `read` takes what it expands to."""
-    server: str
-    """The server that has it."""
-    original_template: str
-    """What its server calls it."""
-    definition: Mapping[str, Any]
-    """The whole listed definition, unknown fields included."""
-
-    @property
-    def name(self) -> str:
-        """Its name, with the server's in front."""
-        return str(self.definition.get("name", ""))
-
-    @property
-    def description(self) -> str:
-        """What it is for, in its author's words."""
-        return str(self.definition.get("description", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceResult:
-    """What was read."""
-
-    raw: Mapping[str, Any]
-    """The whole result, unknown fields included."""
-
-    @property
-    def contents(self) -> Sequence[Mapping[str, Any]]:
-        """The contents, each with its `uri` and either `text` or a base64 `blob`."""
-        return self.raw.get("contents", ())
-
-    @property
-    def text(self) -> str:
-        """All texts, joined by newlines."""
-        return "\n".join(str(content["text"]) for content in self.contents if "text" in content)
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A prompt as the gateway lists it."""
-
-    name: str
-    """Public name: what `prompt` takes."""
-    server: str
-    """The server that has it."""
-    original_name: str
-    """What its server calls it."""
-    definition: Mapping[str, Any]
-    """The whole listed definition, unknown fields included."""
-
-    @property
-    def description(self) -> str:
-        """What it is for, with the server's name in front."""
-        return str(self.definition.get("description", ""))
-
-    @property
-    def arguments(self) -> Sequence[Mapping[str, Any]]:
-        """What it takes: `name`, `description` and `required` of each."""
-        return self.definition.get("arguments") or ()
-
-
-@dataclass(frozen=True, slots=True)
-class PromptResult:
-    """A prompt, filled in."""
-
-    raw: Mapping[str, Any]
-    """The whole result, unknown fields included."""
-
-    @property
-    def messages(self) -> Sequence[Mapping[str, Any]]:
-        """The messages, each with its `role` and one block of `content`."""
-        return self.raw.get("messages", ())
-
-    @property
-    def text(self) -> str:
-        """The text of all messages, joined by newlines."""
-        blocks = [message.get("content", {}) for message in self.messages]
-        return "\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server and how it is."""
-
-    name: str
-    status: Status
-    error: str | None
-    """Why it is not running, if it failed."""
-    tools: Sequence[Tool]
-    """Its tools in the catalog; none unless it is running."""
-    prompts: int = 0
-    """How many prompts it shows."""
-    resources: int = 0
-    """How many resources it shows."""
-    resource_templates: int = 0
-    """How many resource templates it shows."""
-    revision: str | None = None
-    """The protocol revision spoken with it."""
-    pid: int | None = None
-    """The process id of a running child."""
-    seconds: float | None = None
-    """How long its start took, until it was ready or had failed."""
-    notes: Sequence[str] = field(default=())
-    """What is odd about its tools and their names: left out, renamed, clashing, or asked for in vain."""
-    stderr: Sequence[str] = field(default=(), repr=False)
-    """The last lines it wrote to stderr."""
 
 
 class Gateway:
@@ -276,32 +83,23 @@ class Gateway:
         """
         settings = config.gateway
         self.config = config
-        self._settings: GatewaySettings = settings
-        self._naming = Naming.of(settings.separator, settings.max_name_length)
-        self._members: dict[str, Member] = {}
-        self._upstreams: dict[str, Upstream] = {}
-        self._lanes: dict[str, Lanes] = {}
-        self._feeds: dict[str, Feeds] = {}
-        self._twins: dict[str, Upstream] = {}
-        self._servers: dict[str, ServerConfig] = {}
-        self._nursery = Nursery(reaper)
-        self._turn = Turn()
+        members: dict[str, Member] = {}
+        naming = Naming.of(settings.separator, settings.max_name_length)
         self._listings: asyncio.TimerHandle | None = None
         self._noted: set[str] = set()
         """The findings that have been told."""
         self._noted_of_views: set[str] = set()
         self._custom = custom.source(config.tools.values())
-        self._client_info = {"name": "muxway", "version": __version__}
         self.switchboard = Switchboard(
             name=settings.name,
             version=settings.version or __version__,
-            naming=self._naming,
-            members=self._members,
+            naming=naming,
+            members=members,
             tools=config.tools,
             page_size=settings.page_size,
             seal=Seal(settings.state_key),
         )
-        self.switchboard.on_left.append(self._left)
+        self._fleet = Fleet(settings, naming, members, self.switchboard, on_change=self._changed, reaper=reaper)
         self._chains: dict[str | None, Chains] = {}
         """What stands around requests, by view; None: around those to the whole."""
         self._chain(config, middleware, None)
@@ -347,29 +145,20 @@ class Gateway:
     def start(self) -> None:
         """Begin to start every server, all at once, in the background."""
         servers = [server for server in self.config.servers.values() if server.enabled]
-        if servers and self._settings.list_wait > 0:
+        wait = self.config.gateway.list_wait
+        if servers and wait > 0:
             self.switchboard.hold_listings()
-            loop = asyncio.get_running_loop()
-            self._listings = loop.call_later(self._settings.list_wait, self.switchboard.release_listings)
+            self._listings = asyncio.get_running_loop().call_later(wait, self.switchboard.release_listings)
         for server in servers:
-            if server.name in self.config.objects:
-                from muxway.upstream.inprocess import as_server
-
-                thing = as_server(self.config.objects[server.name], server.name)
-                self._add(server.name, server, self._memory_channel(thing), in_process=True)
-            else:
-                self._add(server.name, server, self._channel_for(server))
+            self._fleet.add(server, self.config.objects.get(server.name))
 
     async def settled(self) -> None:
         """Wait until every server is ready or has failed. Each has its own time limit."""
-        for upstream in list(self._upstreams.values()):
-            await upstream.settled.wait()
+        await self._fleet.settled()
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
-        ending = [*self._upstreams.values(), *self._lanes.values()]
-        await asyncio.gather(*(connection.stop() for connection in ending))
-        await self._nursery.aclose()
+        await self._fleet.stop()
         self.switchboard.close()
         # Those that were given as objects stand in every chain.
         layers = {id(layer.middleware): layer for chains in self._chains.values() for layer in chains.layers}
@@ -380,8 +169,8 @@ class Gateway:
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioDoor:
         """A door for one client on these file descriptors; `await door.serve()` to serve it. KeyError: no such view."""
-        limit = self._settings.max_message_bytes
-        return StdioDoor(self._board(view), self._turn, stdin=stdin, stdout=stdout, max_message_bytes=limit)
+        limit = self.config.gateway.max_message_bytes
+        return StdioDoor(self._board(view), self._fleet.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit)
 
     def memory_door(self, view: str | None = None) -> MemoryDoor:
         """A door for a client in this process that speaks raw lines. KeyError: no such view."""
@@ -406,11 +195,12 @@ class Gateway:
         if route is not None:
             return route.describe()
         upstream, native = self.switchboard.native_tool(name) or ("", "")
-        listed = self._upstreams[upstream].offer(TOOLS).natives if upstream in self._upstreams else ()
+        station = self._fleet.stations.get(upstream)
+        listed = () if station is None else station.upstream.offer(TOOLS).natives
         tool = next((one for one in listed if one.name == native), None)
-        if tool is None:
+        if tool is None or station is None:
             return None
-        wishes = Shapes(self._servers[upstream].shape).of(native)
+        wishes = Shapes(station.config.shape).of(native)
         members = tool.members if wishes is None else shape(tool.members, wishes).members
         return messages.value(messages.object_of(members.items()))
 
@@ -496,12 +286,12 @@ class Gateway:
         templates = Counter(entry.upstream for entry in board.resources.templates.values())
         return [
             replace(
-                _server(upstream, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
+                _server(station.upstream, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
                 prompts=prompts[name],
                 resources=resources[name],
                 resource_templates=templates[name],
             )
-            for name, upstream in self._upstreams.items()
+            for name, station in self._fleet.stations.items()
         ]
 
     async def add(
@@ -515,20 +305,14 @@ class Gateway:
         Raises:
             ConfigError: the name is taken, or the configuration cannot be used.
         """
-        if name in self._upstreams:
+        if name in self._fleet.stations:
             raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
         config = parse_server(
             name, {"command": "(in process)", **keys} if server is not None else {**(entry or {}), **keys}
         )
         self._chain_more(config)
-        if server is not None:
-            from muxway.upstream.inprocess import as_server
-
-            dial = self._memory_channel(as_server(server, name))
-        else:
-            dial = self._channel_for(config)
-        upstream = self._add(name, config, dial, in_process=server is not None)
-        await upstream.settled.wait()
+        station = self._fleet.add(config, server)
+        await station.upstream.settled.wait()
         return next(known for known in self.servers() if known.name == name)
 
     async def remove(self, name: str) -> None:
@@ -537,16 +321,18 @@ class Gateway:
         Raises:
             KeyError: there is no such server.
         """
-        upstream = self._upstreams.pop(name)
-        lanes = self._lanes.pop(name, None)
-        self._twins.pop(name, None)
-        self._feeds.pop(name, None)
-        if lanes is not None:
-            await lanes.stop()
-        await upstream.stop()
-        self.switchboard.subscriptions.remove(name)
-        del self._members[name], self._servers[name]
-        self._publish()
+        await self._fleet.remove(name)
+
+    async def restart(self, name: str) -> Server:
+        """End a server and start it anew, whatever its history; wait until it is ready or has failed.
+
+        Calls that come meanwhile wait for it; those under way fail.
+
+        Raises:
+            KeyError: there is no such server.
+        """
+        await self._fleet.stations[name].upstream.restart()
+        return next(known for known in self.servers() if known.name == name)
 
     def _chain(self, config: Config, middleware: Sequence[Middleware], view: ViewConfig | None) -> None:
         """Put the middlewares around the switchboard; without any, nothing is loaded and nothing changes."""
@@ -580,180 +366,20 @@ class Gateway:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _channel_for(self, config: ServerConfig) -> Callable[[], Channel]:
-        limit = config.max_message_bytes or self._settings.max_message_bytes
-        if config.transport != "stdio":
-            from muxway.upstream.http import HttpChannel
-
-            return lambda: HttpChannel(config, limit)
-        return lambda: StdioChannel(config, self._nursery, self._turn, limit)
-
-    def _memory_channel(self, server: InProcessServer) -> Callable[[], Channel]:
-        from muxway.upstream.memory import MemoryChannel
-
-        return lambda: MemoryChannel(server)
-
-    def _add(
-        self, name: str, config: ServerConfig, dial: Callable[[], Channel], *, in_process: bool = False
-    ) -> Upstream:
-        settings = self._settings
-        self._servers[name] = config
-        self._members[name] = Member(
-            idle=config.call_timeout or settings.call_timeout,
-            limit=config.call_max or settings.call_max,
-            prefix=self._prefixes()[name],
-        )
-        upstream = self._upstreams[name] = self._upstream(config, dial, self._changed, config.era)
-        if not in_process:
-            # One Python object is one server; whatever else is reached can be reached several times.
-            lanes = self._lanes[name] = self._make_lanes(upstream, config, dial)
-            self._members[name].choose = lanes.choose
-        upstream.feed = self._make_feed(upstream)
-        feeds = self._feeds[name] = Feeds(upstream.feed)
-        self.switchboard.subscriptions.add(name, feeds)
-        upstream.start()
-        return upstream
-
-    def _make_feed(self, upstream: Upstream) -> Feed:
-        name, subscriptions = upstream.name, self.switchboard.subscriptions
-
-        def updated(uri: str) -> None:
-            subscriptions.updated(name, uri)
-
-        return Feed(name, upstream.hear_notice, updated, self.switchboard.audience.log)
-
-    def _upstream(
-        self,
-        config: ServerConfig,
-        dial: Callable[[], Channel],
-        on_change: Callable[[Upstream], None],
-        era: Era,
-        **more: Any,
-    ) -> Upstream:
-        upstream = Upstream(
-            config.name,
-            dial,
-            client_info=self._client_info,
-            on_change=on_change,
-            era=era,
-            start_timeout=start_timeout(config.start_timeout, config.command),
-            list_timeout=self._settings.list_timeout,
-            max_listed=self._settings.max_tools,
-            **more,
-        )
-        upstream.on_page_done = self.switchboard.audience.page_done
-        return upstream
-
-    def _make_lanes(self, first: Upstream, config: ServerConfig, dial: Callable[[], Channel]) -> Lanes:
-        def open_lane(
-            changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any], shared: bool
-        ) -> Upstream:
-            if shared:
-                return self._open_twin(config, dial, changed, era, capabilities)
-            # What a stateless server's tools want repeated in headers is learned from their list.
-            kinds = (TOOLS,) if era == "modern" else ()
-            return self._upstream(config, dial, changed, era, capabilities=capabilities, kinds=kinds, first=False)
-
-        return Lanes(
-            first,
-            open_lane,
-            isolation=config.isolation,
-            match_era=config.era == "auto",
-            keeps_state=config.transport == "stdio",
-            limit=self._settings.max_instances,
-            idle=self._settings.instance_idle,
-        )
-
-    def _open_twin(
-        self,
-        config: ServerConfig,
-        dial: Callable[[], Channel],
-        changed: Callable[[Upstream], None],
-        era: Era,
-        capabilities: Mapping[str, Any],
-    ) -> Upstream:
-        """A connection for the callers of the other era: what they change in it is listed and told as well."""
-
-        def listed(twin: Upstream) -> None:
-            changed(twin)
-            self._publish()
-
-        twin = self._upstream(config, dial, listed, era, capabilities=capabilities, first=False)
-        twin.feed = self._make_feed(twin)
-        self._feeds[config.name].join(twin.feed)
-        self._twins[config.name] = twin
-        return twin
-
-    def _left(self, party: object) -> None:
-        for lanes in self._lanes.values():
-            lanes.gone(party)
-
-    def _changed(self, upstream: Upstream) -> None:
-        member = self._members[upstream.name]
-        why = (upstream.error or f"it is {upstream.status}").removeprefix(f'server "{upstream.name}" ')
-        member.settle(upstream.link, why)
+    def _changed(self) -> None:
         self._publish()
-        member.release()
-        if self._listings is not None and not any(member.starting for member in self._members.values()):
+        if self._listings is not None and not self._fleet.starting:
             self._listings.cancel()
             self._listings = None
             self.switchboard.release_listings()
 
     def _publish(self) -> None:
-        self.switchboard.publish([self._custom, *self._sources()])
+        self.switchboard.publish([self._custom, *self._fleet.sources()])
         self._noted = _tell(self.switchboard.findings, self._noted)
-        if self._members and all(member.link is not None for member in self._members.values()):
+        if self._fleet.complete:
             # Without one of them, a view may lack just what that one has.
             views = self.switchboard.views.values()
             self._noted_of_views = _tell([finding for view in views for finding in view.findings], self._noted_of_views)
-
-    def _prefixes(self) -> dict[str, str]:
-        return build.assign_prefixes(self._naming, {name: config.prefix for name, config in self._servers.items()})
-
-    def _natives(self, upstream: Upstream, kind: Kind) -> Sequence[Native]:
-        """What a server offers, and what only its connection for the other era does."""
-        natives = upstream.offer(kind).natives
-        twin = self._twins.get(upstream.name)
-        if twin is None or twin.link is None:
-            return natives
-        known = {native.name for native in natives}
-        return [*natives, *(native for native in twin.offer(kind).natives if native.name not in known)]
-
-    def _sources(self) -> list[Source]:
-        prefixes = self._prefixes()
-        sources: list[Source] = []
-        for name, upstream in self._upstreams.items():
-            config = self._servers[name]
-            if upstream.link is None:
-                continue
-            greeting = upstream.greeting
-            sources.append(
-                build.Source(
-                    upstream=name,
-                    tools=self._natives(upstream, TOOLS),
-                    prompts=self._natives(upstream, PROMPTS),
-                    resources=self._natives(upstream, RESOURCES),
-                    templates=self._natives(upstream, TEMPLATES),
-                    prefix=prefixes[name],
-                    asked=name if config.prefix is None else config.prefix,
-                    exposed=_renames(config.exposed_tools),
-                    hidden=frozenset(config.hidden_tools),
-                    read_only=config.read_only,
-                    shapes=config.shape,
-                    exposed_prompts=_renames(config.exposed_prompts),
-                    hidden_prompts=frozenset(config.hidden_prompts),
-                    uris=UriFilter(config.exposed_resources, config.hidden_resources),
-                    reads=greeting is not None and greeting.has("resources"),
-                    completes=greeting is not None and greeting.completes,
-                    hints={kind.name: offer.hint for kind, offer in upstream.offers.items()},
-                    instructions="" if greeting is None else greeting.instructions,
-                )
-            )
-        return sources
-
-
-def _renames(exposed: Sequence[ExposedTool] | None) -> dict[str, str | None] | None:
-    return None if exposed is None else {entry.original: entry.exposed for entry in exposed}
 
 
 def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:
@@ -789,6 +415,8 @@ def _tool(route: Route) -> Tool:
 def _server(upstream: Upstream, tools: Sequence[Tool], findings: Sequence[str]) -> Server:
     running = upstream.status is Status.RUNNING
     channel = upstream.channel if isinstance(upstream.channel, StdioChannel) else None
+    link, stats = upstream.link, upstream.stats
+    ready_at = upstream.ready_at
     return Server(
         upstream.name,
         upstream.status,
@@ -799,6 +427,15 @@ def _server(upstream: Upstream, tools: Sequence[Tool], findings: Sequence[str]) 
         seconds=upstream.took,
         notes=(*upstream.notes, *findings),
         stderr=channel.stderr.lines() if channel is not None else (),
+        restarts=upstream.restarts,
+        retry_in=upstream.retry_in,
+        uptime=None if ready_at is None else asyncio.get_running_loop().time() - ready_at,
+        in_flight=0 if link is None else link.in_flight,
+        queued=0 if link is None else link.waiting,
+        calls=stats.calls,
+        errors=stats.errors,
+        p50=stats.quantile(0.5),
+        p99=stats.quantile(0.99),
     )
 
 

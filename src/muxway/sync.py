@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from muxway.app import (
+    from muxway.config import Config
+    from muxway.library import (
         Prompt,
         PromptResult,
         Resource,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         Tool,
         ToolResult,
     )
-    from muxway.config import Config
 
 T = TypeVar("T")
 

@@ -19,6 +19,7 @@ FLOORS = (
     {"core"},
     {"middleware"},
     {"upstream", "downstream"},
+    {"fleet", "library"},
     {"app"},
     {"sync"},
     {"chaining"},

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from muxway.cli.output import plural
 
 if TYPE_CHECKING:
-    from muxway.app import Server
     from muxway.config import Config
+    from muxway.library import Server
 
 
 def holdings(server: Server) -> str:

@@ -15,8 +15,8 @@ from muxway.cli.session import opened, quiet_log, run
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
-    from muxway.app import Server
     from muxway.config import Config
+    from muxway.library import Server
 
 
 @click.command(

@@ -20,8 +20,8 @@ from muxway.upstream.state import Status
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muxway.app import Server, Tool
     from muxway.config import Config
+    from muxway.library import Server, Tool
 
 _CONFIG_ENDINGS = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".py")
 

@@ -356,8 +356,8 @@ SERVER = Section(
             kind="choice",
             choices=("eager", "lazy"),
             attribute="start",
-            doc="When to start the server: with the gateway, or (`lazy`) when somebody first needs it. What a lazy server "
-            "has is remembered between runs, so it is listed while it sleeps; it is started once to learn that.",
+            doc="When to start the server: with the gateway, or (`lazy`) when somebody first needs it. What a lazy "
+            "server has is remembered between runs, so it is listed while it sleeps; it is started once to learn that.",
             example="lazy",
         ),
         Field(
@@ -566,8 +566,8 @@ GATEWAY = Section(
             kind="integer",
             attribute="max_memory",
             minimum=33554432,
-            doc="Bytes of memory muxway itself may use: above 80 % of it new sessions are refused, above 90 % new calls. "
-            "Default: what the container allows, if it says.",
+            doc="Bytes of memory muxway itself may use: above 80 % of it new sessions are refused, above 90 % new "
+            "calls. Default: what the container allows, if it says.",
             example=536870912,
         ),
     ),

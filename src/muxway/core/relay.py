@@ -45,6 +45,22 @@ class StillStarting(Exception):
         self.member = member
 
 
+class Home(Protocol):
+    """A server that may be away for a while."""
+
+    starting: bool
+    """Whether it is being started; every start ends, well or badly, within the server's own time limit."""
+
+    @property
+    def retry_in(self) -> float | None:
+        """Seconds until it is tried again, if it is not running and will be."""
+        ...
+
+    def wake(self) -> bool:
+        """Somebody wants to call it. Returns whether it is being started now."""
+        ...
+
+
 class Member(msgspec.Struct):
     """An upstream as the relay sees it. The link comes and goes; the rest lasts."""
 
@@ -61,12 +77,15 @@ class Member(msgspec.Struct):
     """Why there is no link, while there is none."""
     held: list[Held] = []
     """Calls that wait for the start to be over."""
+    home: Home | None = None
+    """Who starts it when it is away and somebody calls; None: nobody."""
     choose: Callable[[Call], Link | None] | None = None
     """Which link a call goes to, where there may be several; None while all calls go to the one."""
 
     def settle(self, link: Link | None, absence: str) -> None:
-        """The start is over, or the link is gone."""
-        self.starting, self.link, self.absence = False, link, absence
+        """The start is over, or the link is gone; or it is being started again."""
+        self.starting = link is None and self.home is not None and self.home.starting
+        self.link, self.absence = link, absence
 
     def release(self) -> None:
         """The catalog shows how things are now: calls that waited for the start go on their way."""
@@ -230,9 +249,13 @@ class Relay:
         return max(owners, default=(0, ""))[1]
 
     def _refuse(self, upstream: str, member: Member) -> NoReturn:
-        if member.starting:
+        if member.starting or (member.home is not None and member.home.wake()):
             raise StillStarting(member)
-        raise UpstreamError(upstream, "not_running", f'server "{upstream}" is not running: {member.absence}')
+        retry_in = None if member.home is None else member.home.retry_in
+        why = f'server "{upstream}" is not running: {member.absence}'
+        if retry_in is not None:
+            why += f"; it is started again in {max(retry_in, 0.1):.1f} s"
+        raise UpstreamError(upstream, "not_running", why, retry_after=retry_in)
 
     def _connection(self, upstream: str, call: Call) -> tuple[Member, Link]:
         """An upstream and its link for this call. Raises UpstreamError or StillStarting if there is none."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.errors import RpcError
     from muxway.protocol.framing import Oversized
     from muxway.protocol.messages import Buffer
 
@@ -23,8 +24,19 @@ class Hear(Protocol):
         ...
 
 
+class Fail(Protocol):
+    """Hears that one request will get no answer, where a channel carries each by itself."""
+
+    def __call__(self, id_: bytes, error: RpcError, *, broken: bool) -> None:
+        """Request `id_` has failed; `broken`: because the server could not be reached or broke off, whatever was asked."""
+        ...
+
+
 class Channel(Protocol):
     """Carries frames to and from one upstream. Opened once, closed once."""
+
+    remote: bool
+    """Whether each request goes its own way to the upstream, so that one may fail where another gets through."""
 
     send: Callable[[Sequence[Buffer]], None]
     """Queue one frame; never waits. Before and after the connection it does nothing."""
@@ -34,8 +46,10 @@ class Channel(Protocol):
         """Bytes accepted by `send` that the upstream has not taken yet."""
         ...
 
-    async def open(self, hear: Hear, lost: Callable[[str], None]) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail) -> None:
         """Connect. From then on `hear` gets every frame and `lost`, at most once, the reason why no more will come.
+
+        `fail` gets each request that fails by itself.
 
         Raises:
             SpawnError: it could not be started at all.
@@ -50,6 +64,6 @@ class Channel(Protocol):
         """The last line the upstream wrote for people, if it has such an outlet."""
         ...
 
-    async def close(self) -> None:
-        """End the upstream, kindly first, and wait until it is gone. `lost` is not called any more."""
+    async def close(self, *, at_once: bool = False) -> None:
+        """End the upstream, kindly first unless `at_once`, and wait until it is gone. `lost` is not called any more."""
         ...

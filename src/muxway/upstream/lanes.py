@@ -19,6 +19,7 @@ from muxway.core.relay import Member, StillStarting
 from muxway.errors import UpstreamError
 from muxway.log import EventLog
 from muxway.protocol import asking
+from muxway.upstream.supervision import Restarts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from muxway.upstream.upstream import Upstream
 
 _SWEEP: Final = 15.0
-_PAUSE: Final = 2.0
-"""Seconds before a connection that could not be opened is tried again."""
 _TRY_AGAIN: Final = 60.0
 """Seconds before a server that did not take a handshake is asked for one again."""
 
@@ -53,7 +52,16 @@ class _Lane:
     upstream: Upstream
     member: Member
     used: float
-    """When a call last went over it, or it last failed to open."""
+    """When a call last went over it."""
+
+
+@dataclass(slots=True)
+class _Record:
+    """How it went with the connections of one lane, which come and go."""
+
+    history: Restarts
+    retry_at: float = 0.0
+    """When the next one may be opened."""
 
 
 class Lanes:
@@ -90,6 +98,8 @@ class Lanes:
         self._limit = limit
         self._idle = idle
         self._lanes: dict[_Key, _Lane] = {}
+        self._records: dict[_Key, _Record] = {}
+        """Of lanes that failed, until that is long ago."""
         self._owner: bytes | None = None
         """The principal that has the first connection, where principals are kept apart."""
         self._no_handshake_until = 0.0
@@ -154,10 +164,12 @@ class Lanes:
             raise UpstreamError(self._first.name, "not_running", f'server "{self._first.name}" is being stopped')
         now = asyncio.get_running_loop().time()
         lane = self._lanes.get(key)
-        if lane is not None and lane.member.absence and not lane.member.starting and now < lane.used + _PAUSE:
-            why = f'server "{self._first.name}" could not be started for this caller: {lane.member.absence}'
-            raise UpstreamError(self._first.name, "not_running", why)
         if lane is None or (lane.upstream.link is None and not lane.member.starting):
+            record = self._records.get(key)
+            if record is not None and now < record.retry_at:
+                why = "it ended" if lane is None else lane.member.absence
+                said = f'server "{self._first.name}" could not be started for this caller: {why}'
+                raise UpstreamError(self._first.name, "not_running", said, retry_after=record.retry_at - now)
             lane = self._open(key, caller)
         lane.used = now
         if lane.member.starting:
@@ -180,10 +192,10 @@ class Lanes:
         def changed(upstream: Upstream) -> None:
             self._changed(key, upstream, member)
 
-        lane = _Lane(
-            self._open_lane(changed, key.era, told, key.owner is None), member, asyncio.get_running_loop().time()
-        )
+        now = asyncio.get_running_loop().time()
+        lane = _Lane(self._open_lane(changed, key.era, told, key.owner is None), member, now)
         self._lanes[key] = lane
+        self._records.setdefault(key, _Record(Restarts())).history.began(now)
         lane.upstream.start()
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP, self._sweep)
@@ -191,6 +203,8 @@ class Lanes:
 
     def _changed(self, key: _Key, upstream: Upstream, member: Member) -> None:
         lane = self._lanes.get(key)
+        if (record := self._records.get(key)) is not None and lane is not None and lane.upstream is upstream:
+            self._note(record, upstream)
         # One that was ended here may already have a successor, which is none of its business.
         if upstream.link is None and lane is not None and lane.upstream is upstream:
             if not member.starting:
@@ -203,6 +217,14 @@ class Lanes:
         member.settle(upstream.link, "" if upstream.link is not None else upstream.error or "it ended")
         member.release()
 
+    @staticmethod
+    def _note(record: _Record, upstream: Upstream) -> None:
+        now = asyncio.get_running_loop().time()
+        if upstream.link is not None:
+            record.history.ready(now)
+        elif upstream.error is not None:
+            record.retry_at = now + record.history.failed(now)
+
     def gone(self, party: object) -> None:
         """A client session has ended: so do the connections that were only for it."""
         for key in [key for key in self._lanes if key.owner is party]:
@@ -211,7 +233,7 @@ class Lanes:
     def _sweep(self) -> None:
         self._timer = None
         self._sweep_now()
-        if self._lanes:
+        if self._lanes or self._records:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP, self._sweep)
 
     @property
@@ -222,9 +244,12 @@ class Lanes:
     def _sweep_now(self) -> None:
         now = asyncio.get_running_loop().time()
         unused_since = now - self._idle
+        for key, record in list(self._records.items()):
+            if key not in self._lanes and record.retry_at + _TRY_AGAIN < now:
+                del self._records[key]
         for key, lane in list(self._lanes.items()):
             link = lane.upstream.link
-            if link is None and not lane.member.starting and lane.used + _PAUSE < now:
+            if link is None and not lane.member.starting and self._records[key].retry_at < now:
                 self._end(key)
             # A task that is only looked at now and then uses the link, too.
             if link is not None and max(lane.used, link.used) < unused_since and not link.peer.ours:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from muxway.protocol.messages import Buffer
-    from muxway.upstream.channel import Hear
+    from muxway.upstream.channel import Fail, Hear
 
 
 class InProcessServer(Protocol):
@@ -23,6 +23,8 @@ class InProcessServer(Protocol):
 class MemoryChannel:
     """Runs one in-process server as a task and carries its frames."""
 
+    remote = False
+
     def __init__(self, server: InProcessServer) -> None:
         self._server = server
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -34,7 +36,7 @@ class MemoryChannel:
     def queued(self) -> int:
         return 0
 
-    async def open(self, hear: Hear, lost: Callable[[str], None]) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail) -> None:
         loop = asyncio.get_running_loop()
 
         def say(frame: bytes) -> None:
@@ -59,7 +61,8 @@ class MemoryChannel:
     def last_words(self) -> str | None:
         return None
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
+        del at_once
         self._closed = True
         if self._task is not None:
             self._inbox.put_nowait(None)

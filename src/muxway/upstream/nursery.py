@@ -173,6 +173,11 @@ class Nursery:
             except _ReaperLost as lost:
                 raise SpawnError(f"cannot start {path}: {lost}") from lost
 
+    @property
+    def count(self) -> int:
+        """How many children there are, or are being started."""
+        return sum(reaper.count for reaper in self._reapers)
+
     async def aclose(self) -> None:
         """End every child and the reaper, and wait until they are gone. Bounded; may be called twice."""
         self._closed = True
@@ -222,6 +227,11 @@ class _Reaper:
     def ended(self) -> bool:
         """It is gone, and everything it kept."""
         return self._ended.done()
+
+    @property
+    def count(self) -> int:
+        """How many children it has, or is to start."""
+        return len(self._children) + len(self._spawning)
 
     async def spawn(self, child_id: int, order: dict[str, Any]) -> Child:
         """Have a child started and wait until its program runs."""

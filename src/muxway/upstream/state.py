@@ -16,8 +16,12 @@ class Status(StrEnum):
     """Being started, greeted and asked for its tools."""
     RUNNING = "running"
     """Its tools are in the catalog."""
+    RESTARTING = "restarting"
+    """It ended by itself after it had run, and is being started again, or will be in a moment. It stays listed."""
+    SLEEPING = "sleeping"
+    """Nobody needed it, so it was ended. It stays listed, and the next call starts it."""
     FAILED = "failed"
-    """It could not be started, or it ended by itself."""
+    """It could not be started, or ends again and again. It will be tried again, at ever longer intervals."""
     STOPPED = "stopped"
     """It was ended on purpose."""
 
@@ -28,18 +32,33 @@ class Event(StrEnum):
     STARTED = "started"
     READY = "ready"
     LOST = "lost"
+    """It ended by itself, or could not be started."""
+    LOOPED = "looped"
+    """It ended by itself too often."""
+    LAID_DOWN = "laid down"
     RETIRED = "retired"
 
 
 TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (Status.INITIALIZING, Event.READY): Status.RUNNING,
     (Status.INITIALIZING, Event.LOST): Status.FAILED,
+    (Status.INITIALIZING, Event.LOOPED): Status.FAILED,
     (Status.INITIALIZING, Event.RETIRED): Status.STOPPED,
-    (Status.RUNNING, Event.LOST): Status.FAILED,
+    (Status.RUNNING, Event.LOST): Status.RESTARTING,
+    (Status.RUNNING, Event.LOOPED): Status.FAILED,
+    (Status.RUNNING, Event.LAID_DOWN): Status.SLEEPING,
     (Status.RUNNING, Event.RETIRED): Status.STOPPED,
-    (Status.FAILED, Event.STARTED): Status.INITIALIZING,
+    (Status.RESTARTING, Event.STARTED): Status.RESTARTING,
+    (Status.RESTARTING, Event.READY): Status.RUNNING,
+    (Status.RESTARTING, Event.LOST): Status.FAILED,
+    (Status.RESTARTING, Event.LOOPED): Status.FAILED,
+    (Status.RESTARTING, Event.RETIRED): Status.STOPPED,
+    (Status.SLEEPING, Event.STARTED): Status.INITIALIZING,
+    (Status.SLEEPING, Event.RETIRED): Status.STOPPED,
+    (Status.FAILED, Event.STARTED): Status.RESTARTING,
     (Status.FAILED, Event.RETIRED): Status.STOPPED,
     (Status.STOPPED, Event.STARTED): Status.INITIALIZING,
+    (Status.STOPPED, Event.LAID_DOWN): Status.SLEEPING,
     (Status.STOPPED, Event.RETIRED): Status.STOPPED,
 }
 

@@ -1,22 +1,30 @@
-"""A configured server: it lasts, while its links come and go."""
+"""A configured server: it lasts, while its links come and go.
+
+When a link is lost, a supervised server is started again (`supervision.py` says when), and a child that answers
+nothing any more is taken for lost. What it had listed stays until a start fails: most servers are back in a moment,
+and a client that was told that tools have gone would only ask for the same list again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.catalog.build import read_listing
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from muxway.catalog.model import UNSAID, Hint, Native
-from muxway.errors import MuxwayError, RpcError, UpstreamSaid
+from muxway.errors import MuxwayError, RpcError, UpstreamError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import asking, messages
 from muxway.upstream.greeting import DiedOfProbe, Greeting, greet
+from muxway.upstream.limits import Limits
 from muxway.upstream.link import Link
 from muxway.upstream.listing import list_all
 from muxway.upstream.state import Event, Status, advance
+from muxway.upstream.stats import Stats
+from muxway.upstream.supervision import BUDGET, Restarts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +48,32 @@ _CHANGES: Final = {
 }
 """What an upstream may say of its lists → what to list again."""
 
+_SEARCHED: Final = (2, 3.0)
+"""How often, and for how many seconds each time, a child is asked whether it lives when a call got no answer."""
+_ROUTINE: Final = (3, 5.0)
+"""The same when it has only been quiet for long."""
+_ENDING: Final = 1.0
+"""Seconds that the remains of a lost child get to end before the next one is started beside them."""
+_SOONEST_NAP: Final = 0.05
+
 log = EventLog("upstream")
+
+
+class Care(NamedTuple):
+    """How a server is looked after."""
+
+    supervised: bool = True
+    """Whether it is started again when it ends by itself."""
+    probe_interval: float = 0.0
+    """Seconds of silence after which it is asked whether it still answers; 0: never."""
+    restart_unresponsive: bool = False
+    """Whether it is ended and started again when it answers nothing."""
+    idle_stop: float | None = None
+    """Seconds without a call after which it is put to sleep; None: never."""
+
+
+UNSUPERVISED: Final = Care(supervised=False)
+"""For a connection that is opened again when it is needed."""
 
 
 def start_timeout(configured: float | None, command: str | None) -> float:
@@ -77,12 +110,14 @@ class Upstream:
         start_timeout: float = _START,
         list_timeout: float = 15.0,
         max_listed: int = 10_000,
+        care: Care = UNSUPERVISED,
+        limits: Limits = Limits(),  # noqa: B008 -- it cannot be changed
     ) -> None:
         self.name = name
         self.status = Status.STOPPED
         self.error: str | None = None
         self.offers: dict[Kind, Offer] = {}
-        """What it lists, by kind; nothing while it is not running."""
+        """What it lists, by kind; nothing while it cannot be reached."""
         self.greeting: Greeting | None = None
         self.link: Link | None = None
         self.channel: Channel | None = None
@@ -92,6 +127,13 @@ class Upstream:
         """Seconds from the last start until it was ready or had failed."""
         self.settled = asyncio.Event()
         """Set while the upstream is not being started: it runs, or it does not."""
+        self.stats = Stats()
+        self.restarts = 0
+        """How often it was started again after it had ended by itself."""
+        self.starting = False
+        """Whether a start is under way; each ends, well or badly, within the time limit."""
+        self.ready_at: float | None = None
+        """When it was last ready, on the loop's clock; None while it is not."""
         self.on_page_done: Callable[[str], None] | None = None
         """Called with the id of an elicitation that sent the user to a web page, when that is done."""
         self._dial = dial
@@ -105,9 +147,17 @@ class Upstream:
         self._start_timeout = start_timeout
         self._list_timeout = list_timeout
         self._max_listed = max_listed
+        self._care = care
+        self._limits = limits
+        self._history = Restarts()
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_at: float | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._probing: asyncio.Task[None] | None = None
         self._began = 0.0
         self._starting: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._last_failure = ""
         self._relisting: asyncio.Task[None] | None = None
         self._stale: set[Kind] = set()
         """What has changed since it was listed."""
@@ -121,36 +171,95 @@ class Upstream:
         """What it lists of this kind."""
         return self.offers.get(kind) or Offer()
 
+    @property
+    def retry_in(self) -> float | None:
+        """Seconds until it is tried again; None if it is running, being started, or stays as it is."""
+        if self._retry_at is None:
+            return None
+        return max(0.0, self._retry_at - asyncio.get_running_loop().time())
+
+    @property
+    def looping(self) -> bool:
+        """Whether it ends again and again, and is therefore tried only now and then."""
+        return self._history.looping
+
     def start(self) -> None:
         """Begin to start it, in the background."""
+        self._cancel_timers()
         self._set(Event.STARTED)
+        self.starting = True
         self.settled.clear()
         self._unfeed(None)
         loop = asyncio.get_running_loop()
         self._began, self.took = loop.time(), None
+        self._history.began(self._began)
         self._starting = loop.create_task(self._start())
+
+    def wake(self) -> bool:
+        """Somebody wants to call it: start it if it sleeps, or if its time to be tried again has come.
+
+        Returns whether a start is under way now.
+        """
+        if self.starting:
+            return True
+        asleep = self.status is Status.SLEEPING
+        if not asleep and (self._retry_at is None or self._retry_at > asyncio.get_running_loop().time()):
+            return False
+        self.start()
+        self._on_change(self)
+        return True
+
+    def sleep(self) -> None:
+        """End it until somebody calls it. What it has stays listed."""
+        link, self.link, self.ready_at = self.link, None, None
+        self._cancel_timers()
+        self._set(Event.LAID_DOWN)
+        self.settled.set()
+        self._unfeed(None)
+        log.info("server put to sleep", upstream=self.name)
+        self._on_change(self)
+        self._end(link)
+
+    async def restart(self) -> None:
+        """End it and start it anew, whatever its history, and wait until it is ready or has failed."""
+        # Whoever calls meanwhile waits, and whoever lists need not see it go.
+        self.starting = True
+        await self._stop()
+        self._history.forgive()
+        self.start()
+        self._on_change(self)
+        await self.settled.wait()
 
     async def stop(self) -> None:
         """End it and wait until it is gone."""
-        for task in (self._starting, self._relisting):
+        self.offers, self.starting = {}, False
+        await self._stop()
+
+    async def _stop(self) -> None:
+        self._cancel_timers()
+        for task in (self._starting, self._relisting, self._probing):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-        link, self.link, self.offers = self.link, None, {}
+        self._cancel_timers()
+        link, self.link, self.ready_at = self.link, None, None
         self._set(Event.RETIRED)
         self.settled.set()
         self._unfeed("was stopped")
         self._on_change(self)
         if link is not None:
-            await link.close()
-        if self._closing is not None:
-            # What is left of a link that was lost is being ended: that must not be cut short.
-            await asyncio.wait([self._closing])
+            self._end(link)
+        if self._closing:
+            # What is left of links that were lost is being ended, too: that must not be cut short.
+            await asyncio.wait(self._closing)
 
     # --- starting -----------------------------------------------------------------------------
 
     async def _start(self) -> None:
         link: Link | None = None
+        if self._closing:
+            # Two processes of one server at a time may be one too many: for its files, or its port.
+            await asyncio.wait(self._closing, timeout=_ENDING)
         try:
             async with asyncio.timeout(self._start_timeout):
                 link = self._new_link()
@@ -164,9 +273,11 @@ class Upstream:
                     link = self._new_link()
                     await self._greet(link)
                 await self._list(link, self._kinds)
+                # What was kept from before this start, and is not there any more, goes.
+                self.offers = {kind: offer for kind, offer in self.offers.items() if self._may_have(kind)}
                 link.check()
         except (MuxwayError, TimeoutError, OSError) as error:
-            await self._fail_start(link, error)
+            self._fail_start(link, error)
             return
         except asyncio.CancelledError:
             if link is not None:
@@ -175,8 +286,12 @@ class Upstream:
         self.link = link
         link.on_lost = self._lost
         link.introduced()
+        self.starting = False
         self._set(Event.READY)
         self._settle()
+        self.ready_at = asyncio.get_running_loop().time()
+        self._history.ready(self.ready_at)
+        self._look_after(link)
         log.info(
             "server ready",
             upstream=self.name,
@@ -192,7 +307,7 @@ class Upstream:
 
     def _new_link(self) -> Link:
         self.channel = self._dial()
-        link = Link(self.name, self.channel)
+        link = Link(self.name, self.channel, self._limits, self.stats)
         link.on_notice = self.hear_notice
         self._stale.clear()
         return link
@@ -203,7 +318,7 @@ class Upstream:
         # Which era it speaks does not change between two starts of one configuration.
         self._era = "modern" if link.revision.stateless else "legacy"
 
-    async def _fail_start(self, link: Link | None, error: Exception) -> None:
+    def _fail_start(self, link: Link | None, error: Exception) -> None:
         why = str(error)
         if isinstance(error, TimeoutError):
             why = f'server "{self.name}" was not ready after {self._start_timeout:g} s (startTimeout)'
@@ -214,7 +329,7 @@ class Upstream:
             why = f"{why}; its last stderr line: {words}"
         self._fail(why)
         if link is not None:
-            await link.close()
+            self._end(link)
 
     # --- listing ------------------------------------------------------------------------------
 
@@ -287,22 +402,106 @@ class Upstream:
             await asyncio.sleep(pause)
             pause = min(3 * pause, _LONGEST_PAUSE)
 
+    # --- looking after it ---------------------------------------------------------------------
+
+    def _look_after(self, link: Link) -> None:
+        if self._care.restart_unresponsive:
+            link.on_timeout = self._search
+        interval = min(self._care.probe_interval or float("inf"), self._care.idle_stop or float("inf"))
+        if interval < float("inf"):
+            self._watch_in(interval)
+
+    def _watch_in(self, seconds: float) -> None:
+        self._watch = asyncio.get_running_loop().call_later(max(seconds, _SOONEST_NAP), self._watch_now)
+
+    def _watch_now(self) -> None:
+        """Put it to sleep if nobody has needed it, ask it something if it has long said nothing; then look later."""
+        link, now, care = self.link, asyncio.get_running_loop().time(), self._care
+        if link is None or self.ready_at is None:
+            return
+        quiet = not link.called  # A server at work may have no time for questions, and calls have their own clocks.
+        due: list[tuple[float, float]] = []
+        if care.idle_stop is not None:
+            sleep_at = max(link.used, self.ready_at) + care.idle_stop
+            if quiet and sleep_at <= now and (self.feed is None or not self.feed.wanted):
+                self.sleep()
+                return
+            due.append((sleep_at, care.idle_stop))
+        if care.probe_interval:
+            probe_at = max(link.heard, self.ready_at) + care.probe_interval
+            if quiet and probe_at <= now:
+                self._probe(*_ROUTINE)
+            due.append((probe_at, care.probe_interval))
+        self._watch_in(min(at - now if at > now else interval for at, interval in due))
+
+    def _search(self) -> None:
+        """A call got no answer: is anybody there?"""
+        self._probe(*_SEARCHED)
+
+    def _probe(self, tries: int, seconds: float) -> None:
+        if self.link is not None and (self._probing is None or self._probing.done()):
+            self._probing = asyncio.get_running_loop().create_task(self._probe_link(self.link, tries, seconds))
+
+    async def _probe_link(self, link: Link, tries: int, seconds: float) -> None:
+        method = "server/discover" if link.revision.stateless else "ping"
+        for _ in range(tries):
+            began = asyncio.get_running_loop().time()
+            try:
+                await link.ask(method, {}, timeout=seconds)
+            except UpstreamSaid:
+                return  # It answers.
+            except UpstreamError as error:
+                if error.reason != "timeout" or link.heard >= began:
+                    return  # It is gone, and the link has said so; or it has been heard.
+            else:
+                return
+        if self.link is link:
+            link.on_lost = None
+            self._lost("answers nothing any more, and was ended", at_once=True)
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._retry, self._watch):
+            if timer is not None:
+                timer.cancel()
+        self._retry = self._watch = self._retry_at = None
+
     # --- ending -------------------------------------------------------------------------------
 
-    def _lost(self, why: str) -> None:
+    def _lost(self, why: str, *, at_once: bool = False) -> None:
         link, self.link = self.link, None
         self._fail(f'server "{self.name}" {why}')
+        self._end(link, at_once=at_once)
+
+    def _end(self, link: Link | None, *, at_once: bool = False) -> None:
         if link is not None:
             # The process may still be there with its output closed, or have left others behind.
-            self._closing = asyncio.get_running_loop().create_task(link.close())
+            closing = asyncio.get_running_loop().create_task(link.close(at_once=at_once))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def _fail(self, why: str) -> None:
+        now = asyncio.get_running_loop().time()
+        again, self._last_failure = why == self._last_failure, why
+        self._cancel_timers()
+        self.ready_at, self.starting = None, False
+        pause = self._history.failed(now) if self._care.supervised else None
+        self._set(Event.LOOPED if self.looping else Event.LOST)
+        if self.status is Status.FAILED or pause is None:
+            self.offers = {}
         self.error = why
-        self.offers = {}
-        self._set(Event.LOST)
+        if pause is not None:
+            if self.looping:
+                self.error = f"{why} (it ended {BUDGET} times within a minute, so it is tried once a minute now)"
+            self._retry_at = now + pause
+            self._retry = asyncio.get_running_loop().call_later(pause, self._try_again)
         self._settle()
         self._unfeed(why.removeprefix(f'server "{self.name}" '))
-        self._tell("server failed", upstream=self.name, error=why)
+        (log.debug if again else self._tell)("server failed", upstream=self.name, error=self.error, retry_s=pause)
+        self._on_change(self)
+
+    def _try_again(self) -> None:
+        self.restarts += 1
+        self.start()
         self._on_change(self)
 
     def _unfeed(self, why: str | None) -> None:
@@ -316,5 +515,5 @@ class Upstream:
 
     def _set(self, event: Event) -> None:
         self.status = advance(self.status, event)
-        if event is not Event.LOST:
+        if event in (Event.READY, Event.RETIRED, Event.LAID_DOWN):
             self.error = None

@@ -1,0 +1,357 @@
+"""The servers of a gateway: each with its connections, how it is, and what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from muxway import __version__
+from muxway.catalog import build
+from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
+from muxway.catalog.uris import UriFilter
+from muxway.core.relay import Member
+from muxway.errors import SpawnError
+from muxway.pipes import Turn
+from muxway.upstream.lanes import Lanes
+from muxway.upstream.limits import Limits
+from muxway.upstream.listening import Feed, Feeds
+from muxway.upstream.nursery import Nursery
+from muxway.upstream.stdio import StdioChannel
+from muxway.upstream.upstream import UNSUPERVISED, Care, Upstream, start_timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from muxway.catalog.build import Source
+    from muxway.catalog.kinds import Kind
+    from muxway.catalog.model import Native
+    from muxway.catalog.naming import Naming
+    from muxway.config.model import ExposedTool, GatewaySettings, ServerConfig
+    from muxway.core.switchboard import Switchboard
+    from muxway.upstream.channel import Channel
+    from muxway.upstream.greeting import Era
+    from muxway.upstream.launch import ReaperProcess
+
+_LAZY_IDLE: Final = 300.0
+"""Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
+
+
+@dataclass(slots=True, eq=False)
+class Station:
+    """One server and everything that belongs to it."""
+
+    config: ServerConfig
+    dial: Callable[[], Channel]
+    member: Member
+    upstream: Upstream
+    feeds: Feeds
+    lanes: Lanes | None = None
+    """Its further connections; None for an object of this process, which is one server and no more."""
+    twin: Upstream | None = field(default=None)
+    """The connection for the callers of the other era, once there is one."""
+
+    async def stop(self) -> None:
+        """End all its connections and wait until they are gone."""
+        if self.lanes is not None:
+            await self.lanes.stop()
+        await self.upstream.stop()
+
+
+class Fleet:
+    """Starts servers, replaces them and ends them, and says what they have."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        naming: Naming,
+        members: dict[str, Member],
+        switchboard: Switchboard,
+        *,
+        on_change: Callable[[], None],
+        reaper: ReaperProcess | None,
+    ) -> None:
+        """Prepare an empty one.
+
+        Args:
+            settings: how the gateway behaves.
+            naming: how public names are made.
+            members: the servers as the switchboard sees them; kept up to date here.
+            switchboard: where news of the servers goes.
+            on_change: called when something about a server has changed.
+            reaper: the process that will look after the children, if it has been started ahead.
+        """
+        self.settings = settings
+        self.naming = naming
+        self.stations: dict[str, Station] = {}
+        """The servers by name, in the order of the configuration."""
+        self.turn = Turn()
+        self._members = members
+        self._switchboard = switchboard
+        self._on_change = on_change
+        self._nursery = Nursery(reaper)
+        self._client_info = {"name": "muxway", "version": __version__}
+        switchboard.on_left.append(self._left)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def add(self, config: ServerConfig, thing: object = None) -> Station:
+        """Begin to start a server; `thing` is the Python object that it is, if it is one of this process."""
+        station = self._station(config, thing)
+        self.stations[config.name] = station
+        self._members[config.name] = station.member
+        self._name_prefixes()
+        self._switchboard.subscriptions.add(config.name, station.feeds)
+        station.upstream.start()
+        return station
+
+    async def remove(self, name: str) -> None:
+        """End a server and forget it. Its calls under way fail. KeyError: there is none."""
+        station = self.stations.pop(name)
+        await station.stop()
+        self._switchboard.subscriptions.remove(name)
+        if self._members.get(name) is station.member:
+            del self._members[name]
+        self._name_prefixes()
+        self._on_change()
+
+    async def settled(self) -> None:
+        """Wait until every server is ready or has failed. Each has its own time limit."""
+        for station in list(self.stations.values()):
+            await station.upstream.settled.wait()
+
+    async def stop(self) -> None:
+        """End every server, all at once, and wait until they are gone."""
+        await asyncio.gather(*(station.stop() for station in self.stations.values()))
+        await self._nursery.aclose()
+
+    @property
+    def starting(self) -> bool:
+        """Whether any server is being started."""
+        return any(member.starting for member in self._members.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every server is there."""
+        return bool(self._members) and all(member.link is not None for member in self._members.values())
+
+    # --- making one ---------------------------------------------------------------------------
+
+    def _station(self, config: ServerConfig, thing: object) -> Station:
+        settings = self.settings
+        dial = self._dial(config, thing)
+        member = Member(idle=config.call_timeout or settings.call_timeout, limit=config.call_max or settings.call_max)
+
+        def changed(_: Upstream) -> None:
+            self._changed(station)
+
+        upstream = self._upstream(config, dial, changed, config.era, care=self._care(config))
+        upstream.feed = self._feed(upstream)
+        member.home = upstream
+        station = Station(config, dial, member, upstream, Feeds(upstream.feed))
+        if thing is None:
+            station.lanes = self._lanes(station)
+            member.choose = station.lanes.choose
+        return station
+
+    def _dial(self, config: ServerConfig, thing: object) -> Callable[[], Channel]:
+        """How the server is reached, each time anew."""
+        if thing is not None:
+            from muxway.upstream.inprocess import as_server
+            from muxway.upstream.memory import MemoryChannel
+
+            server = as_server(thing, config.name)
+            return lambda: MemoryChannel(server)
+        limit = config.max_message_bytes or self.settings.max_message_bytes
+        if config.transport != "stdio":
+            from muxway.upstream.http import HttpChannel
+
+            return lambda: HttpChannel(config, limit)
+
+        def spawn() -> Channel:
+            self._make_room()
+            return StdioChannel(config, self._nursery, self.turn, limit)
+
+        return spawn
+
+    def _make_room(self) -> None:
+        """One more child is to be started: put another one to sleep if there are as many as there may be."""
+        most = self.settings.max_processes
+        if self._nursery.count < most:
+            return
+        idle = [
+            (link.used, station.upstream)
+            for station in self.stations.values()
+            if (link := station.upstream.link) is not None
+            and isinstance(station.upstream.channel, StdioChannel)
+            and not link.called
+        ]
+        if not idle:
+            raise SpawnError(f"{most} servers are running and all are in use (maxProcesses); try again later")
+        min(idle, key=lambda known: known[0])[1].sleep()
+
+    @staticmethod
+    def _care(config: ServerConfig) -> Care:
+        child = config.transport == "stdio" and config.command is not None
+        idle_stop = config.idle_stop
+        if idle_stop is None and config.start == "lazy":
+            idle_stop = _LAZY_IDLE
+        return Care(
+            probe_interval=config.probe_interval if child and config.restart_unresponsive else 0.0,
+            restart_unresponsive=child and config.restart_unresponsive,
+            idle_stop=idle_stop,
+        )
+
+    def _feed(self, upstream: Upstream) -> Feed:
+        name, subscriptions = upstream.name, self._switchboard.subscriptions
+
+        def updated(uri: str) -> None:
+            subscriptions.updated(name, uri)
+
+        return Feed(name, upstream.hear_notice, updated, self._switchboard.audience.log)
+
+    def _upstream(
+        self,
+        config: ServerConfig,
+        dial: Callable[[], Channel],
+        on_change: Callable[[Upstream], None],
+        era: Era,
+        **more: Any,
+    ) -> Upstream:
+        upstream = Upstream(
+            config.name,
+            dial,
+            client_info=self._client_info,
+            on_change=on_change,
+            era=era,
+            start_timeout=start_timeout(config.start_timeout, config.command),
+            list_timeout=self.settings.list_timeout,
+            max_listed=self.settings.max_tools,
+            limits=Limits(config.max_concurrency, config.max_queue, self.settings.queue_wait),
+            **more,
+        )
+        upstream.on_page_done = self._switchboard.audience.page_done
+        return upstream
+
+    def _lanes(self, station: Station) -> Lanes:
+        config = station.config
+
+        def open_lane(
+            changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any], shared: bool
+        ) -> Upstream:
+            if shared:
+                return self._open_twin(station, changed, era, capabilities)
+            # What a stateless server's tools want repeated in headers is learned from their list.
+            kinds = (TOOLS,) if era == "modern" else ()
+            return self._upstream(
+                config,
+                station.dial,
+                changed,
+                era,
+                capabilities=capabilities,
+                kinds=kinds,
+                first=False,
+                care=UNSUPERVISED,
+            )
+
+        return Lanes(
+            station.upstream,
+            open_lane,
+            isolation=config.isolation,
+            match_era=config.era == "auto",
+            keeps_state=config.transport == "stdio",
+            limit=self.settings.max_instances,
+            idle=self.settings.instance_idle,
+        )
+
+    def _open_twin(
+        self, station: Station, changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any]
+    ) -> Upstream:
+        """A connection for the callers of the other era: what they change in it is listed and told as well."""
+
+        def listed(twin: Upstream) -> None:
+            changed(twin)
+            self._on_change()
+
+        twin = self._upstream(
+            station.config,
+            station.dial,
+            listed,
+            era,
+            capabilities=capabilities,
+            first=False,
+            care=UNSUPERVISED,
+        )
+        twin.feed = self._feed(twin)
+        station.feeds.join(twin.feed)
+        station.twin = twin
+        return twin
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def _left(self, party: object) -> None:
+        for station in self.stations.values():
+            if station.lanes is not None:
+                station.lanes.gone(party)
+
+    def _changed(self, station: Station) -> None:
+        upstream, member = station.upstream, station.member
+        why = (upstream.error or f"it is {upstream.status}").removeprefix(f'server "{upstream.name}" ')
+        member.settle(upstream.link, why)
+        self._on_change()
+        if not member.starting:
+            member.release()
+
+    # --- what they show -----------------------------------------------------------------------
+
+    def _name_prefixes(self) -> None:
+        prefixes = build.assign_prefixes(
+            self.naming, {name: station.config.prefix for name, station in self.stations.items()}
+        )
+        for name, station in self.stations.items():
+            station.member.prefix = prefixes[name]
+
+    def sources(self) -> list[Source]:
+        """What each server shows that has anything to show."""
+        return [
+            self._source(name, station)
+            for name, station in self.stations.items()
+            if station.upstream.link is not None or station.upstream.offers
+        ]
+
+    def _source(self, name: str, station: Station) -> Source:
+        config, upstream, greeting = station.config, station.upstream, station.upstream.greeting
+        return build.Source(
+            upstream=name,
+            tools=_natives(station, TOOLS),
+            prompts=_natives(station, PROMPTS),
+            resources=_natives(station, RESOURCES),
+            templates=_natives(station, TEMPLATES),
+            prefix=station.member.prefix,
+            asked=name if config.prefix is None else config.prefix,
+            exposed=_renames(config.exposed_tools),
+            hidden=frozenset(config.hidden_tools),
+            read_only=config.read_only,
+            shapes=config.shape,
+            exposed_prompts=_renames(config.exposed_prompts),
+            hidden_prompts=frozenset(config.hidden_prompts),
+            uris=UriFilter(config.exposed_resources, config.hidden_resources),
+            reads=greeting is not None and greeting.has("resources"),
+            completes=greeting is not None and greeting.completes,
+            hints={kind.name: offer.hint for kind, offer in upstream.offers.items()},
+            instructions="" if greeting is None else greeting.instructions,
+        )
+
+
+def _natives(station: Station, kind: Kind) -> Sequence[Native]:
+    """What a server offers, and what only its connection for the other era does."""
+    natives = station.upstream.offer(kind).natives
+    twin = station.twin
+    if twin is None or twin.link is None:
+        return natives
+    known = {native.name for native in natives}
+    return [*natives, *(native for native in twin.offer(kind).natives if native.name not in known)]
+
+
+def _renames(exposed: Sequence[ExposedTool] | None) -> dict[str, str | None] | None:
+    return None if exposed is None else {entry.original: entry.exposed for entry in exposed}
