@@ -15,12 +15,13 @@ from muxway.catalog.naming import Naming
 from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.uris import UriFilter
 from muxway.config import load_config, parse_config, parse_server
-from muxway.config.model import Config
+from muxway.config.model import Config, GatewaySettings
 from muxway.core import custom
 from muxway.core.call import LIBRARY, Call
 from muxway.core.ports import Waiter
 from muxway.core.sealing import Seal
 from muxway.core.switchboard import Switchboard
+from muxway.downstream.footprint import Footprint
 from muxway.downstream.memory import MemoryDoor
 from muxway.downstream.stdio import StdioDoor
 from muxway.errors import ConfigError
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from muxway.catalog.model import Finding, Route
+    from muxway.catalog.selection import Selection
     from muxway.config.model import ServerConfig, ViewConfig
+    from muxway.config.plan import Plan
     from muxway.core.ports import Running
     from muxway.core.relay import Member
     from muxway.core.views import View
@@ -99,13 +102,19 @@ class Gateway:
             page_size=settings.page_size,
             seal=Seal(settings.state_key),
         )
+        self._admit(settings)
         self._fleet = Fleet(settings, naming, members, self.switchboard, on_change=self._changed, reaper=reaper)
+        self._retired: list[list[Layer]] = []
+        """Middlewares of configurations before this one that calls under way may still use."""
+        self._closing: set[asyncio.Task[None]] = set()
         self._chains: dict[str | None, Chains] = {}
         """What stands around requests, by view; None: around those to the whole."""
-        self._chain(config, middleware, None)
+        self._given = middleware
+        layers = self._layers(config)
         for view in config.views.values():
-            self.switchboard.views[view.name] = _view(self.switchboard, view)
-            self._chain(config, middleware, view)
+            self.switchboard.views[view.name] = self._new_view(view)
+        for name in (None, *config.views):
+            self._put_around(name, layers.get(name, ()))
         self._publish()
 
     @classmethod
@@ -161,7 +170,9 @@ class Gateway:
         await self._fleet.stop()
         self.switchboard.close()
         # Those that were given as objects stand in every chain.
-        layers = {id(layer.middleware): layer for chains in self._chains.values() for layer in chains.layers}
+        current = [layer for chains in self._chains.values() for layer in chains.layers]
+        retired, self._retired = self._retired, []
+        layers = {id(layer.middleware): layer for part in (current, *retired) for layer in part}
         if layers:
             from muxway.middleware.running import close_layers
 
@@ -210,8 +221,9 @@ class Gateway:
         arguments: Mapping[str, Any] | None = None,
         *,
         on_progress: Callable[[float, float | None, str | None], None] | None = None,
+        view: str | None = None,
     ) -> ToolResult:
-        """Call a tool. Cancelling the task cancels the call at its server.
+        """Call a tool, of a view if one is given. Cancelling the task cancels the call at its server.
 
         A tool that reports its own failure returns normally, with `is_error` set.
 
@@ -220,11 +232,12 @@ class Gateway:
             InvalidParams: the name lacks its server.
             UpstreamSaid: the server answered with a JSON-RPC error.
             UpstreamError: the server is not running, was lost, or did not answer in time.
+            KeyError: there is no such view.
         """
         params = {"name": messages.encode(name), "arguments": messages.encode(dict(arguments or {}))}
         meta = None if on_progress is None else {PROGRESS_TOKEN: messages.Raw(b"1")}
         waiter = Waiter(None if on_progress is None else _progress(on_progress))
-        return ToolResult(await self._ask("tools/call", params, meta, waiter))
+        return ToolResult(await self._ask("tools/call", params, meta, waiter, view))
 
     def resources(self) -> list[Resource]:
         """Every listed resource, in the order of the listing."""
@@ -268,10 +281,11 @@ class Gateway:
         params: Mapping[str, bytes],
         meta: messages.Params | None = None,
         waiter: Waiter | None = None,
+        view: str | None = None,
     ) -> Mapping[str, Any]:
         call = Call(LIBRARY, method, {key: messages.Raw(value) for key, value in params.items()}, meta)
         waiter = waiter or Waiter()
-        running: Running | None = self.switchboard.handle(call, waiter)
+        running: Running | None = self._board(view).handle(call, waiter)
         return messages.value(await waiter.outcome(running))
 
     def servers(self) -> list[Server]:
@@ -334,25 +348,114 @@ class Gateway:
         await self._fleet.stations[name].upstream.restart()
         return next(known for known in self.servers() if known.name == name)
 
-    def _chain(self, config: Config, middleware: Sequence[Middleware], view: ViewConfig | None) -> None:
-        """Put the middlewares around the switchboard; without any, nothing is loaded and nothing changes."""
-        given = [*middleware, *cast("tuple[Middleware, ...]", config.middleware)]
-        configured = config.gateway.middleware or any(server.middleware for server in config.servers.values())
-        configured = configured or (view is not None and view.middleware)
-        if not given and not configured:
-            return
+    # --- another configuration ----------------------------------------------------------------
+
+    async def apply(self, config: Config) -> Plan:
+        """Make this configuration the one in force. Returns what that changed.
+
+        Servers that stay as they are keep their process and their sessions. One that changes is replaced when the new
+        one is ready or has failed, and its calls under way end where they began: `settled` waits for the former.
+
+        Raises:
+            ConfigError: a middleware of it cannot be used; then nothing has changed.
+        """
+        from muxway.config.plan import plan
+
+        fleet, board = self._fleet, self.switchboard
+        running = {name: station.config for name, station in fleet.stations.items()}
+        changes = plan(replace(self.config, servers=running), config)
+        layers = None if _chained(config) == _chained(self.config) else self._layers(config)
+        self.config = config
+        settings = config.gateway
+        naming = Naming.of(settings.separator, settings.max_name_length)
+        self._custom = custom.source(config.tools.values())
+        board.reconfigure(
+            name=settings.name,
+            version=settings.version or __version__,
+            naming=naming,
+            page_size=settings.page_size,
+            tools=config.tools,
+        )
+        self._admit(settings)
+        for name in changes.views.removed:
+            del board.views[name]
+            self._retire(self._chains.pop(name, None))
+        for name in (*changes.views.added, *changes.views.changed):
+            if name in board.views:
+                board.views[name].select(_selection(config.views[name]))
+            else:
+                board.views[name] = self._new_view(config.views[name])
+        if layers is not None:
+            for view in (None, *config.views):
+                self._retire(self._chains.pop(view, None))
+                self._put_around(view, layers.get(view, ()))
+        for name in changes.stop:
+            fleet.retire(name)
+        fleet.reconfigure(settings, naming)
+        for name in changes.adjust:
+            fleet.adjust(config.servers[name])
+        for name in changes.start:
+            fleet.add(config.servers[name], config.objects.get(name))
+        for name in changes.swap:
+            fleet.swap(config.servers[name], config.objects.get(name))
+        for name in (*changes.keep, *changes.adjust):
+            fleet.abandon(name)
+        fleet.order(list(config.servers))
+        self._publish()
+        return changes
+
+    def _new_view(self, config: ViewConfig) -> View:
+        # Only for those who have views.
+        from muxway.core.views import View
+
+        return View(self.switchboard, _selection(config))
+
+    def _admit(self, settings: GatewaySettings) -> None:
+        fullness = Footprint(settings.max_memory).share
+        self.switchboard.admission.allow(
+            calls=settings.max_calls, each=settings.max_calls_per_client, fullness=fullness
+        )
+
+    def _layers(self, config: Config) -> dict[str | None, list[Layer]]:
+        """The middlewares around the whole and around each view; without any, nothing is loaded. Raises ConfigError."""
+        given = [*self._given, *cast("tuple[Middleware, ...]", config.middleware)]
+        views = config.views.values()
+        if not given and not any(specs for _, specs in _chained(config)[1:]):
+            return {}
         from muxway.middleware.loading import layers_of
         from muxway.middleware.running import Layer
 
         layers = [Layer(type(one).__name__, one) for one in given]
-        self._put_around(None if view is None else view.name, [*layers, *layers_of(config, view)])
+        made: dict[str | None, list[Layer]] = {}
+        for name, view in (("", None), *((view.name, view) for view in views)):
+            made[name or None] = [*layers, *layers_of(config, view, made.get(None, ()))]
+        return made
 
     def _put_around(self, view: str | None, layers: Sequence[Layer]) -> None:
+        board = self._board(view)
+        if not layers:
+            board.handle = board.answer
+            return
         from muxway.middleware.running import Chains
 
-        board = self._board(view)
         chains = self._chains[view] = Chains(layers, board.answer, board.target)
         board.handle = chains.handle
+
+    def _retire(self, chains: Chains | None) -> None:
+        """Close these middlewares when the calls that still use them are over."""
+        if chains is not None:
+            layers = [layer for layer in chains.layers if layer.middleware not in self._given]
+            self._retired.append(layers)
+            asyncio.get_running_loop().call_later(self.config.gateway.call_max, self._close_retired, layers)
+
+    def _close_retired(self, layers: list[Layer]) -> None:
+        if layers in self._retired:
+            from muxway.middleware.running import close_layers
+
+            self._retired.remove(layers)
+            closing = asyncio.get_running_loop().create_task(close_layers(layers))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def _chain_more(self, server: ServerConfig) -> None:
         """Put the middlewares of a server that was added inside those that are there."""
@@ -390,12 +493,21 @@ def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:
     return {str(finding) for finding in findings}
 
 
-def _view(whole: Switchboard, config: ViewConfig) -> View:
-    # Only for those who have views.
-    from muxway.catalog.selection import Selection
-    from muxway.core.views import View
+def _chained(config: Config) -> list[tuple[str, object]]:
+    """What the middlewares around requests are made of."""
+    servers = [server for server in config.servers.values() if server.enabled]
+    return [
+        ("given", [id(one) for one in config.middleware]),
+        ("gateway", config.gateway.middleware),
+        *((f"view {view.name}", view.middleware) for view in config.views.values()),
+        *((f"server {server.name}", server.middleware) for server in servers),
+    ]
 
-    selection = Selection(
+
+def _selection(config: ViewConfig) -> Selection:
+    from muxway.catalog.selection import Selection
+
+    return Selection(
         view=config.name,
         servers=None if config.servers is None else frozenset(config.servers),
         tools=None if config.tools is None else Globs(config.tools),
@@ -405,7 +517,6 @@ def _view(whole: Switchboard, config: ViewConfig) -> View:
         read_only=config.read_only,
         shapes=config.shape,
     )
-    return View(whole, selection)
 
 
 def _tool(route: Route) -> Tool:

@@ -12,7 +12,9 @@ from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.uris import UriFilter
 from muxway.core.relay import Member
 from muxway.errors import SpawnError
+from muxway.log import EventLog
 from muxway.pipes import Turn
+from muxway.upstream.journal import Journal
 from muxway.upstream.lanes import Lanes
 from muxway.upstream.limits import Limits
 from muxway.upstream.listening import Feed, Feeds
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 
 _LAZY_IDLE: Final = 300.0
 """Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
+_LOOK: Final = 0.1
+"""Seconds between two looks whether a server that is to go still works for somebody."""
+
+log = EventLog("upstream")
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +56,12 @@ class Station:
     """Its further connections; None for an object of this process, which is one server and no more."""
     twin: Upstream | None = field(default=None)
     """The connection for the callers of the other era, once there is one."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way at it."""
+        link = self.upstream.link
+        return (link is not None and link.called) or (self.lanes is not None and self.lanes.busy)
 
     async def stop(self) -> None:
         """End all its connections and wait until they are gone."""
@@ -85,12 +97,17 @@ class Fleet:
         self.naming = naming
         self.stations: dict[str, Station] = {}
         """The servers by name, in the order of the configuration."""
+        self.journals: dict[str, Journal] = {}
+        """What the servers' processes wrote to stderr, by the servers' names."""
         self.turn = Turn()
         self._members = members
         self._switchboard = switchboard
         self._on_change = on_change
         self._nursery = Nursery(reaper)
         self._client_info = {"name": "muxway", "version": __version__}
+        self._swapping: dict[str, tuple[Station, asyncio.Task[None]]] = {}
+        """What will take the place of a server."""
+        self._ending: set[asyncio.Task[None]] = set()
         switchboard.on_left.append(self._left)
 
     # --- life ---------------------------------------------------------------------------------
@@ -107,22 +124,105 @@ class Fleet:
 
     async def remove(self, name: str) -> None:
         """End a server and forget it. Its calls under way fail. KeyError: there is none."""
-        station = self.stations.pop(name)
-        await station.stop()
-        self._switchboard.subscriptions.remove(name)
-        if self._members.get(name) is station.member:
-            del self._members[name]
-        self._name_prefixes()
+        station = self._forget(name)
         self._on_change()
+        await station.stop()
+
+    def retire(self, name: str) -> None:
+        """Forget a server at once, and end it when its calls under way are over."""
+        self._drain(self._forget(name))
+
+    def _forget(self, name: str) -> Station:
+        station = self.stations.pop(name)
+        self.journals.pop(name, None)
+        self.abandon(name)
+        del self._members[name]
+        self._switchboard.subscriptions.remove(name)
+        self._name_prefixes()
+        return station
+
+    def adjust(self, config: ServerConfig) -> None:
+        """Treat a server as this says, and leave its process alone."""
+        station = self.stations[config.name]
+        station.config = config
+        self._settle_terms(station)
+
+    def swap(self, config: ServerConfig, thing: object = None) -> None:
+        """Put a new process or connection in the place of a server's old one, once it is ready or has failed.
+
+        Until then the old one serves, and it is not ended before its calls under way are over.
+        """
+        self.abandon(config.name)
+        station = self._station(config, thing)
+        task = asyncio.get_running_loop().create_task(self._swap_when_settled(station))
+        self._swapping[config.name] = (station, task)
+
+    async def _swap_when_settled(self, station: Station) -> None:
+        name = station.config.name
+        station.upstream.start()
+        await station.upstream.settled.wait()
+        del self._swapping[name]
+        old = self.stations[name]
+        self.stations[name] = station
+        self._members[name] = station.member
+        self._name_prefixes()
+        self._switchboard.subscriptions.replace(name, station.feeds)
+        self._changed(station)
+        # Whoever waited for the old one finds the new one now.
+        old.member.release()
+        log.info("server swapped", upstream=name, status=station.upstream.status)
+        self._drain(old)
+
+    def abandon(self, name: str) -> None:
+        """Do not put a new one in the place of this server after all."""
+        if name in self._swapping:
+            station, task = self._swapping.pop(name)
+            task.cancel()
+            self._end(station)
+
+    def _drain(self, station: Station) -> None:
+        task = asyncio.get_running_loop().create_task(self._drained(station))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _drained(self, station: Station) -> None:
+        loop = asyncio.get_running_loop()
+        over = loop.time() + station.member.limit
+        try:
+            while station.busy and loop.time() < over:  # noqa: ASYNC110 - the hot path need not tell of every end
+                await asyncio.sleep(_LOOK)
+        finally:
+            await station.stop()
+
+    def _end(self, station: Station) -> None:
+        task = asyncio.get_running_loop().create_task(station.stop())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def order(self, names: Sequence[str]) -> None:
+        """Have the servers in this order, which is that of the lists."""
+        for known in (self.stations, self._members):
+            ordered = [(name, known.pop(name)) for name in names if name in known]
+            known.update(ordered)  # pyright: ignore[reportArgumentType, reportCallIssue] - the same kind as before
+        self._name_prefixes()
 
     async def settled(self) -> None:
         """Wait until every server is ready or has failed. Each has its own time limit."""
         for station in list(self.stations.values()):
             await station.upstream.settled.wait()
+        if self._swapping:
+            await asyncio.wait([task for _, task in self._swapping.values()])
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
+        for name in list(self._swapping):
+            self.abandon(name)
+        for task in self._ending:
+            # Those that still wait for the end of calls go on to end their server.
+            task.cancel()
         await asyncio.gather(*(station.stop() for station in self.stations.values()))
+        if self._ending:
+            await asyncio.wait(self._ending)
         await self._nursery.aclose()
 
     @property
@@ -138,9 +238,8 @@ class Fleet:
     # --- making one ---------------------------------------------------------------------------
 
     def _station(self, config: ServerConfig, thing: object) -> Station:
-        settings = self.settings
         dial = self._dial(config, thing)
-        member = Member(idle=config.call_timeout or settings.call_timeout, limit=config.call_max or settings.call_max)
+        member = Member(0, 0)
 
         def changed(_: Upstream) -> None:
             self._changed(station)
@@ -149,10 +248,31 @@ class Fleet:
         upstream.feed = self._feed(upstream)
         member.home = upstream
         station = Station(config, dial, member, upstream, Feeds(upstream.feed))
+        self._settle_terms(station)
         if thing is None:
             station.lanes = self._lanes(station)
             member.choose = station.lanes.choose
         return station
+
+    def _settle_terms(self, station: Station) -> None:
+        """How long calls of a server may take, how it is looked after, how much is asked of it at a time."""
+        config, settings, member = station.config, self.settings, station.member
+        member.idle = config.call_timeout or settings.call_timeout
+        member.limit = config.call_max or settings.call_max
+        station.upstream.adjust(
+            start_timeout(config.start_timeout, config.command),
+            settings.list_timeout,
+            settings.max_tools,
+            self._care(config),
+            Limits(config.max_concurrency, config.max_queue, settings.queue_wait),
+        )
+
+    def reconfigure(self, settings: GatewaySettings, naming: Naming) -> None:
+        """The gateway behaves otherwise from now on."""
+        self.settings, self.naming = settings, naming
+        for station in self.stations.values():
+            self._settle_terms(station)
+        self._name_prefixes()
 
     def _dial(self, config: ServerConfig, thing: object) -> Callable[[], Channel]:
         """How the server is reached, each time anew."""
@@ -168,9 +288,11 @@ class Fleet:
 
             return lambda: HttpChannel(config, limit)
 
+        journal = self.journals.setdefault(config.name, Journal())
+
         def spawn() -> Channel:
             self._make_room()
-            return StdioChannel(config, self._nursery, self.turn, limit)
+            return StdioChannel(config, self._nursery, self.turn, limit, journal)
 
         return spawn
 

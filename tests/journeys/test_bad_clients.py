@@ -195,8 +195,10 @@ async def test_the_same_id_twice_does_not_disturb_the_first() -> None:
 
 
 async def test_ten_thousand_calls_at_once_are_all_answered_to_their_own_callers() -> None:
-    """Issue, Bad input: 10,000 calls at once."""
-    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+    """Issue, Bad input: 10,000 calls at once, where so many are allowed."""
+    limits = {"maxCalls": 10_000, "maxCallsPerClient": 10_000}
+    entries = {"up": {"maxQueue": 10_000}}
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}, entries=entries, gateway=limits) as world:
         client = await world.client()
         for n in range(10_000):
             client.start("tools/call", {"name": "up__echo", "arguments": {"n": n}}, id_=f"c{n}")
@@ -206,7 +208,9 @@ async def test_ten_thousand_calls_at_once_are_all_answered_to_their_own_callers(
 
 async def test_two_clients_with_the_same_ids_get_their_own_answers() -> None:
     """mcp-wire.md §8.1: ids of one connection say nothing on another."""
-    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+    entries = {"up": {"maxQueue": 600}}
+    limits = {"maxCallsPerClient": 200}
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}, entries=entries, gateway=limits) as world:
         clients = [await world.client(revision) for revision in ("2025-11-25", "2026-07-28", "2024-11-05")]
         for n in range(200):
             for index, client in enumerate(clients):

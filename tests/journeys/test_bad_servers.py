@@ -318,7 +318,9 @@ async def test_a_call_that_waited_for_a_start_that_fails_gets_the_reason() -> No
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         adding = asyncio.ensure_future(world.gateway.add("mute", server=mute, startTimeout=0.5))
         error = (await (await world.client()).call("mute.a")).error
-        assert error["data"]["muxway"] == {"reason": "not_running", "upstream": "mute"}
+        told = error["data"]["muxway"]
+        assert (told["reason"], told["upstream"]) == ("not_running", "mute")
+        assert 0 < told["retryAfterMs"] <= 1000
         assert "not ready after 0.5 s" in error["message"]
         await adding
 

@@ -48,13 +48,15 @@ async def silence(world: World, *clients: RawClient) -> None:
         assert client.notices == []
 
 
-async def come_back(world: World, name: str) -> None:
-    """Start a server anew that has gone."""
-    world.servers[name]._ended = asyncio.Event()
-    upstream = world.gateway._upstreams[name]
-    await until(lambda: upstream.link is None)
-    upstream.start()
-    await upstream.settled.wait()
+async def crash(world: World, name: str) -> None:
+    """Have a server go, and wait until it is back."""
+    world.servers[name].crash()
+
+    def is_back() -> bool:
+        server = next(server for server in world.gateway.servers() if server.name == name)
+        return server.restarts > 0 and str(server.status) == "running"
+
+    await until(is_back)
 
 
 # --- the usual ------------------------------------------------------------------------------------
@@ -441,8 +443,7 @@ async def test_a_server_that_comes_back_is_subscribed_to_again(era: str) -> None
         await subscribe(modern, "note://a")
         server.subscribed.clear()
         server.listens.clear()
-        server.end()
-        await come_back(world, "up")
+        await crash(world, "up")
         assert [await news(old), await news(modern)] == ["note://a"] * 2
         assert server.watched == {"note://a"}
         server.update("note://a")

@@ -38,6 +38,10 @@ class Completion:
         self._prompts = prompts
         self._resources = resources
         self._nothing = b"{" + _NOTHING + b"}"
+        self.reconfigure(stamp)
+
+    def reconfigure(self, stamp: bytes) -> None:
+        """Another stamp."""
         self._nothing_stateless = b'{"resultType":"complete",' + _NOTHING + b"," + stamp + b"}"
 
     def complete(

@@ -40,6 +40,12 @@ class Shelf:
         # A client half way through its pages goes on in the list it began with.
         self._recent: deque[_Edition] = deque(maxlen=_REMEMBERED)
 
+    def reconfigure(self, page_size: int | None, stamp: bytes) -> None:
+        """Another size of pages, another stamp. Cursors to pages of another size have expired."""
+        if page_size != self._page_size:
+            self._recent.clear()
+        self._page_size, self._stamp = page_size, stamp
+
     def put(self, pages: Pages, hint: Hint) -> bool:
         """Make this the list in force. False if a client that lists both sees no difference."""
         old = self._edition

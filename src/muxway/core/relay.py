@@ -132,6 +132,13 @@ class Relay:
         self._handle = handle
         self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
 
+    def reconfigure(self, tools: Mapping[str, CustomTool], server_info: bytes) -> None:
+        """Other tools of the gateway's own, another name of the gateway itself."""
+        self._tools = tools
+        if server_info != self._server_info:
+            self._server_info = server_info
+            self._converters.clear()
+
     def call_tool(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
         """Start a `tools/call`.
 

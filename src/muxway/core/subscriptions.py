@@ -100,6 +100,12 @@ class Subscriptions:
         self._feeds[upstream] = feed
         self._topics[upstream] = {}
 
+    def replace(self, upstream: str, feed: Feed) -> None:
+        """Another one has taken the place of a server: what was subscribed to there is subscribed to here."""
+        self._feeds[upstream] = feed
+        for uri in self._topics[upstream]:
+            feed.want(uri, _unheard)
+
     def remove(self, upstream: str) -> None:
         """A server will not come back: so neither do its resources."""
         del self._feeds[upstream]
@@ -192,6 +198,10 @@ class Subscriptions:
                 else:
                     catalog = (subscriber.catalog or self._catalog)()
                     subscriber.told(uris[0], _public(catalog, upstream, native, as_in=uris[0], of=whole))
+
+
+def _unheard(_: RpcError | None) -> None:
+    """Nobody waits to hear how it went."""
 
 
 def _public(catalog: ResourceCatalog, upstream: str, native: str, *, as_in: str, of: str) -> str:

@@ -10,6 +10,7 @@ from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint
 from muxway.catalog.resources import ResourceCatalog, build_resources
 from muxway.core import instructions, tasks
+from muxway.core.admission import Admission
 from muxway.core.audience import Audience
 from muxway.core.completion import Completion
 from muxway.core.listings import Shelf
@@ -70,6 +71,7 @@ class Shared(NamedTuple):
     relay: Relay
     audience: Audience
     on_left: list[Callable[[object], None]]
+    admission: Admission
 
 
 class Switchboard:
@@ -105,23 +107,47 @@ class Switchboard:
         """What some callers see of it, by name."""
         self._configured: list[str] = []
         self._completing: frozenset[str] = frozenset()
-        server_info = messages.encode(self.identity)
-        stamp = b'"_meta":{' + messages.encode(SERVER_INFO) + b":" + server_info + b"}"
         if shared is None:
+            server_info = messages.encode(self.identity)
             relay = Relay(members, tools, server_info, seal, handle=lambda call, sink: self.handle(call, sink))
-            shared = Shared(naming, members, page_size, relay, Audience(), [])
+            shared = Shared(naming, members, page_size, relay, Audience(), [], Admission())
         self.shared = shared
         self._relay = shared.relay
         self._reading = Resources(self._relay, members)
         self._prompting = Prompts(self._relay)
+        stamp = self._stamp
         self._completion = Completion(self._relay, members, self._prompting, self._reading, stamp)
         self._shelves = {kind: Shelf(kind, page_size, stamp) for kind in KINDS}
         self.on_left = shared.on_left
         """Called with each client session that has ended."""
         self.audience = shared.audience
+        self.admission = shared.admission
+        """How much is under way. The doors count what they let in."""
         self.subscriptions = Subscriptions(self._reading, lambda: self.resources)
         self._listeners: dict[object, Callable[[frozenset[str]], None]] = {}
         self._held_listings: list[_HeldCall] | None = None
+
+    @property
+    def _stamp(self) -> bytes:
+        """The `_meta` of results for stateless callers."""
+        return b'"_meta":{' + messages.encode(SERVER_INFO) + b":" + messages.encode(self.identity) + b"}"
+
+    def reconfigure(
+        self, *, name: str, version: str, naming: Naming, page_size: int | None, tools: Mapping[str, CustomTool]
+    ) -> None:
+        """From now on, behave like this. What is listed follows with the next `publish`."""
+        self.shared = self.shared._replace(naming=naming, page_size=page_size)
+        self._relay.reconfigure(tools, messages.encode({"name": name, "version": version}))
+        renamed = naming != self._naming
+        for board in (self, *self.views.values()):
+            board.shared, board._naming = self.shared, naming  # noqa: SLF001 - a view is one of us
+            board.identity = {"name": name, "version": version}
+            board._completion.reconfigure(board._stamp)  # noqa: SLF001
+            for shelf in board._shelves.values():  # noqa: SLF001
+                shelf.reconfigure(page_size, board._stamp)  # noqa: SLF001
+        if renamed:
+            # No part of the old catalogs can be used again.
+            self.sources = ()
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -174,6 +200,8 @@ class Switchboard:
 
     def target(self, call: Call) -> tuple[str, Mapping[str, Any]]:
         """The server that a call is for, and the definition of the tool it calls; nothing where there is none."""
+        if call.method == "tools/call" and (known := self.catalog.quick.get(bytes(call.params.get("name", b"")))):
+            return known.upstream, known.described
         if call.method == "resources/read":
             place = self.resources.find(messages.text(call.params.get("uri")) or "")
             return ("" if place is None else place.upstream), {}

@@ -20,11 +20,12 @@ class View(Switchboard):
 
     def __init__(self, whole: Switchboard, selection: Selection) -> None:
         shared = whole.shared
+        self._own_members = _Members(shared.members, selection)
         super().__init__(
             name=whole.identity["name"],
             version=whole.identity["version"],
             naming=shared.naming,
-            members=_Members(shared.members, selection),
+            members=self._own_members,
             tools={},
             page_size=shared.page_size,
             shared=shared,
@@ -33,6 +34,12 @@ class View(Switchboard):
         self._selection = selection
         self._of: tuple[Catalog, Catalog, ResourceCatalog] | None = None
         """What its own lists were cut out of."""
+
+    def select(self, selection: Selection) -> None:
+        """From now on, show this of the whole; `follow` does it."""
+        self._selection = selection
+        self._own_members.selection = selection
+        self._of = None
 
     def follow(self, whole: Switchboard) -> None:
         """Show what the whole has now. Listeners hear of it only if something differs in this view."""
@@ -60,15 +67,15 @@ class _Members(Mapping[str, Member]):
 
     def __init__(self, all_of_them: Mapping[str, Member], selection: Selection) -> None:
         self._all = all_of_them
-        self._selection = selection
+        self.selection = selection
 
     def __getitem__(self, name: str) -> Member:
-        if not self._selection.has_server(name):
+        if not self.selection.has_server(name):
             raise KeyError(name)
         return self._all[name]
 
     def __iter__(self) -> Iterator[str]:
-        return filter(self._selection.has_server, self._all)
+        return filter(self.selection.has_server, self._all)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

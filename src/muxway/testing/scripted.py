@@ -82,8 +82,13 @@ class ScriptedServer:
                 task.cancel()
 
     def end(self) -> None:
-        """Go away, as a crash would."""
+        """Go away for good: whoever starts it again sees it end again."""
         self._ended.set()
+
+    def crash(self) -> None:
+        """Go away once: started again, it serves again."""
+        ended, self._ended = self._ended, asyncio.Event()
+        ended.set()
 
     def say(self, line: bytes | dict[str, Any]) -> None:
         """Send a line: bytes as they are, a mapping as JSON."""

@@ -28,7 +28,7 @@ class Fail(Protocol):
     """Hears that one request will get no answer, where a channel carries each by itself."""
 
     def __call__(self, id_: bytes, error: RpcError, *, broken: bool) -> None:
-        """Request `id_` has failed; `broken`: because the server could not be reached or broke off, whatever was asked."""
+        """A request has failed; `broken`: because the server could not be reached or broke off, whatever was asked."""
         ...
 
 
@@ -46,7 +46,7 @@ class Channel(Protocol):
         """Bytes accepted by `send` that the upstream has not taken yet."""
         ...
 
-    async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail, /) -> None:
         """Connect. From then on `hear` gets every frame and `lost`, at most once, the reason why no more will come.
 
         `fail` gets each request that fails by itself.

@@ -7,6 +7,7 @@ never reused: whatever an old process still says cannot reach a request made to 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -28,6 +29,8 @@ from muxway.protocol.era import (
 )
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.peer import Peer
+from muxway.upstream.limits import DEFAULT, Circuit, Limits
+from muxway.upstream.stats import Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +56,10 @@ _SET_LEVEL: Final = 10.0
 _LINGERS: Final = 60.0
 """Seconds for which an upstream that answers no more may still be at a request that was cancelled."""
 _NEVER_ASKED: Final = len(LOG_LEVELS)
+_SOON: Final = 1.0
+"""Seconds after which a call that was refused for want of room may be tried again."""
+_JUNK_LINES: Final = 10
+"""Lines that are no messages and are shown in the log, within this many seconds."""
 
 log = EventLog("upstream")
 
@@ -64,6 +71,7 @@ class Ticket(msgspec.Struct, eq=False):
     id: int
     sink: Sink
     idle: float
+    began: float
     deadline: float
     limit_at: float
     wants_progress: bool
@@ -81,13 +89,8 @@ class Ticket(msgspec.Struct, eq=False):
 
     def cancel(self, reason: str | None) -> None:
         """Give up on the request and tell the upstream, unless it has been answered meanwhile."""
-        if self.link.peer.ours.pop(self.id, None) is not None:
-            if self.asks is not None:
-                self.withdraw_asks()
-            if self.caller is not None:
-                self.link.note_cancelled(self.id, self.caller)
-            if self.tell:
-                self.link.tell_cancelled(self.id, reason)
+        if self.link.give_up(self, reason) and self.caller is not None:
+            self.link.stats.cancelled += 1
 
     @property
     def endless(self) -> bool:
@@ -102,15 +105,46 @@ class Ticket(msgspec.Struct, eq=False):
             ask.withdraw()
 
 
+class Queued:
+    """A call that waits for its turn: the upstream has enough to do. Implements `core.ports.Running`."""
+
+    __slots__ = ("_link", "_ticket", "call", "head", "idle", "limit", "sink", "until")
+
+    def __init__(self, link: Link, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> None:
+        self.head = head
+        self.call = call
+        self.sink = sink
+        self.idle = idle
+        self.limit = limit
+        self.until = 0.0
+        """When it has waited for long enough."""
+        self._link = link
+        self._ticket: Ticket | None = None
+
+    def go(self, ticket: Ticket) -> None:
+        """It has been sent."""
+        self._ticket = ticket
+
+    def cancel(self, reason: str | None) -> None:
+        """Give up on it. If it has not been sent, it never will be."""
+        if self._ticket is not None:
+            self._ticket.cancel(reason)
+        else:
+            self._link.leave_queue(self)
+
+
 class Link:
     """A connection to the upstream `name` over a channel. Implements `core.ports.Link`."""
 
-    def __init__(self, name: str, channel: Channel) -> None:
+    def __init__(self, name: str, channel: Channel, limits: Limits = DEFAULT, stats: Stats | None = None) -> None:
         self.name = name
         self.revision: Revision = NEWEST_HANDSHAKE
         self.peer: Peer[Ticket, None] = Peer()
-        self.junk = 0
-        """Lines from the upstream that were no messages."""
+        self.stats = stats or Stats()
+        self.heard = 0.0
+        """When something was last heard on it."""
+        self.on_timeout: Callable[[], None] | None = None
+        """Called when a caller's request was given up because the upstream was silent."""
         self.used = 0.0
         """When a request was last made on it."""
         self.log_level = _NEVER_ASKED
@@ -120,6 +154,16 @@ class Link:
         """Called with log messages that belong to no call."""
         self.on_lost: Callable[[str], None] | None = None
         self._channel = channel
+        self._limits = limits
+        self._concurrency = limits.concurrency
+        self._exempt = 0
+        """How many of our open requests are no calls under way: those of the gateway itself, and paused ones."""
+        self._queue: deque[Queued] = deque()
+        """Not empty only while as many calls are under way as may be."""
+        self._answers = 0
+        self._circuit = Circuit()
+        self._junk_since = 0.0
+        self._junk_shown = 0
         self._meta_head = b""
         self.asked: dict[bytes, Ticket] = {}
         """The upstream's open questions, by their ids → the request in whose course each was asked."""
@@ -133,7 +177,7 @@ class Link:
 
     async def open(self) -> None:
         """Connect the channel. Raises SpawnError."""
-        await self._channel.open(self._hear_all, self._lost)
+        await self._channel.open(self._hear_all, self._lost, self._hear_failure)
 
     def speak(self, revision: Revision, meta: bytes = b"") -> None:
         """From now on, the revision spoken; `meta` is what a stateless one wants in every `_meta`, as JSON members.
@@ -143,11 +187,11 @@ class Link:
         self.revision = revision
         self._meta_head = meta
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
         """End the upstream. Whatever still waits fails."""
         self.on_lost = None
         self._fail_all("was stopped")
-        await self._channel.close()
+        await self._channel.close(at_once=at_once)
 
     def introduced(self) -> None:
         """The greeting is over."""
@@ -158,6 +202,21 @@ class Link:
         """Whether a request of somebody's is under way."""
         return any(ticket.caller is not None for ticket in self.peer.ours.values()) or bool(self._still_cancelled())
 
+    @property
+    def in_flight(self) -> int:
+        """Calls that the upstream is at. What waits for its caller is none."""
+        return len(self.peer.ours) - self._exempt
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for their turn."""
+        return len(self._queue)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the connection has ended."""
+        return self._gone is not None
+
     def check(self) -> None:
         """Raise UpstreamError if the connection has ended."""
         if self._gone is not None:
@@ -165,8 +224,13 @@ class Link:
 
     # --- sending ------------------------------------------------------------------------------
 
-    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Ticket:
-        """Send a call on its way; see `core.ports.Link`."""
+    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Ticket | Queued:
+        """Send a call on its way, or let it wait for its turn; see `core.ports.Link`."""
+        if len(self.peer.ours) >= self._concurrency and self.in_flight >= self._concurrency:
+            return self._enqueue(Queued(self, head, call, sink, idle, limit))
+        return self._request(head, call, sink, idle, limit)
+
+    def _request(self, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> Ticket:
         meta = call.meta
         # First what may fail: a ticket that nobody holds would be answered a second time when its time is over.
         told = asking.told(call.caller.capabilities, call.caller.revision).with_calls if self._meta_head else b""
@@ -174,7 +238,9 @@ class Link:
         if call.method in _TASK_METHODS:
             # Nothing is asked in the course of a request about a task, unless it waits for the task's result.
             ticket.task = "" if call.method != "tasks/result" else _related_task(call.meta)
-            ticket.caller = call.caller if ticket.task else None
+            if not ticket.task:
+                ticket.caller = None
+                self._exempt += 1
         frame: list[Buffer] = [b'{"jsonrpc":"2.0","id":%d,' % ticket.id, head]
         for name, raw in call.params.items():
             if name == "arguments":
@@ -212,7 +278,7 @@ class Link:
             UpstreamError: it did not answer in time, or the connection ended first.
         """
         waiter = Waiter()
-        ticket = self._ticket(waiter, timeout, timeout, None, progress=False)
+        ticket = self._own_ticket(waiter, timeout)
         ticket.tell = method not in _NEVER_CANCELLED
         if self._meta_head and "_meta" not in params:
             meta = self._meta_head + messages.key(CLIENT_CAPABILITIES) + b"{}"
@@ -225,7 +291,7 @@ class Link:
 
         What it brings goes to `on_notice`, only its end to the sink. Raises UpstreamError if the connection is gone.
         """
-        ticket = self._ticket(sink, float("inf"), float("inf"), None, progress=False)
+        ticket = self._own_ticket(sink, float("inf"))
         meta = self._meta_head + messages.key(CLIENT_CAPABILITIES) + b"{}"
         params = messages.object_of((("notifications", wanted), ("_meta", b"{" + meta + b"}")))
         self._channel.send(messages.request(ticket.id, "subscriptions/listen", params))
@@ -241,7 +307,7 @@ class Link:
             self.log_level = level
             return
         try:
-            ticket = self._ticket(Nobody(), _SET_LEVEL, _SET_LEVEL, None, progress=False)
+            ticket = self._own_ticket(Nobody(), _SET_LEVEL)
         except UpstreamError as error:
             # Whoever wants these messages must not fail for it; the next call that wants them asks again.
             log.debug("log level not set", upstream=self.name, error=error)
@@ -276,26 +342,107 @@ class Link:
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
         elif self._clogged and self._channel.queued > _QUEUE_LIMIT:
-            raise self._error("overloaded", "does not read its input; try again later")
+            raise self._error("overloaded", "does not read its input; try again later", _SOON)
         peer = self.peer
         now = self.used = self._loop.time()
         id_ = peer.mint()
         deadline = now + (min(limit, idle))
-        ticket = peer.ours[id_] = Ticket(self, id_, sink, idle, deadline, now + limit, progress, caller)
+        ticket = peer.ours[id_] = Ticket(self, id_, sink, idle, now, deadline, now + limit, progress, caller)
         return ticket
+
+    def _own_ticket(self, sink: Sink, timeout: float) -> Ticket:
+        """A request of the gateway's own: it is no call."""
+        ticket = self._ticket(sink, timeout, timeout, None, progress=False)
+        self._exempt += 1
+        return ticket
+
+    def give_up(self, ticket: Ticket, reason: str | None) -> bool:
+        """Nobody waits for this request any more: tell the upstream. False if it has been answered meanwhile."""
+        if self.peer.ours.pop(ticket.id, None) is None:
+            return False
+        if ticket.caller is not None:
+            self.stats.calls += 1
+            self.note_cancelled(ticket.id, ticket.caller)
+        if ticket.tell:
+            self.tell_cancelled(ticket.id, reason)
+        self._over(ticket)
+        return True
+
+    def _over(self, ticket: Ticket) -> None:
+        """A request has left the table: what was asked in its course needs no answer, and others may be let in."""
+        if ticket.asks is not None:
+            ticket.withdraw_asks()
+        if ticket.paused_at or ticket.caller is None:
+            ticket.paused_at = 0.0
+            self._exempt -= 1
+        if self._queue:
+            self._let_in()
+
+    # --- waiting ------------------------------------------------------------------------------
+
+    def _enqueue(self, call: Queued) -> Queued:
+        if self._gone is not None:
+            self.check()
+        if len(self._queue) >= self._limits.queue:
+            self.stats.refused += 1
+            raise self._overloaded(f"and {len(self._queue)} more that wait, as many as may (maxQueue)")
+        call.until = self._loop.time() + self._limits.wait
+        self._queue.append(call)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
+        return call
+
+    def leave_queue(self, call: Queued) -> None:
+        """A call need not be sent any more."""
+        if call in self._queue:
+            self._queue.remove(call)
+
+    def _let_in(self) -> None:
+        """Send what waits, as far as there is room for it."""
+        while self._queue and self.in_flight < self._concurrency:
+            call = self._queue.popleft()
+            try:
+                call.go(self._request(call.head, call.call, call.sink, call.idle, call.limit))
+            except RpcError as error:
+                call.sink.failed(error)
+
+    def _refuse_late(self, now: float) -> None:
+        while self._queue and self._queue[0].until <= now:
+            call = self._queue.popleft()
+            self.stats.refused += 1
+            waited = f"and none ended in time for this one, which waited {self._limits.wait:g} s (queueWait)"
+            call.sink.failed(self._overloaded(waited))
+
+    def _overloaded(self, what: str) -> UpstreamError:
+        why = f"has {self.in_flight} calls under way (maxConcurrency) {what}; this call did not run: try again later"
+        return self._error("overloaded", why, _SOON)
+
+    # --- clocks -------------------------------------------------------------------------------
 
     def _sweep(self) -> None:
         now = self._loop.time()
         self._clogged = self._channel.queued > 0
         for ticket in [ticket for ticket in self.peer.ours.values() if ticket.deadline <= now]:
-            hard = ticket.deadline == ticket.limit_at and ticket.last_progress >= 0
-            why = "took longer than any call may (callMax)" if hard else f"gave no sign for {ticket.idle:g} s"
-            log.warning("call timed out", upstream=self.name, request=ticket.id, why=why)
-            ticket.cancel("timeout")
-            ticket.sink.failed(self._error("timeout", f"{why}, so the call was given up; it may have run"))
+            self._time_out(ticket)
+        self._refuse_late(now)
         # What was cancelled must not keep its party in memory for longer than is needed.
-        goes_on = self._has_clocks or self._still_cancelled()
+        goes_on = self._gone is None and (self._has_clocks or self._queue or self._still_cancelled())
         self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if goes_on else None
+
+    def _time_out(self, ticket: Ticket) -> None:
+        if not self.give_up(ticket, "timeout"):
+            return
+        hard = ticket.deadline == ticket.limit_at and ticket.last_progress >= 0
+        why = "took longer than any call may (callMax)" if hard else f"gave no sign for {ticket.idle:g} s"
+        log.warning("call timed out", upstream=self.name, request=ticket.id, why=why)
+        if ticket.caller is not None:
+            self.stats.timeouts += 1
+            self.stats.failed += 1
+        ticket.sink.failed(self._error("timeout", f"{why}, so the call was given up; it may have run"))
+        if not hard and ticket.caller is not None and self.on_timeout is not None:
+            self.on_timeout()
+        if not hard and self._channel.remote:
+            self._note_broken(why)
 
     @property
     def _has_clocks(self) -> bool:
@@ -305,11 +452,12 @@ class Link:
 
     def _hear_all(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> None:
         """Take what the upstream sent; `about` is the id of the request on whose stream it came, if it came on one."""
+        self.heard = self._loop.time()
         for frame in frames:
             if isinstance(frame, bytes):
                 self._hear(frame, about)
             else:
-                self._fail_meant(frame.head, "too_large", "sent a line over the size limit (maxMessageBytes)")
+                self._hear_oversized(frame)
 
     def _hear(self, frame: bytes, about: bytes) -> None:
         try:
@@ -326,7 +474,9 @@ class Link:
             else:
                 self._hear_batch(frame, about)
             return
-        if envelope.method is None:
+        if len(frame) > messages.MAX_DIGITS and messages.has_huge_integer(frame):
+            self._hear_huge(envelope, frame)
+        elif envelope.method is None:
             self._hear_answer(envelope, frame)
         elif envelope.id is ABSENT:
             self._hear_notice(envelope, envelope.method, about)
@@ -345,22 +495,47 @@ class Link:
         nameless = id_ in (b"", b"null")
         ticket = self._take_only() if nameless else self.peer.take(id_)
         if ticket is None:
+            self.stats.dropped += 1
             if self._cancelled:
                 self._cancelled.pop(id_.strip(b'"'), None)
             log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
             return
-        if ticket.asks is not None:
-            ticket.withdraw_asks()
+        self._answers += 1
+        called = ticket.caller is not None
+        if called:
+            self.stats.answered(self.heard - ticket.began)
+        self._over(ticket)
         if nameless and envelope.error is ABSENT:
             # It may as well be a late answer to a call that was given up: no ground to deliver it.
-            ticket.sink.failed(self._malformed(frame, "a result without an id"))
+            error = self._malformed(frame, "a result without an id")
         elif envelope.error is not ABSENT:
             said = messages.said_error(envelope.error)
-            ticket.sink.failed(said or self._malformed(frame, "an error without an integer code"))
+            if said is not None:
+                self.stats.said += called
+                ticket.sink.failed(said)
+                return
+            error = self._malformed(frame, "an error without an integer code")
         elif envelope.result is not ABSENT and messages.is_object(envelope.result):
             ticket.sink.done(envelope.result)
+            return
         else:
-            ticket.sink.failed(self._malformed(frame, "a result that is not an object"))
+            error = self._malformed(frame, "a result that is not an object")
+        self.stats.failed += called
+        ticket.sink.failed(error)
+
+    def _hear_failure(self, id_: bytes, error: RpcError, *, broken: bool) -> None:
+        """The channel could not bring a request to the upstream, or its answer back."""
+        ticket = self.peer.find(id_)
+        if ticket is not None:
+            del self.peer.ours[ticket.id]
+            self._fail(ticket, error)
+        if broken:
+            self._note_broken(error.message.removeprefix(f'server "{self.name}" '))
+
+    def _note_broken(self, why: str) -> None:
+        verdict = self._circuit.failed(self._loop.time(), self._answers)
+        if verdict is not None:
+            self._lost(f"{verdict}, the last because it {why}")
 
     def _take_only(self) -> Ticket | None:
         """The only request that an answer without an id may be meant for; an open stream is not waiting for one."""
@@ -386,7 +561,7 @@ class Link:
         if ticket is not None and ticket.endless:
             # The only request of ours that an upstream may end like this.
             del self.peer.ours[ticket.id]
-            ticket.sink.failed(self._error("lost", "ended the subscription"))
+            self._fail(ticket, self._error("lost", "ended the subscription"))
 
     def _hear_log(self, params: messages.Params, about: bytes) -> None:
         logger = messages.text(params.get("logger"))
@@ -405,6 +580,7 @@ class Link:
         progress = messages.number(params.get("progress"))
         if ticket is None or progress is None or progress <= ticket.last_progress:
             self.peer.dropped += 1
+            self.stats.dropped += 1
             return
         ticket.last_progress = progress
         if not ticket.paused_at:
@@ -459,6 +635,8 @@ class Link:
             ticket.paused_at = self._loop.time()
             ticket.limit_at -= ticket.paused_at
             ticket.deadline = float("inf")
+            self._exempt += 1
+            self._let_in()
         ticket.sink.ask(ask)
 
     def _withdraw(self, id_: bytes) -> None:
@@ -473,6 +651,7 @@ class Link:
         if ticket.paused_at and not ticket.asks:
             now = self._loop.time()
             ticket.paused_at = 0.0
+            self._exempt -= 1
             ticket.limit_at += now
             ticket.deadline = min(now + ticket.idle, ticket.limit_at)
 
@@ -499,28 +678,54 @@ class Link:
     # --- trouble ------------------------------------------------------------------------------
 
     def _unreadable(self, frame: bytes, why: str) -> None:
-        if not frame.strip():
-            return
-        self.junk += 1
-        if self.junk <= 10 or self.junk % 1000 == 0:
-            shown = printable(frame[:_SHOWN].decode("utf-8", "replace"))
-            log.warning("not a message", upstream=self.name, line=shown, count=self.junk)
-        self._fail_meant(frame, "malformed", f"sent an answer that cannot be read ({why})")
+        if frame.strip():
+            self._note_junk("not a message", frame, why)
+            self._fail_meant(self.peer.meant(frame), "malformed", f"sent an answer that cannot be read ({why})")
 
-    def _fail_meant(self, frame: bytes, reason: Reason, why: str) -> None:
-        meant = self.peer.meant(frame)
+    def _hear_oversized(self, line: Oversized) -> None:
+        """A line that was too long to be kept: its beginning, its end, or both."""
+        if line.head:
+            self._note_junk("line over the size limit", line.head, "maxMessageBytes")
+        meant = self.peer.named(line.head) or self.peer.named(line.tail)
+        self._fail_meant(meant, "too_large", "sent an answer over the size limit (maxMessageBytes)")
+
+    def _hear_huge(self, envelope: Envelope, frame: bytes) -> None:
+        """A message that would pass us, but not the clients behind us."""
+        self._note_junk("message refused", frame, messages.HUGE_INTEGER)
+        ticket = self.peer.take(bytes(envelope.id)) if envelope.method is None else None
+        if ticket is not None:
+            self._fail(ticket, self._error("malformed", f"answered with {messages.HUGE_INTEGER}"))
+        elif envelope.method is not None and envelope.id is not ABSENT:
+            self._channel.send(messages.failure(envelope.id, InvalidParams(messages.HUGE_INTEGER)))
+
+    def _fail_meant(self, meant: int | None, reason: Reason, why: str) -> None:
         if meant is not None:
-            ticket = self.peer.ours.pop(meant)
-            if ticket.asks is not None:
-                ticket.withdraw_asks()
-            ticket.sink.failed(self._error(reason, why))
+            self._fail(self.peer.ours.pop(meant), self._error(reason, why))
 
     def _malformed(self, frame: bytes, what: str) -> RpcError:
-        self.junk += 1
-        log.warning("malformed answer", upstream=self.name, what=what, line=frame[:_SHOWN].decode("utf-8", "replace"))
+        self._note_junk("malformed answer", frame, what)
         return self._error("malformed", f"answered with {what}")
 
+    def _note_junk(self, event: str, frame: bytes, why: str) -> None:
+        self.stats.junk += 1
+        if self.heard - self._junk_since >= _JUNK_LINES:
+            self._junk_since, self._junk_shown = self.heard, 0
+        if self._junk_shown < _JUNK_LINES:
+            self._junk_shown += 1
+            line = printable(frame[:_SHOWN].decode("utf-8", "replace"))
+            log.warning(event, upstream=self.name, why=why, line=line, count=self.stats.junk)
+
+    def _fail(self, ticket: Ticket, error: RpcError) -> None:
+        """A request that was taken off the table ends without a usable answer."""
+        if ticket.caller is not None:
+            self.stats.calls += 1
+            self.stats.failed += 1
+        self._over(ticket)
+        ticket.sink.failed(error)
+
     def _lost(self, why: str) -> None:
+        if self._gone is not None:
+            return
         words = self._channel.last_words()
         self._fail_all(why if words is None else f"{why}; its last stderr line: {words}")
         if self.on_lost is not None:
@@ -532,13 +737,16 @@ class Link:
             self._sweeper.cancel()
             self._sweeper = None
         self._cancelled.clear()
+        queued = list(self._queue)
+        self._queue.clear()
         for ticket in self.peer.lost():
-            if ticket.asks is not None:
-                ticket.withdraw_asks()
-            ticket.sink.failed(self._error("lost", self._gone))
+            self._fail(ticket, self._error("lost", self._gone))
+        for call in queued:
+            why = f"{self._gone}; this call had not been sent, so it did not run"
+            call.sink.failed(self._error("not_running", why))
 
-    def _error(self, reason: Reason, what: str) -> UpstreamError:
-        return UpstreamError(self.name, reason, f'server "{self.name}" {what}')
+    def _error(self, reason: Reason, what: str, retry_after: float | None = None) -> UpstreamError:
+        return UpstreamError(self.name, reason, f'server "{self.name}" {what}', retry_after=retry_after)
 
 
 def _related_task(meta: messages.Params | None) -> str:

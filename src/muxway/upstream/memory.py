@@ -36,7 +36,7 @@ class MemoryChannel:
     def queued(self) -> int:
         return 0
 
-    async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None], _fail: Fail, /) -> None:
         loop = asyncio.get_running_loop()
 
         def say(frame: bytes) -> None:

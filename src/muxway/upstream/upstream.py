@@ -144,11 +144,7 @@ class Upstream:
         self._kinds = kinds
         self._tell = log.error if first else log.info
         """How a failure is told: the first connection to a server is the server, further ones may come and go."""
-        self._start_timeout = start_timeout
-        self._list_timeout = list_timeout
-        self._max_listed = max_listed
-        self._care = care
-        self._limits = limits
+        self.adjust(start_timeout, list_timeout, max_listed, care, limits)
         self._history = Restarts()
         self._retry: asyncio.TimerHandle | None = None
         self._retry_at: float | None = None
@@ -161,6 +157,14 @@ class Upstream:
         self._relisting: asyncio.Task[None] | None = None
         self._stale: set[Kind] = set()
         """What has changed since it was listed."""
+
+    def adjust(self, start_timeout: float, list_timeout: float, max_listed: int, care: Care, limits: Limits) -> None:
+        """From now on, treat it like this. What the last start decided stays until the next."""
+        self._start_timeout = start_timeout
+        self._list_timeout = list_timeout
+        self._max_listed = max_listed
+        self._care = care
+        self._limits = limits
 
     @property
     def notes(self) -> list[str]:

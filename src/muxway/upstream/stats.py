@@ -1,0 +1,74 @@
+"""What has happened at one server, whichever link it was on.
+
+Written to for every call, so it is counters and one list of them; whoever shows the figures does the arithmetic.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import ceil, log
+from typing import Final
+
+_SHORTEST: Final = 1e-5
+"""Seconds: what is quicker than this counts as taking this long."""
+_WIDTH: Final = 1.05
+"""How much longer the calls of one bucket may take than those of the bucket before."""
+_STEPS: Final = 1 / log(_WIDTH)
+_OFFSET: Final = log(_SHORTEST) * _STEPS
+_BUCKETS: Final = 400
+"""The last one holds whatever takes longer than 50 minutes."""
+
+
+class Stats:
+    """The counters of one server. They last, while its links come and go."""
+
+    __slots__ = (
+        "buckets",
+        "calls",
+        "cancelled",
+        "dropped",
+        "failed",
+        "junk",
+        "refused",
+        "said",
+        "timeouts",
+    )
+
+    def __init__(self) -> None:
+        self.calls = 0
+        """Calls that were sent and are over, whatever became of them."""
+        self.said = 0
+        """Of these: answered with an error of the server's own."""
+        self.failed = 0
+        """Of these: not answered, or not in a way that can be read; time-outs among them."""
+        self.timeouts = 0
+        """Of these: given up because no answer came in time."""
+        self.cancelled = 0
+        """Of these: given up by their callers."""
+        self.refused = 0
+        """Calls that were never sent, because the server had its hands full."""
+        self.dropped = 0
+        """Answers and notices for nothing that is open: late, repeated or invented."""
+        self.junk = 0
+        """Lines that were no messages, and answers that were none."""
+        self.buckets = [0] * _BUCKETS
+        """How many of the answered calls took how long; each bucket is for times 5 % longer than the one before."""
+
+    @property
+    def errors(self) -> int:
+        """Calls that ended with an error, the server's own or one of ours."""
+        return self.said + self.failed
+
+    def answered(self, seconds: float) -> None:
+        """A call was answered after so many seconds."""
+        self.calls += 1
+        self.buckets[min(int(log(seconds) * _STEPS - _OFFSET), _BUCKETS - 1) if seconds > _SHORTEST else 0] += 1
+
+    def quantile(self, q: float) -> float | None:
+        """Seconds within which this part (0 to 1) of the calls was answered, up to 5 % too many; None without calls."""
+        total = sum(self.buckets)
+        if not total:
+            return None
+        rank = min(max(ceil(q * total), 1), total)
+        upto = accumulate(self.buckets)
+        return _SHORTEST * _WIDTH ** (1 + next(bucket for bucket, count in enumerate(upto) if count >= rank))
