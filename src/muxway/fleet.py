@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
     from muxway.upstream.launch import ReaperProcess
+    from muxway.upstream.remembering import Memory
 
 _LAZY_IDLE: Final = 300.0
 """Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
@@ -105,6 +106,7 @@ class Fleet:
         self._on_change = on_change
         self._nursery = Nursery(reaper)
         self._client_info = {"name": "muxway", "version": __version__}
+        self._remembered: Memory | None = None
         self._swapping: dict[str, tuple[Station, asyncio.Task[None]]] = {}
         """What will take the place of a server."""
         self._ending: set[asyncio.Task[None]] = set()
@@ -119,8 +121,21 @@ class Fleet:
         self._members[config.name] = station.member
         self._name_prefixes()
         self._switchboard.subscriptions.add(config.name, station.feeds)
-        station.upstream.start()
+        known = self._memory.recall(config) if config.start == "lazy" and thing is None else None
+        if known is None:
+            station.upstream.start()
+        else:
+            station.upstream.recall(*known)
         return station
+
+    @property
+    def _memory(self) -> Memory:
+        if self._remembered is None:
+            # Only for those who have lazy servers.
+            from muxway.upstream.remembering import Memory
+
+            self._remembered = Memory()
+        return self._remembered
 
     async def remove(self, name: str) -> None:
         """End a server and forget it. Its calls under way fail. KeyError: there is none."""
@@ -418,6 +433,8 @@ class Fleet:
 
     def _changed(self, station: Station) -> None:
         upstream, member = station.upstream, station.member
+        if station.config.start == "lazy" and upstream.link is not None and upstream.greeting is not None:
+            self._memory.keep(station.config, upstream.greeting, upstream.offers)
         why = (upstream.error or f"it is {upstream.status}").removeprefix(f'server "{upstream.name}" ')
         member.settle(upstream.link, why)
         self._on_change()

@@ -199,6 +199,13 @@ class Upstream:
         self._history.began(self._began)
         self._starting = loop.create_task(self._start())
 
+    def recall(self, greeting: Greeting, offers: dict[Kind, Offer]) -> None:
+        """Instead of a start: what it had when it last ran. It sleeps until somebody calls it."""
+        self.greeting, self.offers = greeting, offers
+        self._set(Event.LAID_DOWN)
+        self.settled.set()
+        self._on_change(self)
+
     def wake(self) -> bool:
         """Somebody wants to call it: start it if it sleeps, or if its time to be tried again has come.
 
