@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Tool,
         ToolResult,
     )
-    from muxway.middleware.base import Middleware, Next, Request, Result
+    from muxway.middleware.base import Middleware, Next, Outcome, Request, Result
     from muxway.sync import SyncGateway
     from muxway.upstream.state import Status
 
@@ -48,6 +48,7 @@ __all__ = [
     "Middleware",
     "MuxwayError",
     "Next",
+    "Outcome",
     "Problem",
     "Prompt",
     "PromptResult",
@@ -86,6 +87,7 @@ _HOME = {
     "Middleware": "middleware.base",
     "Next": "middleware.base",
     "Request": "middleware.base",
+    "Outcome": "middleware.base",
     "Result": "middleware.base",
     "Config": "config",
     "load_config": "config",

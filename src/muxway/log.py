@@ -3,7 +3,9 @@
     log.warning("upstream lost", upstream="github", exit=127, in_flight=3)
     → 12:00:01 warning upstream lost upstream=github exit=127 in_flight=3
 
-Everything goes to stderr (stdout belongs to the protocol) and, if asked for, to a file.
+Everything goes to stderr (stdout belongs to the protocol) and, if asked for, to a file. Lines of a log that may have
+thousands a second are gathered for a moment, because a system call costs more than a line. Any other line is written at
+once, after what was gathered before it.
 """
 
 from __future__ import annotations
@@ -11,17 +13,22 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
+from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    import asyncio
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN = re.compile(r"[\w./:@+,<>()*-]+")
 _SHORTEST_SECRET = 4
 _SHORT = 64
+_GATHER = 0.02
+"""Seconds for which lines wait for others to be written with."""
 _LOGGER = logging.getLogger("muxway")
 
 
@@ -46,8 +53,10 @@ def masker(secrets: Iterable[str]) -> Callable[[str], str]:
 class EventLog:
     """Writes events under one name of the `muxway` logger, so that library users can route them as usual."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, gathered: bool = False) -> None:
+        """Prepare; `gathered` if there may be thousands of lines a second."""
         self._logger = _LOGGER.getChild(name)
+        self._gathered = gathered
 
     def debug(self, event: str, **fields: object) -> None:
         """Something only a developer of muxway wants to see."""
@@ -65,18 +74,31 @@ class EventLog:
         """Something that is broken."""
         self._write(logging.ERROR, event, fields)
 
+    def flush(self) -> None:
+        """Write what was gathered."""
+        for lines in _OWN:
+            lines.flush()
+
     def _write(self, level: int, event: str, fields: dict[str, object]) -> None:
-        if self._logger.isEnabledFor(level):
-            words = [event, *(f"{name}={_word(value)}" for name, value in fields.items() if value is not None)]
-            # Not `logger.log`, which would look for the line of code that called it and always find this one.
-            name = self._logger.name
-            self._logger.handle(self._logger.makeRecord(name, level, __file__, 0, " ".join(words), (), None))
+        logger = self._logger
+        if logger.isEnabledFor(level):
+            words = [event]
+            for name, value in fields.items():
+                if value is not None:
+                    words.append(f"{name}={_word(value)}")
+            text = " ".join(words)
+            if _OWN and _LOGGER.handlers == _OWN and not (logger.handlers or logger.filters):
+                # A record, which nobody else would see, takes longer to make than the line.
+                _OWN[0].write(level, text, gathered=self._gathered)
+            else:
+                # Not `logger.log`, which would look for the line of code that called it and always find this one.
+                logger.handle(logger.makeRecord(logger.name, level, __file__, 0, text, (), None))
 
 
 def _word(value: object) -> str:
     if isinstance(value, int | float):
         return str(value)
-    text = str(value)
+    text = value if isinstance(value, str) else str(value)
     return _repeated(text) if len(text) <= _SHORT else _quoted(text)
 
 
@@ -89,16 +111,74 @@ _repeated = lru_cache(1024)(_quoted)
 """For the names and words that stand in line after line."""
 
 
-class _Line(logging.Formatter):
-    _second = 0
-    _time = ""
+class _Lines(logging.Handler):
+    """Writes lines to all of these streams, the first of which stays open."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        second = int(record.created)
+    def __init__(self, streams: Sequence[TextIO]) -> None:
+        super().__init__()
+        self._streams = streams
+        self._waiting: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Which will write those that wait."""
+        self._second = 0
+        self._time = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info is not None:
+            text += "\n" + logging.Formatter().formatException(record.exc_info)
+        self.write(record.levelno, text)
+
+    def write(self, level: int, text: str, *, gathered: bool = False) -> None:
+        """Write a line now; or, if it may be gathered, within a moment."""
+        second = int(time.time())
         if second != self._second:
-            self._second, self._time = second, self.formatTime(record, "%H:%M:%S")
-        line = f"{self._time} {record.levelname.lower()} {record.getMessage()}"
-        return line if record.exc_info is None else f"{line}\n{self.formatException(record.exc_info)}"
+            self._second, self._time = second, time.strftime("%H:%M:%S", time.localtime(second))
+        self._waiting.append(f"{self._time} {logging.getLevelName(level).lower()} {text}\n")
+        loop = _running_loop() if gathered else None
+        if loop is None:
+            self.flush()
+        elif loop is not self._loop:
+            self._loop = loop
+            loop.call_later(_GATHER, self.flush)
+
+    def flush(self) -> None:
+        """Write the lines that wait. `logging` calls it at the end of the process, too."""
+        self.acquire()
+        try:
+            self._loop = None
+            # Threads may add to the list meanwhile: only what was seen is taken out of it.
+            lines = self._waiting[:]
+            del self._waiting[: len(lines)]
+            for stream in self._streams if lines else ():
+                try:
+                    stream.write("".join(lines))
+                    stream.flush()
+                except (OSError, ValueError):
+                    self.handleError(logging.makeLogRecord({"msg": "log lines could not be written"}))
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        """Write the lines that wait, and close the file, if there is one."""
+        self.flush()
+        for stream in self._streams[1:]:
+            with suppress(OSError):  # told already: what could not be written cannot be written now
+                stream.close()
+        super().close()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    # Only where there is a loop already: to import all this takes its part of a start.
+    module = sys.modules.get("asyncio")
+    try:
+        return None if module is None else module.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+_OWN: list[_Lines] = []
+"""What `setup` has made; nothing in a program that uses the library."""
 
 
 def setup(level: str, directory: Path | None = None) -> None:
@@ -107,12 +187,11 @@ def setup(level: str, directory: Path | None = None) -> None:
     Raises:
         OSError: the directory cannot be written to.
     """
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    streams: list[TextIO] = [sys.stderr]
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(directory / "muxway.log", encoding="utf-8"))
-    for handler in handlers:
-        handler.setFormatter(_Line())
-        _LOGGER.addHandler(handler)
+        streams.append((directory / "muxway.log").open("a", encoding="utf-8", errors="backslashreplace"))
+    _OWN[:] = [_Lines(streams)]
+    _LOGGER.addHandler(_OWN[0])
     _LOGGER.setLevel(level.upper())
     _LOGGER.propagate = False

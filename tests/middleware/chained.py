@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 @contextlib.asynccontextmanager
 async def chained(servers: dict[str, ScriptedServer], *middlewares: Middleware) -> AsyncIterator[World]:
     """A world with these middlewares around it, the first one outermost; closed after."""
-    async with a_world(servers) as world:
+    # A thousand calls at once are for the middlewares to bear.
+    many = {"maxCalls": 10_000, "maxCallsPerClient": 10_000}
+    entries = {name: {"maxConcurrency": 10_000, "maxQueue": 10_000} for name in servers}
+    async with a_world(servers, gateway=many, entries=entries) as world:
         board = world.gateway.switchboard
         chains = Chains([Layer(type(one).__name__, one) for one in middlewares], board.answer, board.target)
         board.handle = chains.handle

@@ -13,7 +13,7 @@ import pytest
 from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import ConfigError, InvalidParams
-from muxway.middleware.base import Middleware, Request, Result
+from muxway.middleware.base import Middleware, Outcome, Request, Result
 from muxway.middleware.running import Chains, Layer, compile_chain
 from muxway.testing import RawClient, ScriptedServer
 
@@ -102,6 +102,114 @@ def test_a_middleware_costs_nothing_where_it_has_no_hook() -> None:
     layers = [Layer("a", PlainNoting("a", []))]
     assert compile_chain(layers, "tools/list") == ()
     assert len(compile_chain(layers, "tools/call")) == 1
+
+
+class Looking(Middleware):
+    """Writes down what goes by, and refuses the tool of this name."""
+
+    def __init__(self, name: str, notes: list[str], refuses: str = "") -> None:
+        self.name, self.notes, self.refuses = name, notes, refuses
+
+    def before(self, request: Request) -> None:
+        if request.method == "tools/call":
+            if request.name == self.refuses:
+                raise InvalidParams("not that one")
+            self.notes.append(f"into {self.name}")
+
+    def after(self, request: Request, outcome: Outcome) -> None:
+        if request.method == "tools/call":
+            self.notes.append(f"out of {self.name}: {outcome.word}")
+
+
+@pytest.mark.parametrize("between", [Noting, PlainNoting, Looking])
+async def test_those_that_only_look_stand_in_the_onion_like_all_others(between: type[Noting]) -> None:
+    """Ours: `before` and `after` are a cheaper way to write a hook, not another order."""
+    notes: list[str] = []
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+        around(world, Looking("a", notes), between("b", notes), Looking("c", notes))
+        client = await world.client()
+        assert (await client.call("up__echo", {"x": 1})).result["structuredContent"] == {"x": 1}
+        order = [note.removesuffix(": ok") for note in notes]
+        assert order == ["into a", "into b", "into c", "out of c", "out of b", "out of a"]
+
+
+async def test_who_refuses_is_heard_by_those_outside_and_unheard_of_inside() -> None:
+    """Ours: `after` is for requests that `before` let through."""
+    notes: list[str] = []
+    server = ScriptedServer(tools={"echo": None})
+    async with a_world({"up": server}) as world:
+        around(world, Looking("a", notes), Looking("b", notes, refuses="up__echo"), Looking("c", notes))
+        client = await world.client()
+        assert (await client.call("up__echo")).error["message"] == "not that one"
+        assert notes == ["into a", "out of a: error"]
+        assert not any(message.get("method") == "tools/call" for message in server.heard)
+
+
+class Seeing(Middleware):
+    """Keeps every outcome of a call."""
+
+    def __init__(self) -> None:
+        self.seen: list[Outcome] = []
+
+    def after(self, request: Request, outcome: Outcome) -> None:
+        if request.method == "tools/call":
+            self.seen.append(outcome)
+
+
+@pytest.mark.parametrize("inside", [[], [PlainNoting("a", [])]])
+async def test_an_outcome_says_how_it_went(inside: list[Middleware]) -> None:
+    """Ours: the same whether the result comes from the server or from another middleware."""
+    seeing = Seeing()
+    async with a_world({"up": ScriptedServer(tools={"echo": None, "hang": lambda *_: None})}) as world:
+        around(world, seeing, *inside)
+        client = await world.client()
+        line = (await client.call("up__echo", {"x": 1})).line
+        await client.call("up__none")
+        id_ = client.start("tools/call", {"name": "up__hang", "arguments": {}})
+        await client.tools()
+        client.tell("notifications/cancelled", {"requestId": id_})
+        await client.tools()
+    ok, failed, cancelled = seeing.seen
+    assert (ok.word, ok.error, ok.size) == ("ok", None, len(line) - len(b'{"jsonrpc":"2.0","id":2,"result":}'))
+    assert ok.result is not None
+    assert ok.result.value["structuredContent"] == {"x": 1}
+    assert (failed.word, failed.result, failed.size) == ("error", None, 0)
+    assert failed.error is not None
+    assert (cancelled.word, cancelled.result, cancelled.error) == ("cancelled", None, None)
+    assert all(0 < outcome.seconds < 30 for outcome in seeing.seen)
+
+
+class BadBefore(Middleware):
+    def before(self, request: Request) -> None:
+        if request.name == "up__bad":
+            raise ZeroDivisionError("oops")
+
+
+class BadAfter(Middleware):
+    def after(self, request: Request, outcome: Outcome) -> None:
+        raise ZeroDivisionError("oops")
+
+
+async def test_one_that_fails_to_look_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Ours: before, that call fails; after, the request went as it went."""
+    notes: list[str] = []
+    async with a_world({"up": ScriptedServer(tools={"echo": None, "bad": None})}) as world:
+        around(world, Looking("a", notes), BadAfter(), BadBefore())
+        client = await world.client()
+        assert (await client.call("up__echo", {"x": 1})).result["structuredContent"] == {"x": 1}
+        error = (await client.call("up__bad")).error
+        assert error["message"] == 'middleware "BadBefore" failed with ZeroDivisionError: oops'
+        assert notes == ["into a", "out of a: ok", "into a", "out of a: error"]
+        assert 'failed middleware=BadAfter hook=after error="ZeroDivisionError: oops"' in caplog.messages
+
+
+def test_neighbours_that_only_look_are_one_step() -> None:
+    """Issue 5, cost: three of them cost little more than one."""
+    layers = [Layer(name, Looking(name, [])) for name in "abc"]
+    assert len(compile_chain(layers, "tools/call")) == 1
+    assert len(compile_chain([*layers, Layer("d", PlainNoting("d", [])), *layers], "tools/call")) == 3
+    some = [Layer(name, Looking(name, []), lambda _: True) for name in "abc"]
+    assert len(compile_chain(some, "tools/call")) == 3
 
 
 class Refusing(Middleware):

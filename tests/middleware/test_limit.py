@@ -11,7 +11,7 @@ from muxway.core.call import Call, Caller
 from muxway.core.ports import Waiter
 from muxway.errors import ConfigError, RpcError
 from muxway.middleware import limit
-from muxway.middleware.base import Request, Result
+from muxway.middleware.base import Outcome, Request
 from muxway.middleware.limit import Limit
 from muxway.protocol import messages
 from muxway.protocol.era import NEWEST
@@ -175,30 +175,36 @@ async def test_of_a_thousand_calls_at_once_just_as_many_run_as_may() -> None:
             assert sum("result" in reply.message for reply in replies) == 100
 
 
-async def test_memory_is_bounded_and_what_runs_is_not_forgotten(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_what_runs_is_not_forgotten(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: callers come and go; one that has a call under way cannot be forgotten to let it have another."""
     monkeypatch.setattr(limit, "_KEPT", 10)
     middleware = Limit(rate="1/h", concurrent=1)
-    gate: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-
-    async def wait(_request: Request) -> Result:
-        return await gate
-
-    async def answer(_request: Request) -> Result:
-        return Result.of({})
 
     def request(who: bytes) -> Request:
         return Request(Call(Caller(revision=NEWEST, principal=who), "tools/call", {}))
 
-    running = asyncio.create_task(middleware.call_tool(request(b"first"), wait))
-    await asyncio.sleep(0)
+    middleware.before(request(b"first"))
     for n in range(1000):
-        await middleware.call_tool(request(b"%d" % n), answer)
+        middleware.before(request(b"%d" % n))
+        middleware.after(request(b"%d" % n), Outcome(0.0))
         assert len(middleware._counters) <= 10
     with pytest.raises(RpcError, match="1 at once"):
-        await middleware.call_tool(request(b"first"), answer)
-    gate.set_result(Result.of({}))
-    await running
+        middleware.before(request(b"first"))
+    middleware.after(request(b"first"), Outcome(0.0))
+    with pytest.raises(RpcError, match="1/h"):
+        middleware.before(request(b"first"))
+
+
+async def test_the_whole_and_its_views_count_together() -> None:
+    """Ours: a limit is one limit, whichever way a caller comes in."""
+    limits = [{"use": "limit", "rate": "2/h", "per": "all"}, {"use": "limit", "rate": "100/h", "per": "all"}]
+    views = {"one": {}, "other": {"middleware": [{"use": "limit", "rate": "1/h", "per": "all"}]}}
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}, middleware=limits, views=views) as world:
+        assert (await world.gateway.call("up__echo", {})).is_error is False
+        assert (await world.gateway.call("up__echo", {}, view="other")).is_error is False
+        for view in (None, "one"):
+            with pytest.raises(RpcError, match="2/h"):
+                await world.gateway.call("up__echo", {}, view=view)
 
 
 async def test_names_that_callers_invent_fill_no_memory(clock: Clock) -> None:

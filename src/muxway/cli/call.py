@@ -13,7 +13,7 @@ import click
 from muxway.catalog.naming import SEPARATORS, Naming
 from muxway.cli.exits import FAILED, INTERRUPTED, TIMED_OUT, TOOL_FAILED, UNREACHABLE
 from muxway.cli.help import Verb
-from muxway.cli.options import above_zero, config_option, debug_option, read_config
+from muxway.cli.options import above_zero, config_option, debug_option, known_view, read_config, view_option
 from muxway.cli.output import badge, one_line, show_json, show_text, size
 from muxway.cli.session import StatusLine, only, opened, quiet_log, run
 from muxway.errors import InvalidParams, RpcError, ToolNotFound, UpstreamError
@@ -21,8 +21,9 @@ from muxway.errors import InvalidParams, RpcError, ToolNotFound, UpstreamError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muxway.app import Gateway, ToolResult
+    from muxway.catalog.model import Catalog
     from muxway.config import Config
+    from muxway.library import ToolResult
 
 _BAR = 24
 _NUMBERS = ("integer", "number")
@@ -39,6 +40,7 @@ _NUMBERS = ("integer", "number")
 @click.argument("tool")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
 @config_option
+@view_option
 @click.option("--json", "base", metavar="TEXT", help="Arguments as one JSON object; single ones win over it.")
 @click.option(
     "-o",
@@ -56,9 +58,16 @@ _NUMBERS = ("integer", "number")
 )
 @debug_option
 def command(
-    tool: str, arguments: Sequence[str], config: str | None, base: str | None, output: str, timeout: float | None,
-    *, debug: bool,
-) -> None:  # fmt: skip
+    tool: str,
+    arguments: Sequence[str],
+    config: str | None,
+    view: str | None,
+    base: str | None,
+    output: str,
+    timeout: float | None,
+    *,
+    debug: bool,
+) -> None:
     """Call one tool and print what it returns.
 
     KEY=VALUE passes text, or a number or true/false where the tool's schema wants
@@ -73,13 +82,14 @@ def command(
     quiet_log(debug=debug)
     given = _Arguments(base, arguments)
     loaded = read_config(config)
+    known_view(loaded, view)
     if timeout is not None:
         loaded = _patient(loaded, timeout)
-    code = run(_call(only(loaded, owners(loaded, tool)), tool, given, as_json=output == "json"))
+    code = run(_call(only(loaded, owners(loaded, tool)), view, tool, given, as_json=output == "json"))
     raise click.exceptions.Exit(code)
 
 
-async def _call(config: Config, tool: str, given: _Arguments, *, as_json: bool) -> int:
+async def _call(config: Config, view: str | None, tool: str, given: _Arguments, *, as_json: bool) -> int:
     """Make the call and print its outcome. Returns the exit code."""
     line = StatusLine()
 
@@ -87,14 +97,15 @@ async def _call(config: Config, tool: str, given: _Arguments, *, as_json: bool) 
         line.show(_bar(done, total, message))
 
     async with opened(config) as gateway:
-        schema = _schema(gateway, tool)
+        catalog = (gateway.switchboard if view is None else gateway.switchboard.views[view]).catalog
+        schema = _schema(catalog, tool)
         arguments = given.fitted(schema)
         missing = [str(name) for name in schema.get("required") or () if name not in arguments]
         try:
-            result = await gateway.call(tool, arguments, on_progress=show_progress)
+            result = await gateway.call(tool, arguments, on_progress=show_progress, view=view)
         except RpcError as error:
             line.wipe()
-            _show_error(gateway, tool, error, as_json=as_json)
+            _show_error(catalog, tool, error, as_json=as_json)
             return _code(error)
         except asyncio.CancelledError:
             line.wipe()
@@ -189,8 +200,8 @@ def _json(text: str, what: str) -> Any:
         raise click.UsageError(f"{what} is not JSON ({error}): {text}") from None
 
 
-def _schema(gateway: Gateway, tool: str) -> Mapping[str, Any]:
-    route = gateway.switchboard.catalog.find(tool).route
+def _schema(catalog: Catalog, tool: str) -> Mapping[str, Any]:
+    route = catalog.find(tool).route
     return {} if route is None else _mapping(route.describe().get("inputSchema"))
 
 
@@ -234,13 +245,13 @@ def _summary(block: Mapping[str, Any]) -> str:
             return f"[{one_line(str(block.get('type')))}]"
 
 
-def _show_error(gateway: Gateway, tool: str, error: RpcError, *, as_json: bool) -> None:
+def _show_error(catalog: Catalog, tool: str, error: RpcError, *, as_json: bool) -> None:
     if as_json:
         show_json({"error": {"code": error.code, "message": error.message, "data": error.data}})
         return
     click.echo(f"{badge('error')}  {one_line(error.message)}", err=True)
-    if isinstance(error, ToolNotFound | InvalidParams) and gateway.switchboard.catalog.find(tool).route is None:
-        near = gateway.switchboard.catalog.nearest(tool)
+    if isinstance(error, ToolNotFound | InvalidParams) and catalog.find(tool).route is None:
+        near = catalog.nearest(tool)
         hint = f"Did you mean {' or '.join(near)}?" if near else "`muxway tools` lists what there is."
         click.echo(hint, err=True)
 

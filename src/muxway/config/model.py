@@ -87,6 +87,8 @@ class MiddlewareSpec:
     options: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
     where: str = field(default="", compare=False)
     """Where it was configured."""
+    line: int | None = field(default=None, compare=False)
+    """Line in the file, where known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -163,6 +165,8 @@ class ServerConfig:
     """Where it was configured, as a dotted path: `mcpServers.github`."""
     line: int | None = field(default=None, compare=False)
     """Line in the file, where known."""
+    env_file: str | None = field(default=None, compare=False)
+    """The file that some of `env` was read from."""
     extra: Mapping[str, object] = field(default_factory=dict[str, object], compare=False)
     """Keys that only a client acts on (`alwaysAllow`, `trust`, …) and unknown ones, as they were written."""
 

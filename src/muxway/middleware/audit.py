@@ -12,21 +12,21 @@ import os
 import stat
 import threading
 from collections import deque
-from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from time import gmtime, strftime, time
 from typing import TYPE_CHECKING, Any, Final
 
 from muxway.errors import ParseError
 from muxway.log import EventLog
-from muxway.middleware.facts import Observer, client_of, short, size_in
+from muxway.middleware.base import Middleware
+from muxway.middleware.facts import client_of, short, size_in
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
     from msgspec import Raw
 
-    from muxway.middleware.base import Request
-    from muxway.middleware.facts import Observed
+    from muxway.middleware.base import Outcome, Request
 
 _GATHER: Final = 0.05
 """Seconds in which lines are gathered before they are written together: to wake a thread costs more than a line."""
@@ -44,7 +44,7 @@ _SHOWN_OF_PRINCIPAL: Final = 6
 log = EventLog("audit")
 
 
-class Audit(Observer):
+class Audit(Middleware):
     """Append one JSON object for each request to a file: when, who, what, a digest of the arguments, how it ended.
 
     Arguments and results themselves are never in it. A file that cannot be written to (full disk, missing folder, no
@@ -60,22 +60,25 @@ class Audit(Observer):
     Costs about 12 µs a request, and a thread.
     """
 
+    shared = True
+
     def __init__(self, *, path: str) -> None:
         if not path.strip() or "\0" in path:
             raise ValueError('`path` must be the path of a file, such as "audit.jsonl"')
         self._writer = _Writer(Path(path).expanduser())
+        self._clock = _Clock()
 
     async def close(self) -> None:
         """Write what is left."""
         await asyncio.to_thread(self._writer.stop)
 
-    def observe(self, request: Request, observed: Observed) -> None:
+    def after(self, request: Request, outcome: Outcome) -> None:
         """Write it down."""
         caller = request.caller
         client, version = client_of(caller)
         self._writer.put(
             {
-                "time": datetime.now(UTC) - timedelta(seconds=observed.seconds),
+                "time": self._clock.text(time() - outcome.seconds),
                 "principal": caller.principal[:_SHOWN_OF_PRINCIPAL].hex() or None,
                 "client": client,
                 "clientVersion": version,
@@ -84,11 +87,11 @@ class Audit(Observer):
                 "name": short(request.name) or None,
                 "server": request.server or None,
                 "arguments": None,
-                "outcome": observed.outcome,
-                "code": observed.code,
-                "ms": round(observed.seconds * 1000, 3),
+                "outcome": outcome.word,
+                "code": None if outcome.error is None else outcome.error.code,
+                "ms": round(outcome.seconds * 1000, 3),
                 "bytesIn": size_in(request),
-                "bytesOut": observed.size,
+                "bytesOut": outcome.size,
             },
             request.call.params.get("arguments"),
         )
@@ -108,6 +111,20 @@ def _line(record: dict[str, Any], arguments: Raw | None) -> bytes:
     if arguments is not None:
         record["arguments"] = digest(arguments)
     return messages.encode(record) + b"\n"
+
+
+class _Clock:
+    """Writes times. Most are within the second of the one before."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = ""
+
+    def text(self, when: float) -> str:
+        second = int(when)
+        if second != self._second:
+            self._second, self._text = second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second))
+        return f"{self._text}.{int((when - second) * 1_000_000):06}Z"
 
 
 class _Writer:
@@ -192,7 +209,7 @@ class _Writer:
             # They came after all that could be kept.
             lost, self._told = self._lost - self._told, self._lost
             log.warning("audit lines lost", path=self._path, lines=lost)
-            lines.append(_line({"time": datetime.now(UTC), "lost": lost}, None))
+            lines.append(_line({"time": _Clock().text(time()), "lost": lost}, None))
         self._unwritten = b"".join(lines)
         return bool(lines)
 

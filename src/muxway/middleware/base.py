@@ -8,11 +8,13 @@
 Hooks form an onion: the first middleware is the outermost. A hook may answer without going on, change the request with
 `request.replace(…)`, change the result with `result.replace(…)`, or raise an `RpcError`. Payloads are views of the
 bytes that came: what a hook does not look at is never decoded, what it does not change is never encoded.
+
+A middleware that changes nothing has `before` and `after` instead: ordinary functions, which cost a fraction of a hook.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, cast
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +26,12 @@ if TYPE_CHECKING:
 
     from muxway.core.asks import Ask
     from muxway.core.call import Call, Caller
+    from muxway.errors import RpcError
     from muxway.protocol.messages import Params
+
+
+Word = Literal["ok", "isError", "asked", "error", "cancelled"]
+"""`isError`: a tool says that it failed. `asked`: the caller must answer something first. `error`: there is a code."""
 
 
 class Next(Protocol):
@@ -39,18 +46,17 @@ class Next(Protocol):
         ...
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """One request on its way in. Never changes; a changed one is made with `replace`."""
 
-    __slots__ = ("_arguments", "call", "server", "tool")
-
-    def __init__(self, call: Call, server: str = "", tool: Mapping[str, Any] | None = None) -> None:
-        self.call = call
-        self.server = server
-        """The server it goes to; empty where that is not one server's, as for lists."""
-        self.tool: Mapping[str, Any] = tool or {}
-        """The listed definition of the tool that is called; empty for everything else."""
-        self._arguments: Any = None
+    # A struct, like all that is made for each call: it takes a third of the time.
+    call: Call
+    server: str = ""
+    """The server it goes to; empty where that is not one server's, as for lists."""
+    tool: Mapping[str, Any] = {}
+    """The listed definition of the tool that is called; empty for everything else."""
+    _arguments: Any = None
+    _name: str | None = None
 
     @property
     def method(self) -> str:
@@ -65,7 +71,9 @@ class Request:
     @property
     def name(self) -> str:
         """What is asked for: a tool's or prompt's public name, a resource's URI; empty where nothing is."""
-        return messages.text(self.call.params.get("name") or self.call.params.get("uri")) or ""
+        if self._name is None:
+            self._name = messages.text(self.call.params.get("name") or self.call.params.get("uri")) or ""
+        return self._name
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -163,6 +171,47 @@ class Result:
         return Result(messages.object_of(given.items()))
 
 
+class Outcome(msgspec.Struct, eq=False):
+    """How a request went: a result, an error, or neither if it was cancelled."""
+
+    seconds: float
+    """How long it took."""
+    error: RpcError | None = None
+    """What it failed with, if it did."""
+    _pieces: Sequence[messages.Buffer] = ()
+    _result: Result | None = None
+    _word: Word | None = None
+
+    @property
+    def result(self) -> Result | None:
+        """What it gave, if it succeeded. Put together when first looked at."""
+        if self._result is None and self._pieces:
+            self._result = Result(b"".join(self._pieces))
+        return self._result
+
+    @property
+    def size(self) -> int:
+        """Bytes of the result."""
+        if self._result is not None:
+            return len(self._result.raw)
+        return sum(memoryview(piece).nbytes for piece in self._pieces)
+
+    @property
+    def word(self) -> Word:
+        """How it went, in a word."""
+        if self._word is None:
+            self._word = self._in_a_word()
+        return self._word
+
+    def _in_a_word(self) -> Word:
+        result = self.result
+        if result is None:
+            return "cancelled" if self.error is None else "error"
+        if result.is_error:
+            return "isError"
+        return "ok" if result.is_final else "asked"
+
+
 class Middleware:
     """Base of every middleware. Override the hooks you need; a hook that is not overridden costs nothing.
 
@@ -171,6 +220,8 @@ class Middleware:
 
     plain: ClassVar[bool] = False
     """Whether its hooks await nothing but `go`. Such hooks run without a task of their own, which is much cheaper."""
+    shared: ClassVar[bool] = False
+    """Whether the whole gateway and all its views have one of it. Else each has its own, and nothing crosses."""
     excludes: ClassVar[Sequence[str]] = ()
     """Names of middlewares that make no sense around the same calls."""
 
@@ -209,6 +260,12 @@ class Middleware:
     async def any_request(self, request: Request, go: Next) -> Result:
         """Around every request there is, outside the hook for its method."""
         return await go(request)
+
+    def before(self, request: Request) -> None:
+        """Look at every request before it goes on, outside the hooks above; raise an RpcError to refuse it."""
+
+    def after(self, request: Request, outcome: Outcome) -> None:
+        """Look at how every request went that `before` let through. Its caller gets the outcome in any case."""
 
     def ask(self, request: Request, ask: Ask) -> Ask | None:
         """A server asks the caller something. Return the question, or None if it was answered or refused here."""

@@ -1,25 +1,19 @@
-"""What one line can tell of a request: who, what, how it went. For `log` and `audit`, which must agree.
+"""What one line can tell of a request: who and what. For `log` and `audit`, which must agree.
 
 Whatever a caller chose is shortened: a line must not grow with the name somebody gave to a client.
 """
 
 from __future__ import annotations
 
-from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from muxway.errors import RpcError
-from muxway.middleware.base import Middleware
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
     from msgspec import Raw
 
     from muxway.core.call import Caller
-    from muxway.middleware.base import Next, Request, Result
-
-Outcome = Literal["ok", "isError", "asked", "error", "cancelled"]
-"""`isError`: a tool says that it failed. `asked`: the caller must answer something first. `error`: there is a code."""
+    from muxway.middleware.base import Request
 
 _LONGEST: Final = 200
 
@@ -51,47 +45,3 @@ def size_in(request: Request) -> int:
     """Bytes of the arguments, as they came."""
     arguments = request.call.params.get("arguments")
     return 0 if arguments is None else memoryview(arguments).nbytes
-
-
-class Observed(NamedTuple):
-    """How a request went."""
-
-    outcome: Outcome
-    code: int | None
-    """Of the error, if there was one."""
-    size: int
-    """Bytes of the result."""
-    seconds: float
-
-
-class Observer(Middleware):
-    """Notes how every request went."""
-
-    plain = True
-
-    async def any_request(self, request: Request, go: Next) -> Result:
-        """Go on, and note what came of it."""
-        started = perf_counter()
-        outcome: Outcome = "cancelled"
-        code: int | None = None
-        size = 0
-        try:
-            result = await go(request)
-            outcome, size = outcome_of(result), len(result.raw)
-            return result
-        except RpcError as error:
-            outcome, code = "error", error.code
-            raise
-        finally:
-            self.observe(request, Observed(outcome, code, size, perf_counter() - started))
-
-    def observe(self, request: Request, observed: Observed) -> None:
-        """Take note of a request that is over."""
-        raise NotImplementedError
-
-
-def outcome_of(result: Result) -> Outcome:
-    """How a request went that was answered."""
-    if result.is_error:
-        return "isError"
-    return "ok" if result.is_final else "asked"

@@ -12,16 +12,16 @@ from muxway.errors import RpcError
 from muxway.middleware.base import Middleware
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
-    from muxway.middleware.base import Next, Request, Result
+    from muxway.middleware.base import Outcome, Request
 
 _RATE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*([smh])\s*")
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_COUNTED: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 _KEPT: Final = 10_000
 """Counters at most, but for those of requests that run."""
 _LOOKED_AT: Final = 8
-_PER: Final = ("caller", "server", "tool", "all")
 _A_WHILE_MS: Final = 1000
 """When to come back for a free place: nobody knows when there will be one."""
 _ROUNDING: Final = 1e-6
@@ -38,11 +38,31 @@ class _Counter:
         """When its bucket is full again. One number says as much as a level and the time it was taken at."""
 
 
+def _of_caller(request: Request) -> Hashable:
+    caller = request.call.caller
+    # The party of a caller without a token is an object that should not be kept alive by a counter.
+    return caller.principal or (0 if caller.party is None else id(caller.party))
+
+
+def _of_tool(request: Request) -> Hashable:
+    # The listed name: callers have several spellings for a tool, and may invent as many names as they like.
+    return request.tool.get("name") or (request.method, request.server)
+
+
+_KEYS: Final[dict[str, Callable[[Request], Hashable]]] = {
+    "caller": _of_caller,
+    "server": lambda request: request.server,
+    "tool": _of_tool,
+    "all": lambda _: None,
+}
+"""`per` → what is counted together."""
+
+
 class Limit(Middleware):
     """Refuse calls that come too fast, or too many at once, with an error that says when to come back.
 
     Counts what goes to a server: tool calls, reads, prompts and completions. Lists, which muxway answers itself, are
-    free.
+    free. What comes by a view counts with the rest.
 
     Options:
         rate: calls in a time, such as "10/s", "100/m" or "1000/h".
@@ -56,7 +76,7 @@ class Limit(Middleware):
     Costs about 5 µs a call, and memory for the 10,000 callers, servers or tools that were seen last.
     """
 
-    plain = True
+    shared = True
 
     def __init__(
         self,
@@ -72,8 +92,8 @@ class Limit(Middleware):
             raise ValueError("`concurrent` must be 1 or more")
         if burst is not None and (rate is None or burst < 1):
             raise ValueError("`burst` must be 1 or more, and goes with `rate`")
-        if per not in _PER:
-            raise ValueError(f"`per` must be one of {', '.join(_PER)}")
+        if per not in _KEYS:
+            raise ValueError(f"`per` must be one of {', '.join(_KEYS)}")
         self._rate = rate or ""
         self._concurrent = concurrent
         self._per = per
@@ -84,50 +104,43 @@ class Limit(Middleware):
             count, seconds = _parsed(rate)
             self._interval = seconds / count
             self._ahead = ((burst or max(1, int(count))) - 1) * self._interval + _ROUNDING
+        self._key = _KEYS[per]
         self._counters: OrderedDict[Hashable, _Counter] = OrderedDict()
 
-    async def _counted(self, request: Request, go: Next) -> Result:
-        counter = self._counter(self._key(request))
+    def before(self, request: Request) -> None:
+        """Count it in, or refuse it."""
+        if request.call.method not in _COUNTED:
+            return
+        key = self._key(request)
+        counter = self._counters.get(key)
+        if counter is None:
+            counter = self._add(key)
+        else:
+            self._counters.move_to_end(key)
         if self._concurrent is not None and counter.running >= self._concurrent:
             raise self._refusal(f"{self._concurrent} at once", _A_WHILE_MS)
         if self._interval:
             now = monotonic()
-            paid_until = max(counter.paid_until, now)
+            paid_until = counter.paid_until
+            if paid_until < now:
+                paid_until = now
             early = paid_until - now - self._ahead
             if early > 0:
                 raise self._refusal(self._rate.strip(), max(1, ceil(early * 1000)))
             counter.paid_until = paid_until + self._interval
         counter.running += 1
-        try:
-            return await go(request)
-        finally:
-            # Reached on a cancel, too: whoever drives this closes it.
-            counter.running -= 1
 
-    call_tool = _counted
-    read_resource = _counted
-    get_prompt = _counted
-    complete = _counted
+    def after(self, request: Request, outcome: Outcome) -> None:
+        """Count it out."""
+        del outcome
+        if request.call.method in _COUNTED:
+            # It is there: counters of requests that run are not forgotten.
+            self._counters[self._key(request)].running -= 1
 
-    def _key(self, request: Request) -> Hashable:
-        if self._per == "caller":
-            # The party of a caller without a token is an object that should not be kept alive by a counter.
-            return request.caller.principal or (0 if request.caller.party is None else id(request.caller.party))
-        if self._per == "server":
-            return request.server
-        if self._per == "tool":
-            # The listed name: callers have several spellings for a tool, and may invent as many names as they like.
-            return request.tool.get("name") or (request.method, request.server)
-        return None
-
-    def _counter(self, key: Hashable) -> _Counter:
-        counter = self._counters.get(key)
-        if counter is None:
-            if len(self._counters) >= _KEPT:
-                self._forget_one()
-            counter = self._counters[key] = _Counter()
-        else:
-            self._counters.move_to_end(key)
+    def _add(self, key: Hashable) -> _Counter:
+        if len(self._counters) >= _KEPT:
+            self._forget_one()
+        counter = self._counters[key] = _Counter()
         return counter
 
     def _forget_one(self) -> None:

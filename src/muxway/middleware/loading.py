@@ -22,7 +22,7 @@ from muxway.middleware.running import Layer
 from muxway.middleware.tools import listed_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from muxway.config.model import Config, MiddlewareSpec, ServerConfig, ViewConfig
     from muxway.middleware.base import Request
@@ -33,18 +33,19 @@ ENTRY_POINTS: Final = "muxway.middleware"
 """The entry point group of plug-ins."""
 
 
-def layers_of_server(server: ServerConfig) -> list[Layer]:
-    """The middlewares of one server. Raises ConfigError."""
+def layers_of_server(server: ServerConfig, whole: Iterable[Layer] = ()) -> list[Layer]:
+    """The middlewares of one server; for a view, those that are `shared` are taken from the whole. Raises ConfigError."""
     problems: list[Problem] = []
-    layers = _layers(server.middleware, server.name, server.secrets, problems)
+    layers = _layers(server.middleware, server.name, server.secrets, _shared(whole), problems)
     _refuse(problems)
     return layers
 
 
-def layers_of(config: Config, view: ViewConfig | None = None) -> list[Layer]:
+def layers_of(config: Config, view: ViewConfig | None = None, whole: Iterable[Layer] = ()) -> list[Layer]:
     """Every middleware of a configuration: the gateway's outside, then those of the view, then each server's.
 
-    Each view has its own: what one keeps, such as a cached list, must not show in another.
+    A view has its own, because what one keeps, such as a cached list, must not show in another; but for those that are
+    `shared`, which it takes from the layers of the whole gateway.
 
     Raises:
         ConfigError: some cannot be used; lists every problem.
@@ -52,13 +53,18 @@ def layers_of(config: Config, view: ViewConfig | None = None) -> list[Layer]:
     problems: list[Problem] = []
     secrets = frozenset[str]().union(*(server.secrets for server in config.servers.values()))
     secrets = secrets.union(*(one.secrets for one in config.views.values()))
-    layers = _layers(config.gateway.middleware, None, secrets, problems)
+    shared = _shared(whole)
+    layers = _layers(config.gateway.middleware, None, secrets, shared, problems)
     if view is not None:
-        layers += _layers(view.middleware, None, secrets, problems)
+        layers += _layers(view.middleware, None, secrets, {}, problems)
     for server in config.servers.values():
-        layers += _layers(server.middleware, server.name, secrets, problems)
+        layers += _layers(server.middleware, server.name, secrets, shared, problems)
     _refuse(problems)
     return layers
+
+
+def _shared(whole: Iterable[Layer]) -> dict[str, Middleware]:
+    return {layer.where: layer.middleware for layer in whole if layer.where and type(layer.middleware).shared}
 
 
 def _refuse(problems: Sequence[Problem]) -> None:
@@ -69,21 +75,26 @@ def _refuse(problems: Sequence[Problem]) -> None:
 
 
 def _layers(
-    specs: Sequence[MiddlewareSpec], server: str | None, secrets: frozenset[str], problems: list[Problem]
+    specs: Sequence[MiddlewareSpec],
+    server: str | None,
+    secrets: frozenset[str],
+    shared: Mapping[str, Middleware],
+    problems: list[Problem],
 ) -> list[Layer]:
     layers: list[Layer] = []
     for spec in specs:
         try:
-            made = _make(spec, secrets)
-            layers.append(Layer(spec.use, made, matching(spec.match, server)))
+            made = shared.get(spec.where) or _make(spec, secrets)
+            layers.append(Layer(spec.use, made, matching(spec.match, server), spec.where))
         except _Unusable as error:
-            problems.append(Problem(path=spec.where, message=str(error)))
+            problems.append(Problem(path=spec.where, message=str(error), line=spec.line))
     names = {layer.name for layer in layers}
     for layer in layers:
         for other in type(layer.middleware).excludes:
             if other in names:
-                where = next(spec.where for spec in specs if spec.use == layer.name)
-                problems.append(Problem(path=where, message=f"{layer.name} and {other} exclude each other; keep one"))
+                spec = next(spec for spec in specs if spec.use == layer.name)
+                why = f"{layer.name} and {other} exclude each other; keep one"
+                problems.append(Problem(path=spec.where, message=why, line=spec.line))
     return layers
 
 

@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from muxway.config.values import SECRET_KEY
 from muxway.errors import ParseError
 from muxway.log import EventLog, masker
-from muxway.middleware.facts import Observer, client_of, short, size_in
+from muxway.middleware.base import Middleware
+from muxway.middleware.facts import client_of, short, size_in
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
-    from muxway.middleware.base import Request
-    from muxway.middleware.facts import Observed
+    from muxway.middleware.base import Outcome, Request
 
 _LONGEST: Final = 400
 _LONGEST_TEXT: Final = 80
 _MOST_ITEMS: Final = 10
 _DEEPEST: Final = 4
 
-log = EventLog("calls")
+log = EventLog("calls", gathered=True)
 
 
-class Log(Observer):
+class Log(Middleware):
     """Write one line for each request: method, name, server, client, outcome, milliseconds and sizes.
 
-    It goes where muxway's log goes, at level `info`. Arguments and results are not in it.
+    It goes where muxway's log goes, at level `info`. Arguments and results are not in it. Lines are written within a
+    fiftieth of a second, and all of them before muxway ends.
 
     Options:
         arguments: also show the arguments, shortened. Values whose key looks like that of a secret, and secrets that
@@ -38,7 +39,7 @@ class Log(Observer):
         self._arguments = arguments
         self._mask = masker(known_secrets)
 
-    def observe(self, request: Request, observed: Observed) -> None:
+    def after(self, request: Request, outcome: Outcome) -> None:
         """Write it down."""
         log.info(
             "call",
@@ -46,13 +47,17 @@ class Log(Observer):
             name=short(request.name) or None,
             server=request.server or None,
             client=client_of(request.caller)[0],
-            outcome=observed.outcome,
-            code=observed.code,
-            ms=round(observed.seconds * 1000, 2),
+            outcome=outcome.word,
+            code=None if outcome.error is None else outcome.error.code,
+            ms=round(outcome.seconds * 1000, 2),
             bytes_in=size_in(request),
-            bytes_out=observed.size,
+            bytes_out=outcome.size,
             arguments=self._shown(request) if self._arguments else None,
         )
+
+    async def close(self) -> None:
+        """Write what is left."""
+        log.flush()
 
     def _shown(self, request: Request) -> str:
         try:

@@ -2,6 +2,7 @@
 
 A middleware that awaits nothing but `go` (`plain`) is run by hand, step by step, where the request arrives: no task, no
 future, no turn of the event loop. Any other one gets a task of its own, because it may use timeouts and sleeps.
+Middlewares that only look (`before`, `after`) and stand next to each other share one step.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import time
 import types
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+import msgspec
+
 from muxway.core.asks import Ask
 from muxway.core.ports import Waiter
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
-from muxway.middleware.base import HOOKS, Middleware, Request, Result
-from muxway.middleware.tools import listed_name
+from muxway.middleware.base import HOOKS, Middleware, Outcome, Request, Result
 from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
@@ -58,15 +60,25 @@ class Layer(NamedTuple):
     matches: Callable[[Request], bool] | None = None
     """Which requests it is for; None: all. For calls of a listed tool it is asked once, so it must go by the server and
     the listed name alone."""
+    where: str = ""
+    """Where it was configured."""
+
+
+class _Look(NamedTuple):
+    name: str
+    before: Callable[[Request], None] | None
+    after: Callable[[Request, Outcome], None] | None
 
 
 class _Stage(NamedTuple):
     layer: Layer
-    hook: Callable[[Request, Next], Coroutine[Any, Any, Result]]
     matches: Callable[[Request], bool] | None
-    plain: bool
-    watches: bool
+    hook: Callable[[Request, Next], Coroutine[Any, Any, Result]]
+    plain: bool = True
+    watches: bool = False
     """Whether it wants to see questions and notices."""
+    looks: tuple[_Look, ...] = ()
+    """If there are any, that is all it does: the hook is not run."""
 
 
 def compile_chain(layers: Sequence[Layer], method: str) -> tuple[_Stage, ...]:
@@ -74,15 +86,32 @@ def compile_chain(layers: Sequence[Layer], method: str) -> tuple[_Stage, ...]:
     stages: list[_Stage] = []
     for layer in layers:
         kind = type(layer.middleware)
+        before = layer.middleware.before if kind.before is not Middleware.before else None
+        after = layer.middleware.after if kind.after is not Middleware.after else None
+        if before is not None or after is not None:
+            look = _Look(layer.name, before, after)
+            stages.append(_Stage(layer, layer.matches, layer.middleware.any_request, looks=(look,)))
         watches = kind.ask is not Middleware.ask or kind.notice is not Middleware.notice
         for name in ("any_request", HOOKS.get(method, "")):
             if name and getattr(kind, name) is not getattr(Middleware, name):
                 hook = getattr(layer.middleware, name)
-                stages.append(_Stage(layer, hook, layer.matches, kind.plain, watches))
+                stages.append(_Stage(layer, layer.matches, hook, kind.plain, watches))
                 watches = False
         if watches:
-            stages.append(_Stage(layer, layer.middleware.any_request, layer.matches, plain=True, watches=True))
-    return tuple(stages)
+            stages.append(_Stage(layer, layer.matches, layer.middleware.any_request, watches=True))
+    return _merged(stages)
+
+
+def _merged(stages: Iterable[_Stage]) -> tuple[_Stage, ...]:
+    """The stages; of those that only look and are for all requests, neighbours are one."""
+    merged: list[_Stage] = []
+    for stage in stages:
+        last = merged[-1] if merged else stage
+        if merged and stage.looks and last.looks and stage.matches is last.matches is None:
+            merged[-1] = last._replace(looks=last.looks + stage.looks)
+        else:
+            merged.append(stage)
+    return tuple(merged)
 
 
 def did_not_run(error: RpcError) -> bool:
@@ -105,25 +134,139 @@ def may_repeat(request: Request) -> bool:
     return given.get("readOnlyHint") is True or given.get("idempotentHint") is True
 
 
-def start(stages: Sequence[_Stage], request: Request, sink: Sink, last: Start) -> Running | None:
-    """Run a request through the stages, and in the end to `last`."""
-    for index, stage in enumerate(stages, 1):
+def start(stages: Sequence[_Stage], first: int, request: Request, sink: Sink, last: Start) -> Running | None:
+    """Run a request through the stages from the first one on, and in the end to `last`."""
+    for index in range(first, len(stages)):
+        stage = stages[index]
         if stage.matches is None or stage.matches(request):
-            run = (_Plain if stage.plain else _Tasked)(stage, request, sink, stages[index:], last)
+            if stage.looks:
+                return _Looked(stage.looks, request, sink).begin(stages, index + 1, last)
+            run = (_Plain if stage.plain else _Tasked)(stage, request, sink, stages, index + 1, last)
             return run.begin()
     return last(request, sink)
+
+
+def _hand_back(sink: Sink, result: Result) -> None:
+    """Give a result to what is further out; to another stage as it is, so that nothing is decoded twice."""
+    if isinstance(sink, (_Plain, _Looked)):
+        sink.came(result)
+    else:
+        sink.done(result.raw)
+
+
+def _failed(name: str, error: BaseException, **where: str) -> MiddlewareError:
+    """Somebody else's code raised what it should not."""
+    why = f"{type(error).__name__}: {error}"
+    log.error("failed", middleware=name, **where, error=why)
+    return MiddlewareError(name, f"failed with {why}")
+
+
+def _say_blocked(name: str, seconds: float) -> None:
+    log.warning("kept everybody waiting", middleware=name, ms=round(seconds * 1000))
+
+
+class _Looked(msgspec.Struct, eq=False):
+    """A stage that only looks, at work on one request."""
+
+    looks: tuple[_Look, ...]
+    request: Request
+    sink: Sink
+    began: float = 0.0
+    running: Running | None = None
+    over: bool = False
+
+    def begin(self, stages: Sequence[_Stage], rest: int, last: Start) -> Running | None:
+        request = self.request
+        self.began = now = time.perf_counter()
+        for look in self.looks:
+            name, before, _ = look
+            if before is None:
+                continue
+            try:
+                before(request)
+            except Exception as error:  # noqa: BLE001 - somebody else's code: whatever it raises ends this call only
+                # Who is further in never saw the request.
+                self.looks = self.looks[: self.looks.index(look)]
+                self.failed(error if isinstance(error, RpcError) else _failed(name, error, hook="before"))
+                return None
+            began, now = now, time.perf_counter()
+            if now - began > _BLOCKED:
+                _say_blocked(name, now - began)
+        running = start(stages, rest, request, self, last) if rest < len(stages) else last(request, self)
+        if self.over:
+            return None
+        self.running = running
+        return self
+
+    def done(self, *result: Buffer) -> None:
+        if self.over:
+            return
+        now = time.perf_counter()
+        outcome = Outcome(now - self.began, None, result)
+        self._tell(outcome, now)
+        if isinstance(self.sink, (_Plain, _Looked)) and outcome.result is not None:
+            self.sink.came(outcome.result)
+        else:
+            self.sink.done(*result)
+
+    def came(self, result: Result) -> None:
+        if not self.over:
+            now = time.perf_counter()
+            self._tell(Outcome(now - self.began, None, (), result), now)
+            _hand_back(self.sink, result)
+
+    def failed(self, error: RpcError) -> None:
+        if not self.over:
+            now = time.perf_counter()
+            self._tell(Outcome(now - self.began, error), now)
+            self.sink.failed(error)
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        self.sink.progress(params)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        self.sink.log(params)
+
+    def ask(self, ask: Ask) -> None:
+        self.sink.ask(ask)
+
+    def cancel(self, reason: str | None) -> None:
+        if not self.over:
+            running, self.running = self.running, None
+            now = time.perf_counter()
+            self._tell(Outcome(now - self.began), now)
+            if running is not None:
+                running.cancel(reason)
+
+    def _tell(self, outcome: Outcome, now: float) -> None:
+        self.over = True
+        for name, _, after in reversed(self.looks):
+            if after is None:
+                continue
+            try:
+                after(self.request, outcome)
+            except Exception as error:  # noqa: BLE001 - somebody else's code
+                # The request went as it went, whoever fails to take note of it.
+                _failed(name, error, hook="after")
+            began, now = now, time.perf_counter()
+            if now - began > _BLOCKED:
+                _say_blocked(name, now - began)
 
 
 class _Run:
     """One stage at work on one request: a sink for what is further in, a running request for what is further out."""
 
-    __slots__ = ("_gone_on", "_last", "_over", "_request", "_rest", "_running", "_sink", "_stage")
+    __slots__ = ("_gone_on", "_last", "_over", "_request", "_rest", "_running", "_sink", "_stage", "_stages")
 
-    def __init__(self, stage: _Stage, request: Request, sink: Sink, rest: Sequence[_Stage], last: Start) -> None:
+    def __init__(
+        self, stage: _Stage, request: Request, sink: Sink, stages: Sequence[_Stage], rest: int, last: Start
+    ) -> None:
         self._stage = stage
         self._request = request
         self._sink = sink
+        self._stages = stages
         self._rest = rest
+        """The first of the stages that is further in."""
         self._last = last
         self._running: Running | None = None
         self._gone_on = False
@@ -154,17 +297,9 @@ class _Run:
         if isinstance(result, Result):
             if self._request.caller.revision.stateless and "resultType" not in result.fields:
                 result = result.replace(resultType="complete")
-            sink = self._sink
-            if isinstance(sink, _Plain):
-                # As it is, so that what one stage has decoded the next need not.
-                sink.came(result)
-            else:
-                sink.done(result.raw)
+            _hand_back(self._sink, result)
         else:
             self._sink.failed(MiddlewareError(self.name, f"returned {type(result).__name__} instead of a result"))
-
-    def _blocked(self, took: float) -> None:
-        log.warning("kept everybody waiting", middleware=self.name, ms=round(took * 1000))
 
     def _fail(self, error: BaseException) -> None:
         if self._over:
@@ -174,8 +309,7 @@ class _Run:
         if isinstance(error, RpcError):
             self._sink.failed(error)
             return
-        log.error("failed", middleware=self.name, method=self._request.method, error=f"{type(error).__name__}: {error}")
-        self._sink.failed(MiddlewareError(self.name, f"failed with {type(error).__name__}: {error}"))
+        self._sink.failed(_failed(self.name, error, method=self._request.method))
 
     # --- what the server says meanwhile -------------------------------------------------------
 
@@ -196,7 +330,7 @@ class _Run:
             return self._stage.layer.middleware.notice(self._request, params)
         except Exception as error:  # noqa: BLE001 - somebody else's code; a notice is not worth the call
             # Dropped rather than passed as it is: it may have been the very thing that was to be hidden.
-            log.error("failed", middleware=self.name, hook="notice", error=f"{type(error).__name__}: {error}")
+            _failed(self.name, error, hook="notice")
             return None
 
     def ask(self, ask: Ask) -> None:
@@ -208,8 +342,7 @@ class _Run:
                 ask.refuse(error)
                 return
             except Exception as error:  # noqa: BLE001 - somebody else's code
-                log.error("failed", middleware=self.name, hook="ask", error=f"{type(error).__name__}: {error}")
-                ask.refuse(MiddlewareError(self.name, f"failed with {type(error).__name__}: {error}"))
+                ask.refuse(_failed(self.name, error, hook="ask"))
                 return
         if passed is not None:
             self._sink.ask(passed)
@@ -276,13 +409,13 @@ class _Plain(_Run):
             self._stepping = False
 
     def _step_once(self, result: Result | bytes | None, error: RpcError | None) -> None:
-        began = time.monotonic()
+        began = time.perf_counter()
         try:
             try:
                 onward: object = self._coroutine.send(result) if error is None else self._coroutine.throw(error)
             finally:
-                if (took := time.monotonic() - began) > _BLOCKED:
-                    self._blocked(took)
+                if (took := time.perf_counter() - began) > _BLOCKED:
+                    _say_blocked(self.name, took)
         except StopIteration as stop:
             self._finish(stop.value)
         except Exception as raised:  # noqa: BLE001 - somebody else's code: whatever it raises ends this call only
@@ -293,7 +426,7 @@ class _Plain(_Run):
     def _go(self, onward: object) -> None:
         if isinstance(onward, Request):
             try:
-                self._running = start(self._rest, onward, self, self._last)
+                self._running = start(self._stages, self._rest, onward, self, self._last)
             except RpcError as error:
                 self._step(None, error)
         elif isinstance(onward, _Question):
@@ -328,7 +461,7 @@ class _Plain(_Run):
         try:
             self._coroutine.close()
         except Exception as error:  # noqa: BLE001 - somebody else's code, in a `finally`
-            log.error("failed", middleware=self.name, hook="cancel", error=f"{type(error).__name__}: {error}")
+            _failed(self.name, error, hook="cancel")
 
 
 class _Tasked(_Run):
@@ -361,14 +494,14 @@ class _Tasked(_Run):
         value: object = None
         error: BaseException | None = None
         while True:
-            began = time.monotonic()
+            began = time.perf_counter()
             try:
                 awaited = coroutine.send(value) if error is None else coroutine.throw(error)
             except StopIteration as stop:
                 return stop.value
             finally:
-                if (took := time.monotonic() - began) > _BLOCKED:
-                    self._blocked(took)
+                if (took := time.perf_counter() - began) > _BLOCKED:
+                    _say_blocked(self.name, took)
             value, error = None, None
             try:
                 value = yield awaited
@@ -396,7 +529,7 @@ class _Tasked(_Run):
     async def __call__(self, request: Request, /) -> Result:
         request = self._may_go_on(request)
         waiter = _Outcome(self)
-        running = start(self._rest, request, waiter, self._last)
+        running = start(self._stages, self._rest, request, waiter, self._last)
         self._running = running
         try:
             return Result(await waiter.outcome(running))
@@ -450,7 +583,7 @@ class Chains:
         self._find = find
         self._compiled: dict[str, tuple[_Stage, ...]] = {method: compile_chain(layers, method) for method in HOOKS}
         self._other = compile_chain(layers, "")
-        self._chosen: dict[tuple[str, str], tuple[_Stage, ...]] = {}
+        self._chosen: dict[tuple[str, Any], tuple[_Stage, ...]] = {}
         """Server and listed name of a tool → what is run around its calls."""
 
     def handle(self, call: Call, sink: Sink) -> Running | None:
@@ -460,19 +593,18 @@ class Chains:
             return self._handle(call, sink)
         server, tool = self._find(call)
         request = Request(call, server, tool)
-        if call.method == "tools/call" and tool:
-            stages = self._for_tool(request, stages)
-        return start(stages, request, sink, self._end)
+        if tool and call.method == "tools/call":
+            key = server, tool.get("name")
+            chosen = self._chosen.get(key)
+            stages = self._choose(key, request, stages) if chosen is None else chosen
+        return start(stages, 0, request, sink, self._end)
 
-    def _for_tool(self, request: Request, stages: tuple[_Stage, ...]) -> tuple[_Stage, ...]:
+    def _choose(self, key: tuple[str, Any], request: Request, stages: tuple[_Stage, ...]) -> tuple[_Stage, ...]:
         """Those that are for this tool, found once and not for each call."""
-        key = request.server, listed_name(request)
-        chosen = self._chosen.get(key)
-        if chosen is None:
-            if len(self._chosen) >= _MOST_CHOSEN:
-                self._chosen.clear()
-            fitting = [stage for stage in stages if stage.matches is None or stage.matches(request)]
-            chosen = self._chosen[key] = tuple(stage._replace(matches=None) for stage in fitting)
+        if len(self._chosen) >= _MOST_CHOSEN:
+            self._chosen.clear()
+        fitting = [stage for stage in stages if stage.matches is None or stage.matches(request)]
+        chosen = self._chosen[key] = _merged(stage._replace(matches=None) for stage in fitting)
         return chosen
 
     def _end(self, request: Request, sink: Sink) -> Running | None:
@@ -489,4 +621,4 @@ async def close_layers(layers: Iterable[Layer]) -> None:
         try:
             await layer.middleware.close()
         except Exception as error:  # noqa: BLE001 - somebody else's code
-            log.error("failed", middleware=layer.name, hook="close", error=f"{type(error).__name__}: {error}")
+            _failed(layer.name, error, hook="close")
