@@ -160,6 +160,22 @@ def test_names_to_inherit_are_added_even_if_they_look_secret() -> None:
     assert child == OURS | {name: THEIRS[name] for name in ("GITHUB_TOKEN", "HTTP_PROXY")}
 
 
-def test_everything_is_inherited_but_functions_and_our_mark() -> None:
+def test_everything_is_inherited_but_functions_our_mark_and_what_loads_code() -> None:
+    """reliability.md S4 for the last of them."""
     child = child_environment({"A": "1"}, inherit=True, environ=OURS | THEIRS)
-    assert child == {k: v for k, v in (OURS | THEIRS | {"A": "1"}).items() if "()" not in v and k != "MUXWAY_CHILD"}
+    kept = {"MUXWAY_CHILD", "LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH"}
+    assert child == {k: v for k, v in (OURS | THEIRS | {"A": "1"}).items() if "()" not in v and k not in kept}
+
+
+def test_the_gateways_own_token_is_inherited_only_by_name() -> None:
+    """reliability.md S16: a server that has it could call all the others."""
+    ours = {"MUXWAY_TOKEN": "t0ken"}
+    assert child_environment({}, inherit=True, environ=ours) == {}
+    assert child_environment({}, inherit=False, environ=ours) == {}
+    assert child_environment({}, inherit=("MUXWAY_TOKEN",), environ=ours) == ours
+
+
+def test_what_loads_code_is_passed_where_it_is_configured() -> None:
+    """reliability.md S4: the operator may."""
+    child = child_environment({"PYTHONPATH": "/mine"}, inherit=("PYTHONPATH",), environ=OURS | THEIRS)
+    assert child == OURS | {"PYTHONPATH": "/mine"}

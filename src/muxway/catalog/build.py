@@ -7,12 +7,14 @@ never on who answered first. A bad definition costs only itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from muxway.catalog import shaping
+from muxway.catalog import hygiene, shaping
 from muxway.catalog.globs import Globs, is_glob, matches_any
-from muxway.catalog.kinds import PROMPTS, TOOLS, Kind
+from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
+from muxway.catalog.lookalikes import skeleton
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Native, Route
+from muxway.catalog.naming import goes_round
 from muxway.catalog.uris import EVERY_URI, UriFilter
 from muxway.protocol import messages
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from muxway.catalog.naming import Naming
     from muxway.catalog.shaping import Shaped, Shaping, Wanted
     from muxway.protocol.messages import Buffer
+
+
+_RING: Final = "it is a gateway that lists what this one lists; take one of the two out of the other's configuration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,20 @@ class _Draft:
     routes: dict[str, Route] = field(default_factory=dict[str, Route])
     findings: list[Finding] = field(default_factory=list[Finding])
     shapes: dict[tuple[str, str], Shaping] = field(default_factory=dict[tuple[str, str], "Shaping"])
+    looks: dict[str, Route] = field(default_factory=dict[str, "Route"])
+    """How a public name looks → the first that looks so."""
+
+    def taken(self, public: str, upstream: str) -> Route | None:
+        """Who has this name, or is another server's and has one that looks the same."""
+        alike = self.looks.get(skeleton(public))
+        if alike is None or alike.upstream == upstream:
+            return self.routes.get(public)
+        return self.routes.get(public, alike)
+
+    def put(self, route: Route) -> None:
+        """Add a route."""
+        self.routes[route.public] = route
+        self.looks.setdefault(skeleton(route.public), route)
 
     def note(self, source: Source, item: str, message: str) -> None:
         """Write down a finding."""
@@ -92,13 +111,19 @@ class _Draft:
 
 
 def read_listing(kind: Kind, upstream: str, raw_items: Sequence[Raw]) -> tuple[list[Native], list[Finding]]:
-    """Open a listing. A definition that no client could use is left out, alone, with a finding."""
+    """Open a listing. A definition that no client could use is left out, alone; what hides in others is taken out.
+
+    Each costs at most one finding.
+    """
     natives: dict[str, Native] = {}
     findings: list[Finding] = []
 
     def leave_out(item: str, why: str) -> None:
         findings.append(Finding(upstream, item, f"left out: {why}", kind))
 
+    # One search over all of them is cheaper than one for each, and nearly always enough.
+    suspicious = hygiene.may_hide(b"".join(raw_items))
+    names = kind is RESOURCES or kind is TEMPLATES
     for index, raw in enumerate(raw_items):
         members = messages.members(raw)
         name = messages.text(members.get(kind.identity)) if members is not None else None
@@ -108,8 +133,15 @@ def read_listing(kind: Kind, upstream: str, raw_items: Sequence[Raw]) -> tuple[l
             leave_out(name, "its inputSchema is not a JSON object")
         elif name in natives:
             leave_out(name, f"the server lists this {kind.identity} twice; the first is kept")
+        elif kind is TEMPLATES and not hygiene.is_visible(name):
+            # Wrapping would not help: what its variables become cannot be encoded.
+            leave_out(hygiene.visible(name), "its uriTemplate has hidden characters")
         else:
             del members[kind.identity]
+            if suspicious or hygiene.is_long(raw):
+                members, said = hygiene.clean(raw, members, names=names)
+                if said:
+                    findings.append(Finding(upstream, name, said, kind))
             natives[name] = Native(name, members)
     return list(natives.values()), findings
 
@@ -117,16 +149,18 @@ def read_listing(kind: Kind, upstream: str, raw_items: Sequence[Raw]) -> tuple[l
 def assign_prefixes(naming: Naming, wanted: Mapping[str, str | None]) -> dict[str, str]:
     """Upstream → prefix, decided from the configuration alone so that no arrival can change a name.
 
-    Two upstreams whose names become the same once illegal characters are replaced are told apart by
-    a hash on the later one, so that adding a server renames nobody's tools.
+    Two upstreams whose names become the same once illegal characters are replaced, or look the same, are
+    told apart by a hash on the later one, so that adding a server renames nobody's tools.
     """
     prefixes: dict[str, str] = {}
+    looks: set[str] = set()
     for upstream, prefix in wanted.items():
         chosen = upstream if prefix is None else prefix
         if chosen:
             chosen = naming.legal(chosen)
-            if chosen in prefixes.values():
+            if skeleton(chosen) in looks:
                 chosen = naming.distinct(chosen, upstream)
+            looks.add(skeleton(chosen))
         prefixes[upstream] = chosen
     return prefixes
 
@@ -162,6 +196,8 @@ def _add(draft: _Draft, source: Source) -> None:
     if kind is TOOLS and source.asked is not None and source.asked != source.prefix:
         why = f"listed under {source.prefix!r}, because {source.asked!r} is not legal for every client or taken"
         draft.note(source, "*", f"{why}; set `prefix`")
+    if kind is TOOLS and not hygiene.is_visible(source.instructions):
+        draft.note(source, "*", "hidden characters are taken out of its instructions")
     exposed = None if offer.exposed is None else Globs(offer.exposed)
     hidden = Globs(offer.hidden)
     there = {native.name for native in offer.natives}
@@ -173,7 +209,11 @@ def _add(draft: _Draft, source: Source) -> None:
         _judge_shapes(draft, source, offer)
     shapes = shaping.Shapes(offer.shapes) if offer.shapes else None
     added = len(draft.routes)
+    rounds = 0
     for native in offer.natives:
+        if goes_round(source.prefix, native.name):
+            rounds += 1
+            continue
         wishes = None if shapes is None else shapes.of(native.name)
         shaped = None if wishes is None else _shape(draft, source, native, wishes)
         if native.name in hidden or (exposed is not None and native.name not in exposed):
@@ -184,6 +224,8 @@ def _add(draft: _Draft, source: Source) -> None:
         if wishes is not None:
             renamed = wishes.last("name") or renamed
         _add_one(draft, source, native, renamed, shaped)
+    if rounds:
+        draft.note(source, "*", f"{rounds} {kind.word}s are left out, because they are listed round in a ring: {_RING}")
     if offer.read_only and there and len(draft.routes) == added:
         draft.note(source, "*", "readOnly shows none of its tools: none says `readOnlyHint: true`; a shape can say so")
 
@@ -224,13 +266,14 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
     if public != asked:
         why = "too long" if len(asked) > naming.limit else "not legal for every client"
         draft.note(source, native.name, f"listed as {public!r}, because {asked!r} is {why}")
-    taken = draft.routes.get(public)
+    taken = draft.taken(public, source.upstream)
     if taken is not None:
+        alike = "" if taken.public == public else f", which {public!r} looks like,"
         public = _free_name(draft, public, source.upstream, native.name)
         draft.note(
             source,
             native.name,
-            f"listed as {public!r}, because {taken.public!r} is already {taken.upstream!r}'s {taken.native!r}; "
+            f"listed as {public!r}, because {taken.public!r}{alike} is already {taken.upstream!r}'s {taken.native!r}; "
             f"set `prefix` or rename it in `{draft.kind.exposed}`",
         )
     members = native.members if shaped is None else shaped.members
@@ -239,8 +282,8 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
     definition = messages.object_of((("name", messages.encode(public)), *members.items()))
     head = b'"method":"%b","params":{"name":%b' % (draft.kind.use, messages.encode(native.name))
     shape = None if shaped is None or shaped.shaping is None else shaped.shaping.called(public)
-    draft.routes[public] = Route(
-        public, source.upstream, native.name, source.prefix, renamed or native.name, definition, head, shape
+    draft.put(
+        Route(public, source.upstream, native.name, source.prefix, renamed or native.name, definition, head, shape)
     )
 
 
@@ -253,7 +296,7 @@ def _with_server(source: Source, prompt: Native) -> dict[str, Buffer]:
 def _free_name(draft: _Draft, taken: str, *identity: str) -> str:
     """A name nobody has: with a hash of what it stands for, hashed once more should even that be somebody's name."""
     name = draft.naming.distinct(taken, *identity)
-    while name in draft.routes:
+    while draft.taken(name, identity[0]) is not None:
         identity = (*identity, name)
         name = draft.naming.distinct(taken, *identity)
     return name

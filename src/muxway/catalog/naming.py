@@ -3,7 +3,7 @@
 With the default separator `__` a public name is made to fit what the model APIs accept,
 `[A-Za-z0-9_-]`, and stays short enough for the prefix that clients put before it
 (`mcp__muxway__…` must fit in 64). With `:` or `.` the user has chosen the spelling of
-another tool over those APIs, so names stay as they are but for control characters.
+another tool over those APIs, so names stay as they are but for characters nobody sees.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
+
+from muxway.catalog import hygiene
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,8 +24,9 @@ SEPARATORS: Final[tuple[Separator, ...]] = ("__", ":", ".")
 _PORTABLE_LIMIT: Final = 50
 _PLAIN_LIMIT: Final = 128
 _DIGEST: Final = 9
+_SHORTEST_PREFIX: Final = 8
 _NOT_PORTABLE = re.compile(r"[^A-Za-z0-9_-]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LAYOUT = re.compile(r"[\t\r\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,10 @@ class Naming:
 
     def legal(self, name: str) -> str:
         """The name with every character that may not be in a public name replaced."""
-        name = (_NOT_PORTABLE if self.separator == "__" else _CONTROL).sub("_", name)
-        if self.separator == "__" and not (name[:1].isalpha() or name[:1] == "_"):
+        if self.separator != "__":
+            return _LAYOUT.sub("_", hygiene.visible(name, "_"))
+        name = _NOT_PORTABLE.sub("_", name)
+        if not (name[:1].isalpha() or name[:1] == "_"):
             name = "_" + name
         return name
 
@@ -53,7 +58,7 @@ class Naming:
         # The tool's own name says more than its server's: the prefix is cut first, but not to less than eight.
         tool = self.legal(f"_{native}")[1:]
         room = self.limit - _DIGEST - len(self.separator)
-        start = prefix[: max(8, room - len(tool))]
+        start = prefix[: max(_SHORTEST_PREFIX, room - len(tool))]
         return self.distinct(f"{start}{self.separator}{tool}", prefix, native)
 
     def fit(self, name: str, *identity: str) -> str:
@@ -69,6 +74,20 @@ class Naming:
 def spellings(prefix: str, native: str) -> Iterable[str]:
     """Every way a caller may write a tool, whatever the listing says."""
     return (prefix + separator + native for separator in SEPARATORS)
+
+
+def goes_round(prefix: str, native: str) -> bool:
+    """Whether a name that a server lists has passed this server twice already: two gateways list each other.
+
+    Each of them puts its prefix in front of what the other one lists, again and again. A prefix may have been cut,
+    and so may the end of the name.
+    """
+    start = prefix[:_SHORTEST_PREFIX]
+    if not prefix or native.count(start) < 2:
+        return False
+    name = re.escape(start) + (r"[^:.]*?" if len(start) == _SHORTEST_PREFIX else "")
+    passed = re.compile(rf"(?:^|__|[:.]){name}(?=__|[:.]|_[0-9a-f]{{8}}$)")
+    return sum(1 for _ in passed.finditer(native)) > 1
 
 
 def has_prefix(name: str) -> bool:

@@ -13,10 +13,19 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from muxway.catalog import rewriting
+from muxway.catalog import hygiene, rewriting
 from muxway.catalog.kinds import RESOURCES, TEMPLATES
 from muxway.catalog.model import Finding, Pages
-from muxway.catalog.uris import Template, UriFilter, looks_wrapped, scheme_of, unwrap, wrap, wrap_template
+from muxway.catalog.uris import (
+    Template,
+    UriFilter,
+    is_wrapped_often,
+    looks_wrapped,
+    scheme_of,
+    unwrap,
+    wrap,
+    wrap_template,
+)
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -293,17 +302,28 @@ class _Draft:
     ) -> dict[str, str]:
         publics: dict[str, str] = {}
         collided: list[str] = []
+        rounds = 0
         for native in natives:
             public = native.name
+            if is_wrapped_often(public):
+                rounds += 1
+                continue
             if taken(public):
                 collided.append(public)
                 public = wrapped(public)
             elif looks_wrapped(public):
                 public = wrapped(public)
+            elif not hygiene.is_visible(public):
+                public = wrapped(public)
+                why = f"listed as {public!r}, because its own URI has hidden characters"
+                self.findings.append(Finding(source.upstream, hygiene.visible(native.name), why, kind))
             publics[native.name] = public
             self.entries[kind][public] = Entry(
                 public, source.upstream, native.name, _definition(kind, source, public, native)
             )
+        if rounds:
+            why = f"{rounds} {kind.word}s are left out, because they are listed round in a ring of gateways"
+            self.findings.append(Finding(source.upstream, "*", why, kind))
         if collided:
             first, more = collided[0], len(collided) - 1
             likewise = f", and {more} more likewise," if more else ""

@@ -16,6 +16,7 @@ from msgspec import Raw
 from muxway.catalog.globs import is_glob
 from muxway.errors import InvalidParams, RpcError
 from muxway.protocol import messages
+from muxway.regexes import longest_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -155,6 +156,8 @@ class _Check(NamedTuple):
 
     enum: Sequence[object] | None
     pattern: re.Pattern[str] | None
+    longest: int = 0
+    """Characters of a text that the pattern is run over: nothing could stop it in the middle of a longer one."""
 
     def refusal(self, raw: Raw) -> str | None:
         """What it must be instead; None if it is right."""
@@ -164,9 +167,12 @@ class _Check(NamedTuple):
             return "must be a value that can be read"
         if self.enum is not None and not any(_same(value, allowed) for allowed in self.enum):
             return f"must be one of {', '.join(messages.encode(allowed).decode() for allowed in self.enum)}"
-        if self.pattern is not None and not (isinstance(value, str) and self.pattern.search(value)):
-            return f"must be text that matches {self.pattern.pattern}"
-        return None
+        if self.pattern is None:
+            return None
+        if isinstance(value, str) and len(value) > self.longest:
+            return f"must have at most {self.longest} characters, because it must match {self.pattern.pattern}"
+        matches = isinstance(value, str) and self.pattern.search(value)
+        return None if matches else f"must be text that matches {self.pattern.pattern}"
 
 
 def _same(one: object, other: object) -> bool:
@@ -466,7 +472,8 @@ class _Schema:
             self.defaults[name] = messages.encode(one.default)
         if one.enum is not None or one.pattern is not None:
             pattern = None if one.pattern is None else re.compile(one.pattern)
-            self.checks[self._names[name]] = _Check(one.enum, pattern)
+            longest = 0 if one.pattern is None else longest_text(one.pattern)
+            self.checks[self._names[name]] = _Check(one.enum, pattern, longest)
 
 
 def has_argument(members: Mapping[str, Buffer], argument: str) -> bool:

@@ -24,6 +24,7 @@ _SCHEME_PART = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)").match
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)", re.DOTALL).match
 _LONGEST: Final = 8192
 _DECODINGS: Final = 4
+_MOST_WRAPPINGS: Final = 4
 
 
 def scheme_of(uri: str) -> str:
@@ -60,6 +61,16 @@ def unwrap(uri: str) -> tuple[str, str] | None:
         return None
     again = wrap_template(upstream, native) if rest[0] == "+" else wrap(upstream, native)
     return (upstream, native) if native and again == uri else None
+
+
+def is_wrapped_often(uri: str) -> bool:
+    """Whether a URI has been wrapped again and again: by gateways that list each other, if not by somebody's design."""
+    for _ in range(_MOST_WRAPPINGS):
+        inner = unwrap(uri)
+        if inner is None:
+            return False
+        uri = inner[1]
+    return True
 
 
 def looks_wrapped(uri: str) -> bool:

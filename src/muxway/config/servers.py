@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muxway.config.envfile import parse_env_file
 from muxway.config.fields import CLIENT_KEYS, FOREIGN_TYPES, SERVER, UNSUPPORTED_KEYS, Field
+from muxway.config.loader_variables import is_loader
 from muxway.config.model import ServerConfig, Transport
 from muxway.config.report import as_mapping, dotted, found, nearest
 from muxway.config.shaping import check_names
@@ -87,6 +88,7 @@ def read_server(name: str, raw: object, path: Path, report: Report, scope: Scope
         secrets=reader.secrets,
         where=dotted(path),
         line=report.line(path),
+        env_file=got.get("envFile"),
         extra=extra,
     )
 
@@ -226,7 +228,10 @@ def _env_file(file: FilePath, path: Path, reader: Reader) -> dict[str, str]:
         if "\x00" in value:
             reader.report.error(path, f"{file}: the value of {name} contains a NUL character")
         reader.note_secret(name, value)
-    return variables
+        if is_loader(name, value):
+            why = f"{name} decides which code the program runs and is not taken from a file"
+            reader.report.warn(path, f"{why}; if the program needs it, write it out under `env`")
+    return {name: value for name, value in variables.items() if not is_loader(name, value)}
 
 
 def _headers(got: Mapping[str, Any], reader: Reader) -> dict[str, str]:

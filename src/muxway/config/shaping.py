@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from muxway.config.fields import ARGUMENT, SHAPE
 from muxway.config.model import ArgumentShape, ToolShape
+from muxway.regexes import TakesForever, longest_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,9 +96,12 @@ def read_pattern(reader: Reader, _row: Field, path: Path, raw: object) -> str | 
         reader.wrong(path, "a regular expression", raw)
         return None
     try:
-        re.compile(raw)
+        longest_text(raw)
     except (re.error, RecursionError, OverflowError) as error:
         reader.report.error(path, f"is no regular expression: {error}")
+        return None
+    except TakesForever as error:
+        reader.report.error(path, str(error))
         return None
     return raw
 
@@ -129,8 +133,10 @@ def read_expression(reader: Reader, _row: Field, path: Path, raw: object) -> str
 def _functions(node: Mapping[str, Any]) -> list[str]:
     """The functions that an expression calls."""
     here = [str(node["value"])] if node["type"] == "function_expression" else []
-    children = cast("Sequence[Mapping[str, Any]]", node.get("children", ()))
-    return here + [name for child in children if "type" in child for name in _functions(child)]
+    # The children of a slice are its numbers.
+    children = cast("Sequence[dict[str, Any] | int | None]", node.get("children", ()))
+    nodes = [child for child in children if isinstance(child, dict) and "type" in child]
+    return here + [name for child in nodes for name in _functions(child)]
 
 
 def check_names(exposed: Sequence[ExposedTool] | None, shapes: Sequence[ToolShape], path: Path, report: Report) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from muxway.config.expand import PUBLIC_VARIABLES, expand, expand_tilde
 from muxway.config.fields import FOREIGN_TYPES, TRANSPORTS
+from muxway.config.loader_variables import is_loader
 from muxway.config.model import ExposedTool, MiddlewareSpec
 from muxway.config.report import as_list, as_mapping, dotted, found, nearest
 from muxway.config.shaping import is_pattern, read_arguments, read_expression, read_pattern, read_shapes
@@ -40,6 +41,7 @@ SECRET_KEY = re.compile(
 )
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _SCHEME = re.compile(r"(?:basic|bearer|token)\s+(\S.*)", re.IGNORECASE)
+_WRITE_OUT = "if the program needs it, write it out under `env`"
 _TOO_COMMON = frozenset({"debug", "error", "false", "info", "none", "null", "true", "warning"})
 
 
@@ -115,6 +117,19 @@ class Reader:
             case _:
                 return self.string(path, raw, expected)
 
+    def argument(self, path: Path, raw: object) -> str | None:
+        """One argument of a program, whatever its variables hold. It is an option only if it is written as one."""
+        text = self.scalar(path, raw)
+        is_option = text is not None and text.startswith("-") and isinstance(raw, str) and not raw.startswith("-")
+        if is_option and self.needs_variables:
+            self.report.error(
+                path,
+                f"{label(path)} becomes an option of the program, because what its variable holds begins with `-`; "
+                "write the option here, and only its value as a variable",
+            )
+            return None
+        return text
+
     def missing(self, path: Path, name: str) -> None:
         """Report a variable that is not set."""
         like = nearest(name, self.scope.environ, cutoff=0.8)
@@ -139,6 +154,11 @@ class Reader:
         if name not in PUBLIC_VARIABLES:
             self._secrets.add(value)
         return name, value
+
+    def loader(self, path: Path, name: str, come: str) -> None:
+        """Report a variable that decides which code a program runs, and how it came."""
+        if self.needs_variables:
+            self.report.error(path, f"{name} decides which code the program runs and may not {come}; {_WRITE_OUT}")
 
     def note_secret(self, key: str, value: str) -> None:
         """Remember the value of an env or header key if the key, or the value itself, looks like that of a secret."""
@@ -346,7 +366,7 @@ def _command(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[str,
         parts = (text,) if text is not None else None
     elif words:
         program = reader.named((*path, 0), words[0])
-        rest = tuple(reader.scalar((*path, index), word) for index, word in enumerate(words[1:], 1))
+        rest = tuple(reader.argument((*path, index), word) for index, word in enumerate(words[1:], 1))
         parts = None if program is None else (program, *(word for word in rest if word is not None))
     else:
         reader.report.error(path, f"{label(path)} must be {expected}, found an empty array")
@@ -366,8 +386,9 @@ def _url(reader: Reader, _row: Field, path: Path, raw: object) -> str | None:
     return text.strip()
 
 
-def _strings(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[str, ...] | None:
-    return reader.items(path, raw, reader.scalar, 'an array of strings like ["-y", "package"]')
+def _strings(reader: Reader, row: Field, path: Path, raw: object) -> tuple[str, ...] | None:
+    one = reader.argument if row.key == "args" else reader.scalar
+    return reader.items(path, raw, one, 'an array of strings like ["-y", "package"]')
 
 
 def _tool_names(reader: Reader, row: Field, path: Path, raw: object) -> tuple[str, ...] | None:
@@ -431,6 +452,9 @@ def _variables(reader: Reader, _row: Field, path: Path, raw: object) -> dict[str
         text = reader.scalar(place, value, "a string, number, boolean or null") if value is not None else None
         if text is None and value is not None:
             continue
+        if text is not None and is_loader(key, text) and expand(str(value), reader.scope).values:
+            reader.loader(place, key, "be made of another variable")
+            continue
         variables[key] = text
         if text is not None:
             _warn_about_blanks(reader, place, text)
@@ -444,6 +468,9 @@ def _variable_names(reader: Reader, _row: Field, path: Path, raw: object) -> dic
         return reader.variable(place, entries.get("name") if entries is not None else item)
 
     pairs = reader.items(path, raw, one, "an array of variable names")
+    for name, value in pairs or ():
+        if is_loader(name, value):
+            reader.loader(path, name, "be inherited")
     return None if pairs is None else dict(pairs)
 
 
@@ -506,9 +533,18 @@ def _warn_about_blanks(reader: Reader, place: Path, text: str) -> None:
 
 def _inherit(reader: Reader, row: Field, path: Path, raw: object) -> bool | tuple[str, ...] | None:
     if as_list(raw) is not None:
-        return reader.items(path, raw, reader.named, "an array of names")
+        names = reader.items(path, raw, reader.named, "an array of names")
+        for name in names or ():
+            if is_loader(name, reader.scope.environ.get(name)):
+                reader.loader(path, name, "be inherited")
+        return names
     if isinstance(raw, bool | str):
-        return _flag(reader, row, path, raw)
+        everything = _flag(reader, row, path, raw)
+        kept = [name for name, value in reader.scope.environ.items() if everything and is_loader(name, value)]
+        if kept:
+            which = ", ".join(sorted(kept))
+            reader.report.warn(path, f"{which} decide which code the program runs and are not inherited; {_WRITE_OUT}")
+        return everything
     reader.wrong(path, "true, false or an array of variable names", raw)
     return None
 
@@ -525,7 +561,7 @@ def _middleware(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[M
     def one(place: Path, item: object) -> MiddlewareSpec | None:
         if as_mapping(item) is None:
             use = reader.named(place, item, "the name of a middleware or {use, …options}")
-            return None if use is None else MiddlewareSpec(use=use, where=dotted(place))
+            return None if use is None else MiddlewareSpec(use=use, where=dotted(place), line=reader.report.line(place))
         entries = dict(reader.entries(place, item) or {})
         if "use" not in entries:
             reader.report.error(place, "needs `use`: the name of a middleware, or module:Class")
@@ -537,7 +573,9 @@ def _middleware(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[M
         options = {key: _expanded(reader, (*place, key), value) for key, value in entries.items()}
         if use is None or match is None:
             return None
-        return MiddlewareSpec(use=use, match=match, options=options, where=dotted(place))
+        return MiddlewareSpec(
+            use=use, match=match, options=options, where=dotted(place), line=reader.report.line(place)
+        )
 
     return reader.items(path, raw, one, "an array of middlewares")
 

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from muxway.config.loader_variables import is_loader
 from muxway.errors import SpawnError
 from muxway.upstream.reaper import MARKER
 
@@ -151,6 +152,8 @@ _PREFIXES: Final = (
     # Registries, mirrors and caches of the package runners: without them npx, uvx and pip look in the wrong place.
     *("npm_config_", "NPM_CONFIG_", "UV_", "PIP_"),
 )
+_OWN_VARIABLE: Final = "MUXWAY_TOKEN"
+"""Whoever has it can call every other server: it is nobody's but by name."""
 _SECRET_NAME: Final = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|KEY|AUTH|CREDENTIAL", re.IGNORECASE)
 _SECRET_URL: Final = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
@@ -161,7 +164,7 @@ def child_environment(
     """The environment of a child: the allow-list, what `inherit` adds, then what is configured, the later winning.
 
     Allow-listed variables that look like a secret, by name or by a password in a URL, are left out: whoever
-    wants a server to have them names them.
+    wants a server to have them names them. What decides which code a program runs is never inherited.
 
     Args:
         configured: variables set for this server.
@@ -172,9 +175,10 @@ def child_environment(
     child: dict[str, str] = {}
     for name, value in environ.items():
         # Functions that bash exported: code, which a shell in the child would run. And our own mark is not theirs.
-        if value.startswith("()") or name == MARKER:
+        if value.startswith("()") or name == MARKER or is_loader(name, value):
             continue
-        if inherit is True or name in named or (_is_allowed(name) and not _looks_secret(name, value)):
+        wanted = name in named or (inherit is True and name != _OWN_VARIABLE)
+        if wanted or (_is_allowed(name) and not _looks_secret(name, value)):
             child[name] = value
     return child | dict(configured)
 

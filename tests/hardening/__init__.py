@@ -1,0 +1,1 @@
+"""What stands against those who mean harm: each test fails without its defence (docs/security.md)."""
