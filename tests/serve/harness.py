@@ -277,6 +277,7 @@ async def a_web(
     limits: Limits | None = None,
     top: dict[str, Any] | None = None,
     view: str | None = None,
+    idle_connection: int = 5,
     **settings: Any,
 ) -> AsyncIterator[Web]:
     """A door on a free loopback port, in front of scripted servers. `top` is the rest of the configuration."""
@@ -288,7 +289,14 @@ async def a_web(
     async with a_world(servers or {}, **(top or {})) as world:
         door = HttpDoor(world.gateway.switchboard, guard=guard, settings=HttpSettings(**settings), view=view)
         config = uvicorn.Config(
-            door, http=Limited, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False
+            door,
+            http=Limited,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            timeout_keep_alive=idle_connection,
         )
         config.load()
         state = ServerState()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway.downstream.guard import Guard, is_loopback
+from muxway.downstream.guesses import Guesses
 from muxway.testing import ScriptedServer
 
 from .harness import BOTH, Web, initialize
@@ -208,3 +209,47 @@ async def test_credentials_of_the_caller_do_not_reach_a_server(web: Webs) -> Non
         await client.ask("tools/call", {"name": "s__echo", "arguments": {}})
         said = b"".join(server.lines)
         assert not [secret for secret in (b"t0ken", b"c00kie", b"k3y") if secret in said]
+
+
+# --- guesses ----------------------------------------------------------------------------------
+
+
+async def test_whoever_guesses_is_told_to_wait_and_whoever_knows_is_not(web: Webs) -> None:
+    """reliability.md S33: ten wrong tokens a minute and address, then 429; the right token is never locked out."""
+    async with web(guard=Guard(tokens=["t0ken"])) as http:
+        for _ in range(10):
+            assert (await http.post(initialize(), {"Authorization": "Bearer guess"})).status == 401
+        answer = await http.post(initialize(), {"Authorization": "Bearer guess"})
+        assert answer.status == 429
+        assert 0 < int(answer.headers["retry-after"]) <= 60
+        assert (await http.post(initialize(), {"Authorization": "Bearer t0ken"})).status == 200
+        # Whoever brings no token has not guessed.
+        assert (await http.post(initialize())).status == 401
+
+
+async def test_a_request_without_a_token_is_no_guess(web: Webs) -> None:
+    """Ours: clients ask once to hear that a token is needed."""
+    async with web(guard=Guard(tokens=["t0ken"])) as http:
+        assert {(await http.post(initialize())).status for _ in range(15)} == {401}
+
+
+def test_guesses_are_counted_by_network_and_forgotten_after_a_minute() -> None:
+    """Ours: whoever has one address of an IPv6 network has all of them."""
+    now = 0.0
+    guesses = Guesses(lambda: now)
+    assert [guesses.add("10.0.0.1") for _ in range(11)] == [0.0] * 10 + [60.0]
+    assert guesses.add("10.0.0.2") == 0.0
+    assert [guesses.add(f"2001:db8::{number}") for number in range(1, 12)] == [0.0] * 10 + [60.0]
+    assert guesses.add("2001:db8:0:1::1") == 0.0
+    now = 45.0
+    assert guesses.add("10.0.0.1") == 15.0
+    now = 60.0
+    assert guesses.add("10.0.0.1") == 0.0
+
+
+def test_many_addresses_take_little_memory() -> None:
+    """Ours: the oldest make room."""
+    guesses = Guesses(lambda: 0.0)
+    for number in range(10_000):
+        guesses.add(f"10.0.{number // 256}.{number % 256}")
+    assert len(guesses._of) == 4096

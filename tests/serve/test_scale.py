@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 SESSIONS = 5_000
 CONNECTIONS = 10_000
-SPARE_FILES = 500
-"""Files this process needs besides its connections."""
+SPARE_FILES = 1_100
+"""Files that this process and the command need besides their connections."""
 PING = request("ping")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from muxway.catalog import hygiene
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +22,8 @@ def merged(sources: Sequence[Source], naming: Naming) -> str:
 
     Those that are too long are cut to the same length, so that no server takes the room of the others.
     """
-    texts = {source.upstream: source.instructions.strip() for source in sources if source.instructions.strip()}
+    said = {source.upstream: hygiene.visible(source.instructions).strip() for source in sources}
+    texts = {upstream: text for upstream, text in said.items() if text}
     if not texts:
         return ""
     headings = {source.upstream: _heading(source, naming) for source in sources if source.upstream in texts}

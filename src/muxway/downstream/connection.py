@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from muxway.downstream.parting import part
+from muxway.log import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,7 +30,14 @@ CONNECTION: Final = "muxway.connection"
 """Where in an ASGI scope the application finds the connection."""
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE).finditer
 _MOST_DIGITS: Final = 10
+_SPARE_FILES: Final = 1024
+"""File descriptors that are left for servers and all else, if the system gives us plenty; else a quarter of them."""
+_NOTED_EVERY: Final = 60.0
+"""Seconds between two log lines about too many connections."""
 _QUICK_PATH = re.compile(rb"/mcp(?:/[A-Za-z0-9._-]+)?").fullmatch
+
+
+log = EventLog("http")
 
 
 class _Never:
@@ -61,6 +72,15 @@ class Limits:
     """From the end of the header to the end of the body."""
     stall_seconds: float = 10.0
     """How long a client may not read anything of what waits for it."""
+    connections: int = 16_000
+    """Most connections at once, if there are file descriptors for so many."""
+
+    def room(self) -> int:
+        """How many connections there may be at present."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files == resource.RLIM_INFINITY:
+            return self.connections
+        return min(self.connections, files - min(_SPARE_FILES, files // 4))
 
 
 class Reminder:
@@ -155,6 +175,8 @@ class Connection(HttpToolsProtocol):
 
     limits = Limits()
     """Of every connection; another class is made for others."""
+    _crowd_noted: ClassVar[float] = float("-inf")
+    """When it was last logged that there are too many."""
 
     def __init__(self, *args: Any, **keys: Any) -> None:
         super().__init__(*args, **keys)
@@ -194,6 +216,9 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
+        if len(self.connections) > self.limits.room():
+            self._turn_away()
+            return
         self._clock = self.loop.call_later(self.limits.header_seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -372,15 +397,20 @@ class Connection(HttpToolsProtocol):
             self.cycle = usual
         self._start_asgi_task(usual, cast("Any", app))
 
-    def refuse(self, status: int, why: str) -> None:
+    def refuse(self, status: int, why: str, header: bytes = b"") -> None:
         """Answer a request that the application has not answered, and close the connection."""
         text = why.encode()
-        self.transport.write(
-            STATUS_LINE[status]
-            + b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
-            + text
-        )
-        self.transport.close()
+        head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n" % len(text)
+        self.transport.write(STATUS_LINE[status] + head + header + b"\r\n" + text)
+        part(self.transport, self.loop)
+
+    def _turn_away(self) -> None:
+        """There are too many connections: answer this one before it asks."""
+        now = self.loop.time()
+        if now > Connection._crowd_noted + _NOTED_EVERY:
+            Connection._crowd_noted = now
+            log.warning("too many connections: new ones are refused", connections=len(self.connections) - 1)
+        self.refuse(503, "too many connections are open: try again later", b"retry-after: 1\r\n")
 
     def _too_slow(self) -> None:
         self._clock = None
@@ -395,6 +425,10 @@ class Connection(HttpToolsProtocol):
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
+
+    @property
+    def _address(self) -> str:
+        return "" if self.client is None else self.client[0]
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -412,6 +446,8 @@ class Connection(HttpToolsProtocol):
     def _check_reader(self) -> None:
         unread = self.transport.get_write_buffer_size()
         if unread >= self._unread:
+            seconds = self.limits.stall_seconds
+            log.warning("a client was cut off: it read nothing", client=self._address, seconds=seconds, unread=unread)
             self.transport.abort()
             return
         # Slow, but reading.

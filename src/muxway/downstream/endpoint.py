@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
+from muxway.core.admission import CALLS
 from muxway.core.call import Call, Caller
 from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
@@ -44,8 +45,6 @@ _ANSWER_SECONDS: Final = 600.0
 """How long a client may take to answer."""
 _MOST_LISTENS: Final = 100
 """Streams of changes that one connection may have open."""
-_MOST_UNREAD: Final = 1024 * 1024
-"""Bytes that wait for a client above which it is spared log messages."""
 _NOTHING: Final[dict[str, messages.Raw]] = {}
 
 log = EventLog("client")
@@ -155,6 +154,8 @@ class Endpoint:
         say: Callable[[Sequence[Buffer]], None],
         principal: bytes = b"",
         backlog: Callable[[], float] = lambda: 0.0,
+        *,
+        alone: bool = False,
     ) -> None:
         """Serve a client.
 
@@ -163,11 +164,14 @@ class Endpoint:
             say: writes to it what belongs to no request of its.
             principal: whose credentials it came with.
             backlog: how many bytes of that it has yet to read; infinite while there is nowhere to write to.
+            alone: whether the gateway has no other clients, so that it may have as many calls under way as all may.
         """
         self.say = say
         self._principal = principal
         self.peer: Peer[_Question, Exchange] = Peer()
         self._switchboard = switchboard
+        self._admission = switchboard.admission
+        self._alone = alone
         self.session: Caller | None = None
         """The handshake session, once `initialize` has opened it."""
         self._ready = False
@@ -204,6 +208,8 @@ class Endpoint:
         """Take one message. True if it has an answer, which goes to `say`, now or later."""
         try:
             envelope = messages.decode(frame)
+            if len(frame) > messages.MAX_DIGITS:
+                messages.check_integers(frame, envelope)
         except ParseError as error:
             salvaged = messages.salvage(frame)
             if salvaged is None:
@@ -289,6 +295,14 @@ class Endpoint:
             except RpcError as error:
                 say(messages.failure(id_, error))
                 return
+        if method in CALLS:
+            admission = self._admission
+            if admission.running >= admission.most or len(self.peer.theirs) >= admission.each:
+                refusal = admission.refusal(0 if self._alone else len(self.peer.theirs) - len(self._listens))
+                if refusal is not None:
+                    say(messages.failure(id_, refusal))
+                    return
+            admission.running += 1
         call = Call(caller, method, params, meta)
         exchange = Exchange(self, id_, call, say, tell)
         self.peer.theirs[id_] = exchange
@@ -405,6 +419,8 @@ class Endpoint:
         if self.peer.theirs.get(exchange.id) is not exchange:
             return False
         del self.peer.theirs[exchange.id]
+        if exchange.call.method in CALLS:
+            self._admission.running -= 1
         if self._idle is not None:
             self._note_idle(self._idle)
         return True
@@ -417,6 +433,8 @@ class Endpoint:
         exchange = self.peer.theirs.pop(id_, None)
         if exchange is None:
             return
+        if exchange.call.method in CALLS:
+            self._admission.running -= 1
         listening = self._listens.pop(id_, None)
         if listening is not None:
             listening.close()
@@ -528,5 +546,5 @@ class Endpoint:
 
     def _hear_log(self, params: dict[str, Buffer]) -> None:
         notice = None if self.session is None else notices.log(self.session, params)
-        if notice is not None and self._ready and self._backlog() < _MOST_UNREAD:
+        if notice is not None and self._ready:
             self.say(notice)

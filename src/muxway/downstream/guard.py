@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import math
 import re
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from muxway.downstream.guesses import Guesses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -107,8 +110,18 @@ class Guard:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in allow_origins)
         self._last_host: bytes | None = None
         """The Host that was let in last: nearly always also the next one."""
-        self._views = {token.encode(): view for token, view in (views or {}).items()}
+        self._guesses = Guesses()
+        self.expect(tokens, views or {})
+
+    def expect(self, tokens: Iterable[str], views: Mapping[str, str]) -> None:
+        """Let in those with these tokens from now on, and nobody else; as for the tokens it began with."""
+        self._views = {token.encode(): view for token, view in views.items()}
         self._tokens = [*(token.encode() for token in tokens), *self._views]
+        self._owners = {hashlib.sha256(token).digest(): self._views.get(token) for token in self._tokens}
+
+    def still_knows(self, owner: bytes, view: str | None) -> bool:
+        """Whether the owner of something that is open, in this view, could open it now."""
+        return not self._tokens or (owner in self._owners and self._owners[owner] in (None, view))
 
     def refuses_place(self, hosts: Sequence[bytes], origins: Sequence[bytes]) -> Refusal | None:
         """Check where the request was sent to, and which page made it, if any did."""
@@ -141,15 +154,28 @@ class Guard:
         default = _DEFAULT_PORTS[match[1]]
         return (there[0], there[1] or default) == (host[0], host[1] or default)
 
-    def refuses_caller(self, authorizations: Sequence[bytes]) -> Refusal | None:
-        """Check the bearer token."""
+    def knows(self, authorizations: Sequence[bytes]) -> bool:
+        """Whether the bearer token is right, or none is needed."""
         if not self._tokens:
-            return None
-        given = authorizations[0] if len(authorizations) == 1 else b""
-        token = _token(given)
+            return True
+        token = _token(authorizations[0]) if len(authorizations) == 1 else b""
         # Every token is compared, and in full, so that the time tells nothing.
-        if sum(hmac.compare_digest(token, known) for known in self._tokens):
+        return sum(hmac.compare_digest(token, known) for known in self._tokens) > 0
+
+    def knows_for_all(self, authorizations: Sequence[bytes]) -> bool:
+        """Whether the bearer token is right, or none is needed, and it opens more than one view."""
+        return self.knows(authorizations) and self.view_of(authorizations) is None
+
+    def refuses_caller(self, authorizations: Sequence[bytes], address: str = "") -> Refusal | None:
+        """Check the bearer token of a request from this address. Wrong ones are counted."""
+        if self.knows(authorizations):
+            # However often somebody at this address has guessed: whoever has the token is let in.
             return None
+        given = authorizations[0] if authorizations else b""
+        seconds = self._guesses.add(address) if given else 0.0
+        if seconds:
+            why = f"too many wrong tokens from this address: try again in {math.ceil(seconds)} s, with the right one"
+            return Refusal(429, why, [(b"retry-after", b"%d" % math.ceil(seconds))])
         challenge = b'Bearer realm="muxway"' + (b', error="invalid_token"' if given else b"")
         why = (
             "this is not a bearer token that this server was given"

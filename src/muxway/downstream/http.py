@@ -14,8 +14,9 @@ import asyncio
 import contextlib
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from muxway.core.admission import RETRY_SECONDS
 from muxway.core.subscriptions import Quota
 from muxway.downstream import notices
 from muxway.downstream.endpoint import NO_BATCHES, Endpoint
@@ -24,13 +25,13 @@ from muxway.downstream.listening import Listening
 from muxway.downstream.outlet import Outlet, PlainEvents, Reply, event, joined
 from muxway.downstream.request import ClientGone, Refused, Request
 from muxway.downstream.sessions import Session, Sessions
-from muxway.downstream.stateless import Admission, StatelessExchange, status_of
+from muxway.downstream.stateless import Ladder, StatelessExchange, status_of
 from muxway.errors import HEADER_MISMATCH, InvalidRequest, ParseError, RpcError
 from muxway.protocol import era, messages
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from muxway.core.call import Call
     from muxway.core.switchboard import Switchboard
@@ -46,7 +47,8 @@ _MOST_UNREAD: Final = 16 * 1024 * 1024
 """Bytes of unread answers above which a client of `/sse` may ask nothing more."""
 
 _LATER: Final = [(b"retry-after", b"30")]
-_ADMITTED: Final = "muxway.admitted"
+_SOON: Final = [(b"retry-after", b"%d" % RETRY_SECONDS)]
+_NO_MEMORY: Final = "the gateway is short of memory (gateway.maxMemory) and opens no new sessions: try again later"
 _VIEWED: Final = ("/mcp/", "/sse/")
 _NEVER_QUICK: Final = frozenset(("initialize", "subscriptions/listen"))
 
@@ -72,6 +74,25 @@ class HttpSettings:
     """Seconds after the last client of `/sse` has left until nobody is thought to come back."""
 
 
+class Trouble(NamedTuple):
+    """A server that is not up."""
+
+    server: str
+    state: str
+    why: str | None = None
+    retry_in: float | None = None
+    """Seconds until it is tried again, if that is planned."""
+
+    def told(self) -> dict[str, object]:
+        """As JSON says it."""
+        told: dict[str, object] = {"server": self.server, "state": self.state}
+        if self.why is not None:
+            told["why"] = self.why
+        if self.retry_in is not None:
+            told["retryInMs"] = max(0, round(self.retry_in * 1000))
+        return told
+
+
 class HttpDoor:
     """Serves MCP over HTTP. Must be run by uvicorn with `Connection` as its protocol class."""
 
@@ -83,6 +104,7 @@ class HttpDoor:
         settings: HttpSettings | None = None,
         view: str | None = None,
         ready: Callable[[], bool] = lambda: True,
+        troubles: Callable[[], Sequence[Trouble]] = tuple,
         on_wanted: Callable[[], None] = lambda: None,
         on_deserted: Callable[[], None] = lambda: None,
     ) -> None:
@@ -94,6 +116,7 @@ class HttpDoor:
             settings: limits and times.
             view: what is at `/mcp` and `/sse` for those whose token does not say; by default, everything.
             ready: whether every server is up or has failed; told by `/readyz`.
+            troubles: the servers that are not up, told by `/readyz` to those who may use them.
             on_wanted: called before each request that needs the servers.
             on_deserted: called when the last client of `/sse` has left and no other kind of client ever came.
         """
@@ -101,15 +124,19 @@ class HttpDoor:
         self._guard = guard or Guard()
         self._settings = settings or HttpSettings()
         self._view = view
-        self._ready, self._on_wanted, self._on_deserted = ready, on_wanted, on_deserted
+        self._ready, self._troubles = ready, troubles
+        self._on_wanted, self._on_deserted = on_wanted, on_deserted
         limits = self._settings
         self._sessions = Sessions(limits.max_sessions, limits.max_sessions_each, limits.session_idle)
-        self._admissions: dict[str | None, Admission] = {}
+        self._ladders: dict[str | None, Ladder] = {}
         self._exchanges: set[StatelessExchange] = set()
-        self._listens: set[StatelessExchange] = set()
+        self._listens: dict[StatelessExchange, str | None] = {}
+        """Those who listen, and through which view."""
         self._sse: dict[str, _SseClient] = {}
         self._sse_only = True
         self._closing = False
+        self._admitted_as = "muxway.admitted"
+        """Where a scope has what was found out about its header."""
         self._quiet: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._routes: dict[str, dict[str, Callable[[Request], Awaitable[None]]]] = {
@@ -123,6 +150,12 @@ class HttpDoor:
         }
 
     @property
+    def routes(self) -> list[tuple[str, str, bool]]:
+        """Every method and path that is served, and whether a token is needed for it where there are any."""
+        guarded = [(method, path, True) for path, methods in self._routes.items() for method in methods]
+        return [*guarded, *(("GET", path, False) for path in self._open_routes)]
+
+    @property
     def sessions(self) -> int:
         """How many handshake sessions are open."""
         return len(self._sessions)
@@ -132,6 +165,24 @@ class HttpDoor:
     def open(self) -> None:
         """Begin housekeeping."""
         self._sweep()
+
+    def admit(self, tokens: Iterable[str], views: Mapping[str, str]) -> None:
+        """Let in those with these tokens from now on, as the guard does; end what others, or lost views, have open."""
+        self._guard.expect(tokens, views)
+        # What was found out of headers before is not true any more.
+        self._admitted_as = f"muxway.admitted.{secrets.token_hex(4)}"
+        for session in self._sessions:
+            if not self._may_stay(session.owner, session.view):
+                self._sessions.end(session)
+        for client in list(self._sse.values()):
+            if not self._may_stay(client.owner, client.view):
+                client.outlet.end()
+        for exchange, view in list(self._listens.items()):
+            if not self._may_stay(exchange.call.caller.principal, view):
+                exchange.done(notices.listening_ended(exchange.id))
+
+    def _may_stay(self, owner: bytes, view: str | None) -> bool:
+        return (view is None or view in self.switchboard.views) and self._guard.still_knows(owner, view)
 
     def _sweep(self) -> None:
         self._sessions.sweep()
@@ -197,7 +248,7 @@ class HttpDoor:
                 raise _not_allowed("GET")
             await unguarded(request)
             return
-        _check(guard.refuses_caller(request.all(_AUTHORIZATION)))
+        _check(guard.refuses_caller(request.all(_AUTHORIZATION), request.address))
         path, named = _split(path)
         methods = self._routes.get(path)
         if methods is None:
@@ -231,8 +282,12 @@ class HttpDoor:
         await request.answer(200, b'{"status":"ok"}')
 
     async def _readiness(self, request: Request) -> None:
-        ready = self._ready() and not self._closing
-        await request.answer(200 if ready else 503, b'{"status":"ready"}' if ready else b'{"status":"starting"}')
+        status = "stopping" if self._closing else "ready" if self._ready() else "starting"
+        told: dict[str, object] = {"status": status}
+        # What the servers are called is nobody's business who may not call them.
+        if self._guard.knows_for_all(request.all(_AUTHORIZATION)):
+            told["notReady"] = [trouble.told() for trouble in self._troubles()]
+        await request.answer(200 if status == "ready" else 503, messages.encode(told))
 
     # --- /mcp ---------------------------------------------------------------------------------
 
@@ -282,6 +337,8 @@ class HttpDoor:
         await self._deliver(request, reply, session)
 
     async def _initialize(self, request: Request, envelope: Envelope, method: str) -> None:
+        if not self.switchboard.admission.takes_sessions:
+            raise Refused(503, RpcError(_NO_MEMORY), id_=_id(envelope), headers=_SOON)
         if self._sessions.full:
             raise Refused(429, "too many sessions are open", id_=_id(envelope), headers=_LATER)
         owner = self._guard.owner(request.all(_AUTHORIZATION))
@@ -392,12 +449,9 @@ class HttpDoor:
         if method == "subscriptions/listen":
             await self._listen(request, exchange)
             return
-        exchange.running = self._board(request).handle(call, exchange)
-        if exchange.answered:
-            await request.answer(exchange.status, exchange.answer)
-            return
         self._exchanges.add(exchange)
         try:
+            exchange.begin(self._board(request))
             await self._deliver(request, exchange, None)
         finally:
             self.ended(exchange)
@@ -405,14 +459,15 @@ class HttpDoor:
     def _admit(self, request: Request, envelope: Envelope, method: str) -> Call:
         """The call that a stateless request makes. Raises RpcError."""
         principal = self._guard.principal(request.all(_AUTHORIZATION))
-        admission = self._admissions.get(request.view)
-        if admission is None:
-            admission = self._admissions[request.view] = Admission()
-        return admission.admit(request, envelope, method, self._board(request), principal)
+        ladder = self._ladders.get(request.view)
+        if ladder is None:
+            ladder = self._ladders[request.view] = Ladder()
+        return ladder.admit(request, envelope, method, self._board(request), principal)
 
     def ended(self, exchange: StatelessExchange) -> None:
         """A stateless request has its answer, or nobody who waits for one."""
         self._exchanges.discard(exchange)
+        exchange.end()
         if self._quiet is not None and not self._exchanges:
             self._quiet.set()
         if not exchange.answered:
@@ -429,8 +484,9 @@ class HttpDoor:
             return False
         try:
             # A scope comes again when its header does, byte for byte: what the header says was checked then.
-            request: Request = cycle.scope.get(_ADMITTED) or self._admitted(cycle.scope)
-            _check(self._guard.refuses_caller(request.all(_AUTHORIZATION)))
+            request: Request = cycle.scope.get(self._admitted_as) or self._admitted(cycle.scope)
+            if not self._guard.knows(request.all(_AUTHORIZATION)):
+                return False
             envelope = messages.decode_strict(body)
             return self._quick(request, connection, cycle, envelope)
         except (Refused, RpcError, NotAnEnvelope):
@@ -445,7 +501,7 @@ class HttpDoor:
         request.must_be_json()
         request.must_accept(json=True)
         request.view = self._view_for(request, _split(request.path)[1])
-        scope[_ADMITTED] = request
+        scope[self._admitted_as] = request
         return request
 
     def _quick(self, request: Request, connection: Connection, cycle: QuickCycle, envelope: Envelope) -> bool:
@@ -457,7 +513,7 @@ class HttpDoor:
             call = self._admit(request, envelope, method)
             exchange = StatelessExchange(id_, call)
             self._exchanges.add(exchange)
-            exchange.running = self._board(request).handle(call, exchange)
+            exchange.begin(self._board(request))
             self._sse_only = False
             _Quick(self, connection, cycle, exchange, None).begin()
             return True
@@ -498,12 +554,12 @@ class HttpDoor:
         except RpcError as error:
             raise Refused(status_of(error), error, id_=exchange.id) from None
         exchange.stream(events)
-        self._listens.add(exchange)
+        self._listens[exchange] = request.view
         listening.begin()
         try:
             await request.pump(outlet, self._settings.keep_alive)
         finally:
-            self._listens.discard(exchange)
+            del self._listens[exchange]
             listening.close()
 
     # --- HTTP+SSE -----------------------------------------------------------------------------
@@ -511,6 +567,8 @@ class HttpDoor:
     async def _open_sse(self, request: Request) -> None:
         """Open a client's stream; the connection is its session."""
         request.must_accept(json=False)
+        if not self.switchboard.admission.takes_sessions:
+            raise Refused(503, RpcError(_NO_MEMORY), headers=_SOON)
         if len(self._sse) >= self._settings.max_sessions:
             raise Refused(429, "too many clients are connected", headers=_LATER)
         owner = self._guard.owner(request.all(_AUTHORIZATION))
@@ -518,7 +576,8 @@ class HttpDoor:
         if owner and sum(client.owner == owner for client in self._sse.values()) >= each:
             raise Refused(429, f"{each} clients with this token are connected: close some", headers=_LATER)
         self._on_wanted()
-        client = _SseClient(self._board(request), owner, self._guard.principal(request.all(_AUTHORIZATION)))
+        principal = self._guard.principal(request.all(_AUTHORIZATION))
+        client = _SseClient(self._board(request), owner, principal, request.view)
         self._sse[client.id] = client
         root: str = request.scope.get("root_path", "")
         client.outlet.put(event(f"{root}/messages?session_id={client.id}".encode(), kind=b"endpoint"))
@@ -599,14 +658,16 @@ class _Quick:
 class _SseClient:
     """A client of HTTP+SSE."""
 
-    def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes) -> None:
+    def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes, view: str | None) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
+        self.view = view
         self.outlet = Outlet()
         self.endpoint = Endpoint(switchboard, self._say, principal, lambda: self.outlet.waiting)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
-        self.outlet.put(event(joined(frame)))
+        message = joined(frame)
+        self.outlet.put(event(message), lossy=notices.may_be_lost(message))
 
 
 def _split(path: str) -> tuple[str, str | None]:

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from muxway.core.call import Call, Caller
     from muxway.protocol.messages import Buffer
 
+_PROGRESS: Final = "notifications/progress"
 _LOG: Final = "notifications/message"
+_LOSSY: Final = tuple(b"".join(messages.notification(method)).removesuffix(b"}\n") for method in (_PROGRESS, _LOG))
+
+
+def may_be_lost(message: bytes) -> bool:
+    """Whether a message may be left out for a client that does not keep up: only progress and log messages may."""
+    return message.startswith(_LOSSY)
 
 
 def progress(call: Call, params: dict[str, Buffer]) -> list[Buffer] | None:
@@ -26,7 +33,7 @@ def progress(call: Call, params: dict[str, Buffer]) -> list[Buffer] | None:
     if not call.caller.revision.progress_message:
         params.pop("message", None)
     body = messages.object_of(((era.PROGRESS_TOKEN, token), *params.items()))
-    return messages.notification("notifications/progress", body)
+    return messages.notification(_PROGRESS, body)
 
 
 def log(caller: Caller, params: dict[str, Buffer]) -> list[Buffer] | None:

@@ -6,9 +6,10 @@ Whoever produces an answer calls; the request's own task, which alone may write 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
-from muxway.protocol import messages
+from muxway.downstream import notices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 PING: Final = b": ping\n\n"
 """A comment, which clients skip and proxies take for life."""
-_MOST_WAITING: Final = 1024
-"""Notices that may wait for one client to read them; the rest is dropped. Answers never are."""
+_MOST_LOSSY: Final = 256
+"""Progress and log messages that may wait for a client that is behind; the oldest make room. Answers always wait."""
+_MOST_LOSSY_BYTES: Final = 1024 * 1024
+"""The same in bytes, for every client: a server may say more at once than anybody can read."""
 
 
 def event(data: bytes, id_: str | None = None, kind: bytes = b"message") -> bytes:
@@ -73,26 +76,50 @@ class _Wakeable:
 class Outlet(_Wakeable):
     """What is to be written to one open event stream."""
 
-    __slots__ = ("_chunks", "ended", "waiting")
+    __slots__ = ("_chunks", "_last", "_lossy", "_lossy_bytes", "behind", "dropped", "ended", "waiting")
 
     def __init__(self) -> None:
         super().__init__()
         self.ended = False
         self.waiting = 0
         """Bytes that wait to be written."""
-        self._chunks: list[bytes] = []
+        self.behind = False
+        """Whether the client has yet to read what was written last."""
+        self.dropped = 0
+        """How many messages were left out."""
+        self._chunks: dict[int, bytes] = {}
+        """By number, in their order."""
+        self._last = 0
+        self._lossy: deque[int] | None = None
+        """The numbers of those that may be left out. There are none for most clients."""
+        self._lossy_bytes = 0
 
     @property
     def empty(self) -> bool:
         """Whether nothing waits to be written."""
         return not self._chunks
 
-    def put(self, chunk: bytes, *, must: bool = True) -> None:
-        """Write this next. What need not be written is dropped if too much waits already."""
-        if must or len(self._chunks) < _MOST_WAITING:
-            self._chunks.append(chunk)
-            self.waiting += len(chunk)
-            self._wake()
+    def put(self, chunk: bytes, *, lossy: bool = False) -> None:
+        """Write this next. What is lossy may be left out if more of that comes than is read."""
+        self._last += 1
+        self._chunks[self._last] = chunk
+        self.waiting += len(chunk)
+        if lossy:
+            self._make_room(len(chunk))
+        self._wake()
+
+    def _make_room(self, size: int) -> None:
+        lossy = self._lossy
+        if lossy is None:
+            lossy = self._lossy = deque()
+        lossy.append(self._last)
+        self._lossy_bytes += size
+        most = _MOST_LOSSY if self.behind else len(lossy)
+        while len(lossy) > most or (self._lossy_bytes > _MOST_LOSSY_BYTES and len(lossy) > 1):
+            oldest = len(self._chunks.pop(lossy.popleft()))
+            self._lossy_bytes -= oldest
+            self.waiting -= oldest
+            self.dropped += 1
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -101,9 +128,10 @@ class Outlet(_Wakeable):
 
     def take(self) -> bytes:
         """All that waits to be written."""
-        chunks, self._chunks = self._chunks, []
-        self.waiting = 0
-        return b"".join(chunks)
+        chunks, self._chunks = self._chunks, {}
+        self.waiting = self._lossy_bytes = 0
+        self._lossy = None
+        return b"".join(chunks.values())
 
 
 class Events(Protocol):
@@ -125,7 +153,7 @@ class PlainEvents:
         self.outlet = Outlet()
 
     def add(self, message: bytes, *, last: bool) -> None:
-        self.outlet.put(event(message), must=last or not messages.is_notice(message))
+        self.outlet.put(event(message), lossy=notices.may_be_lost(message))
         if last:
             self.outlet.end()
 
@@ -172,7 +200,7 @@ class Reply(_Wakeable):
         """Take a notice."""
         if self._events is not None:
             self._events.add(joined(frame), last=False)
-        else:
+        elif not self.gone:
             self._notices.append(joined(frame))
             self._wake()
 

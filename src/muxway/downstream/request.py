@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from muxway.downstream.connection import CONNECTION
 from muxway.downstream.outlet import PING, Outlet
 from muxway.errors import InvalidRequest, RpcError
+from muxway.log import EventLog
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from muxway.downstream.connection import Connection
+
+log = EventLog("http")
 
 Scope: TypeAlias = "Mapping[str, Any]"
 Receive: TypeAlias = "Callable[[], Awaitable[Mapping[str, Any]]]"
@@ -72,6 +75,12 @@ class Request:
                 self.headers[name] = [value]
             else:
                 known.append(value)
+
+    @property
+    def address(self) -> str:
+        """The address it came from."""
+        client: tuple[str, int] | None = self.scope.get("client")
+        return "" if client is None else client[0]
 
     def all(self, name: bytes) -> Sequence[bytes]:
         """Every value of a header."""
@@ -153,10 +162,19 @@ class Request:
         """Answer with events, until the outlet ends or the client leaves."""
         self.connection.watch(outlet.lost)
         await self._send({"type": "http.response.start", "status": 200, "headers": [*_EVENTS, *headers, *self.cors]})
+        try:
+            await self._pump(outlet, keep_alive)
+        finally:
+            if outlet.dropped:
+                log.warning("a client read too slowly for all it was told", dropped=outlet.dropped, client=self.address)
+
+    async def _pump(self, outlet: Outlet, keep_alive: float) -> None:
         while not outlet.gone:
             data = outlet.take()
             if data:
+                outlet.behind = True
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
+                outlet.behind = False
             elif outlet.ended:
                 await self._send({"type": "http.response.body", "body": b""})
                 return

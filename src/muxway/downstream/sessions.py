@@ -12,9 +12,9 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
+from muxway.downstream import notices
 from muxway.downstream.endpoint import Endpoint
 from muxway.downstream.outlet import Outlet, event, joined
-from muxway.protocol import messages
 from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ class Stream:
 
     def add(self, message: bytes, *, last: bool) -> None:
         """Send a message, and keep it for whoever reads on."""
-        must = last or not messages.is_notice(message)
-        self._put(event(message, f"{self.id}-{self._last + 1}"), must=must)
+        self._put(event(message, f"{self.id}-{self._last + 1}"), lossy=notices.may_be_lost(message))
         if last:
             self.end()
 
@@ -64,7 +63,7 @@ class Stream:
         """Give it its first connection. A priming event tells the client where to read on before anything is said."""
         outlet = self.outlet = Outlet()
         if priming:
-            self._put(f"id: {self.id}-{self._last + 1}\nretry: {_RETRY_MS}\ndata: \n\n".encode(), must=True)
+            self._put(f"id: {self.id}-{self._last + 1}\nretry: {_RETRY_MS}\ndata: \n\n".encode())
         return outlet
 
     def read_on(self, after: int) -> Outlet:
@@ -79,11 +78,11 @@ class Stream:
             outlet.end()
         return outlet
 
-    def _put(self, frame: bytes, *, must: bool) -> None:
+    def _put(self, frame: bytes, *, lossy: bool = False) -> None:
         self._last += 1
         self._session.keep(self, self._last, frame)
         if self.outlet is not None:
-            self.outlet.put(frame, must=must)
+            self.outlet.put(frame, lossy=lossy)
 
 
 class Session:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from muxway.core.admission import CALLS
 from muxway.core.call import Call, Caller
 from muxway.downstream import notices
 from muxway.downstream.outlet import Reply
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muxway.catalog.model import Catalog
+    from muxway.core.admission import Admission
     from muxway.core.asks import Ask
     from muxway.core.ports import Running
     from muxway.core.switchboard import Switchboard
@@ -63,8 +65,8 @@ class HasHeaders(Protocol):
         ...
 
 
-class Admission:
-    """The ladder, up to where the switchboard takes over."""
+class Ladder:
+    """The checks, up to where the switchboard takes over."""
 
     def __init__(self) -> None:
         self._catalog: Catalog | None = None
@@ -184,13 +186,35 @@ def _same(argument: Raw | None, values: Sequence[bytes]) -> bool:
 class StatelessExchange(Reply):
     """One request and what is under way for it. A `core.ports.Sink`."""
 
-    __slots__ = ("call", "id", "running")
+    __slots__ = ("_admission", "call", "id", "running")
 
     def __init__(self, id_: bytes, call: Call) -> None:
         super().__init__()
         self.id = id_
         self.call = call
+        self._admission: Admission | None = None
+        """Where it is counted as under way, while it is."""
         self.running: Running | None = None
+
+    def begin(self, switchboard: Switchboard) -> None:
+        """Have it answered, now or later; at once with an error if too much is under way."""
+        if self.call.method in CALLS:
+            admission = switchboard.admission
+            refusal = admission.enter(self.call.caller.principal)
+            if refusal is not None:
+                # With status 200, as for all other errors of this code (mcp-wire.md §2.4). To the Python SDK 1.x a 503
+                # is the end of the connection and of all its other calls, and the one in TypeScript does not read
+                # the error that comes with it, nor when to try again.
+                self.failed(refusal)
+                return
+            self._admission = admission
+        self.running = switchboard.handle(self.call, self)
+
+    def end(self) -> None:
+        """Nothing is under way for it any more."""
+        admission, self._admission = self._admission, None
+        if admission is not None:
+            admission.leave(self.call.caller.principal)
 
     def done(self, *result: Buffer) -> None:
         self.running = None
