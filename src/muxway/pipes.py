@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 _SMALL_READ: Final = 32 * 1024
 _LARGE_READ: Final = 256 * 1024
+_FEW: Final = 32
+"""Lines in one read that are large."""
 _PIPE_SIZE: Final = 1024 * 1024
+_MOST_READS: Final = 2 * _PIPE_SIZE // _SMALL_READ
 _LARGE_PART: Final = 256 * 1024
 _MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
 log = EventLog("pipes")
@@ -108,8 +111,10 @@ class PipeReader:
 
     def drain(self) -> None:
         """Read what is already in the pipe, now: the last words of a process that is gone."""
-        while self._open and self._ready():
-            pass
+        for _ in range(_MOST_READS):
+            # Not until it is empty: others may hold its other end, and write without end.
+            if not self._open or not self._ready():
+                return
 
     def close(self) -> None:
         """Stop for good. `on_end` is not called."""
@@ -134,8 +139,10 @@ class PipeReader:
             self._on_end()
             return False
         # The buffer is allocated anew for each read, and a large one from the system, which costs more than all
-        # the rest of a small call: only while large messages arrive.
-        self._read_size = _LARGE_READ if len(data) == self._read_size else _SMALL_READ
+        # the rest of a small call: only while large messages arrive. Of a flood of small ones, only so many at once,
+        # so that others have their turn in between.
+        large = len(data) == self._read_size and data.count(b"\n") < _FEW
+        self._read_size = _LARGE_READ if large else _SMALL_READ
         turn = self._turn
         turn.reading = True
         try:

@@ -526,3 +526,22 @@ def test_ids_are_seen_in_a_line_that_cannot_be_read(frame: bytes, ids: list[byte
 def test_a_number_that_is_no_integer_is_not_seen_as_an_id(id_: bytes) -> None:
     """mcp-wire §1.6: never a float."""
     assert messages.visible_ids(b'{"id":%s,"result":{"trunc' % id_) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "id_"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"trunc', b"7"),
+        (b' { "id" : "7" , "result":{"id":8', b'"7"'),
+        (b'{"result":{"id":8},"x","jsonrpc":"2.0","id":7}', None),
+        (b'{"result":{"id":8,},"jsonrpc":"2.0","id":7}\r', b"7"),
+        (b'{"error":{"code":-1,},"id":7}', b"7"),
+        (b'"id":8},"id":"seven"}', b'"seven"'),
+        (b'{"id":7.5,"result":{}', None),
+        (b'{"result":{"list":[{"id":8}]}}', None),
+        (b"", None),
+    ],
+)
+def test_the_id_of_an_answer_is_seen_where_ids_stand(line: bytes, id_: bytes | None) -> None:
+    """reliability.md §5 rule 3: not any id that happens to be in it."""
+    assert messages.likely_id(line) == id_

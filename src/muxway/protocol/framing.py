@@ -11,6 +11,7 @@ from typing import Final
 
 DEFAULT_LIMIT: Final = 16 * 1024 * 1024
 _HEAD: Final = 4096
+_TAIL: Final = 512
 _CRUMB: Final = 4096
 
 
@@ -19,15 +20,20 @@ class Oversized:
     """A line over the limit. It was skipped without being kept, but for its first bytes."""
 
     head: bytes
+    tail: bytes = b""
+    """Its last bytes, when they are there and were asked for."""
 
 
 class LineFramer:
     """Collects chunks and gives back whole lines, in order."""
 
-    __slots__ = ("_crumbs", "_limit", "_pieces", "_size", "_skipping")
+    __slots__ = ("_crumbs", "_limit", "_pieces", "_size", "_skipping", "_tail", "_tails")
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(self, limit: int = DEFAULT_LIMIT, *, tails: bool = False) -> None:
+        """A framer; with `tails`, a line over the limit is reported once more at its end, with its last bytes."""
         self._limit = limit
+        self._tails = tails
+        self._tail = b""
         self._pieces: list[bytes] = []
         # Small chunks are gathered here first: a list of a million tiny pieces weighs far more than they do.
         self._crumbs = bytearray()
@@ -50,7 +56,7 @@ class LineFramer:
         whole = data.split(b"\n")
         rest = whole.pop()
         if len(data) > self._limit:
-            lines += [Oversized(line[:_HEAD]) if len(line) > self._limit else line for line in whole if line]
+            lines += [self._oversized(line) if len(line) > self._limit else line for line in whole if line]
         elif b"" in whole:
             lines += [line for line in whole if line]
         else:
@@ -58,6 +64,9 @@ class LineFramer:
         if rest:
             self._keep(rest, lines)
         return lines
+
+    def _oversized(self, line: bytes) -> Oversized:
+        return Oversized(line[:_HEAD], line[-_TAIL:] if self._tails else b"")
 
     def end(self) -> bytes:
         """What was left without a newline when the stream ended."""
@@ -69,6 +78,7 @@ class LineFramer:
 
     def _keep(self, data: bytes, lines: list[bytes | Oversized]) -> None:
         if self._skipping:
+            self._tail = (self._tail + data[-_TAIL:])[-_TAIL:]
             return
         self._size += len(data)
         if len(data) < _CRUMB:
@@ -78,8 +88,21 @@ class LineFramer:
             self._pieces.append(data)
         if self._size > self._limit:
             # Report at once: whoever waits for this line must not wait for its end, which may never come.
-            lines.append(Oversized(self.end()[:_HEAD]))
+            self._sweep_crumbs()
+            self._tail = b"".join(piece[-_TAIL:] for piece in self._pieces[-2:])[-_TAIL:]
+            lines.append(Oversized(self._give_up()))
             self._skipping = True
+
+    def _give_up(self) -> bytes:
+        """Forget the line but for its first bytes, which are returned."""
+        head = b""
+        for piece in self._pieces:
+            head += piece[: _HEAD - len(head)]
+            if len(head) == _HEAD:
+                break
+        self._pieces = []
+        self._size = 0
+        return head
 
     def _sweep_crumbs(self) -> None:
         if self._crumbs:
@@ -87,9 +110,10 @@ class LineFramer:
             self._crumbs = bytearray()
 
     def _finish(self, data: bytes, lines: list[bytes | Oversized]) -> None:
-        if not self._skipping:
-            self._keep(data, lines)
+        self._keep(data, lines)
         if self._skipping:
+            if self._tails:
+                lines.append(Oversized(b"", self._tail))
             self._skipping = False
             return
         line = self.end()

@@ -119,9 +119,11 @@ def decode_strict(frame: bytes) -> Envelope:
 
     Raises:
         ParseError: it is not UTF-8 JSON, or a member of it stands twice.
-        NotAnEnvelope: it is JSON, but no JSON-RPC 2.0 message.
+        NotAnEnvelope: it is JSON, but no JSON-RPC 2.0 message, or has an integer that many programs cannot read.
     """
     envelope = decode(frame)
+    if len(frame) > MAX_DIGITS:
+        check_integers(frame, envelope)
     if envelope.method is not None and envelope.params is not None and envelope.id is not ABSENT:
         # Most messages are what was read of them, without a byte to spare: nothing can stand there twice.
         size = _FIXED + len(envelope.method) + memoryview(envelope.id).nbytes
@@ -133,6 +135,36 @@ def decode_strict(frame: bytes) -> Envelope:
     if len(set(names)) < len(names):
         raise ParseError("a member of the message stands twice")
     return envelope
+
+
+MAX_DIGITS: Final = 400
+"""Python refuses to read integers of more than 4,300 digits, others take quadratic time for them."""
+HUGE_INTEGER: Final = f"an integer of more than {MAX_DIGITS} digits, which many programs cannot read"
+_STRIDE: Final = MAX_DIGITS // 3
+_TWO_DIGITS = re.compile(rb"[0-9]{2}")
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+_HUGE = re.compile(rb"(?<![0-9.eE+])(?<![eE]-)[0-9]{%d,}+(?![.eE])" % (MAX_DIGITS + 1))
+
+
+def has_huge_integer(frame: bytes) -> bool:
+    """Whether valid JSON has an integer that is too long. Digits inside strings and fractions are no integers.
+
+    Every frame of some length is asked this, so it first looks at a few bytes only. So many digits in a row have three
+    of these among them, and if the first was taken for a pair with the byte before, the other two are a pair.
+    """
+    sample = frame[::_STRIDE]
+    for match in _TWO_DIGITS.finditer(sample):
+        start = match.start() * _STRIDE
+        if frame[start : start + _STRIDE].isdigit():
+            return _HUGE.search(_STRING.sub(b'""', frame)) is not None
+    return False
+
+
+def check_integers(frame: bytes, envelope: Envelope) -> None:
+    """Raise NotAnEnvelope if a message of more than MAX_DIGITS bytes has an integer that is too long."""
+    if has_huge_integer(frame):
+        id_ = bytes(envelope.id)
+        raise NotAnEnvelope(HUGE_INTEGER, id_ if len(id_) <= MAX_DIGITS and is_id(id_) else _EMPTY)
 
 
 def _check_utf8(frame: bytes) -> None:
@@ -323,7 +355,12 @@ _LONE_SURROGATE = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 _START = re.compile(rb'\{\s*"(?:jsonrpc|id|method|result|error)"')
-_ANY_ID = re.compile(rb'"id"\s*:\s*(-?\d+(?![\d.eE])|"(?:[^"\\]|\\.)*")')
+_LINE_END: Final = 512
+"""Bytes at the end of a line in which to look for an id that stands last."""
+_ID = rb'"id"\s*:\s*(-?\d++(?![.eE])|"(?:[^"\\]|\\.)*")'
+_ANY_ID = re.compile(_ID)
+_FIRST_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_LAST_ID = re.compile(rb'\}\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*\}\s*\Z")
 
 
 def salvage(frame: bytes) -> Envelope | None:
@@ -349,3 +386,9 @@ def salvage(frame: bytes) -> Envelope | None:
 def visible_ids(frame: bytes) -> list[bytes]:
     """Whatever looks like a request id in a line that cannot be read: the calls it may have been meant for."""
     return [match[1] for match in _ANY_ID.finditer(frame)]
+
+
+def likely_id(frame: bytes) -> bytes | None:
+    """The id of an answer that cannot be read, where ids usually stand: at its beginning, or behind all the rest."""
+    found = _FIRST_ID.match(frame) or _LAST_ID.search(frame, max(0, len(frame) - _LINE_END))
+    return None if found is None else found[1]

@@ -58,8 +58,16 @@ class Peer(Generic[Ours, Theirs]):
         """The open request of ours that a progress token or id names; it stays open."""
         return None if token is None else self.ours.get(_integer(token))
 
+    def named(self, frame: bytes) -> int | None:
+        """The open request of ours whose id stands where ids stand in this beginning or end of a line."""
+        id_ = messages.likely_id(frame)
+        number = -1 if id_ is None else _integer(id_)
+        return number if number in self.ours else None
+
     def meant(self, frame: bytes) -> int | None:
         """The one open request of ours whose id shows in an unreadable line, if there is just one."""
+        if messages.likely_id(frame) is not None:
+            return self.named(frame)
         shown = {number for number in map(_integer, messages.visible_ids(frame)) if number in self.ours}
         return shown.pop() if len(shown) == 1 else None
 

@@ -81,7 +81,8 @@ class SseParser:
         """
         if self._skipping or self._size + len(line) <= self._limit:
             return not self._skipping
-        if not line.startswith(b":"):
+        # A comment is no part of the event, but it does not save one that is too large already.
+        if self._size > self._limit or not line.startswith(b":"):
             pieces = [*self._data, bytes(line[: _HEAD + 6]).removeprefix(b"data:").lstrip()]
             events.append(Event(self._type or "message", b"\n".join(pieces)[:_HEAD], self.last_id, cut=True))
             self._skipping = True

@@ -92,8 +92,9 @@ async def greet(
         found = await _discover(link, meta, timeout if era == "modern" else min(_PROBE, timeout))
     except UpstreamError as error:
         if era == "modern":
-            raise
-        if error.reason == "lost":
+            asked = f"{error.message} (asked in {NEWEST.date})"
+            raise UpstreamError(error.upstream, error.reason, asked, retry_after=error.retry_after) from error
+        if link.gone:
             raise DiedOfProbe from error
         found = None
     if found is None and era == "modern":

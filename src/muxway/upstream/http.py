@@ -17,7 +17,6 @@ from muxway.errors import (
     STATELESS_CODES,
     MethodNotFound,
     ParseError,
-    RpcError,
     SpawnError,
     UpstreamError,
 )
@@ -39,11 +38,12 @@ if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
     from muxway.protocol.messages import Buffer, Envelope, Params
     from muxway.protocol.sse import Event
-    from muxway.upstream.channel import Hear
+    from muxway.upstream.channel import Fail, Hear
     from muxway.upstream.http_client import HttpClient, Response
 
-_REQUESTS: Final = 100
-"""Requests under way at once, each on a connection of its own."""
+_SPARE: Final = 36
+"""Requests under way at once beside the calls that a link lets through (maxConcurrency): streams, lists, calls that
+wait for their callers. Each has a connection of its own."""
 _NOTICES: Final = 8
 """The same for what must not wait behind them: cancellations and answers."""
 _NOTICE: Final = 10.0
@@ -124,6 +124,8 @@ class _Message:
 class HttpChannel:
     """One remote server."""
 
+    remote = True
+
     def __init__(self, config: ServerConfig, max_message_bytes: int) -> None:
         self._name = config.name
         self._config = config
@@ -138,7 +140,8 @@ class HttpChannel:
         """The HTTP+SSE connection, when that is what the server speaks."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[bytes, _Message] = {}
-        self._requests = asyncio.Semaphore(_REQUESTS)
+        self._most = config.max_concurrency + _SPARE
+        self._requests = asyncio.Semaphore(self._most)
         self._notices = asyncio.Semaphore(_NOTICES)
         self._queued = 0
         self._closed = False
@@ -160,11 +163,11 @@ class HttpChannel:
     def queued(self) -> int:
         return self._queued
 
-    async def open(self, hear: Hear, lost: Callable[[str], None]) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail, /) -> None:
         # Here, so that whoever has no remote server never loads the library.
         from muxway.upstream.http_client import HttpClient
 
-        self._hear, self._report_lost = hear, lost
+        self._hear, self._report_lost, self._report_failure = hear, lost, fail
         self._client = HttpClient(self._url, self._config.headers)
         if self._config.transport == "sse":
             try:
@@ -178,7 +181,8 @@ class HttpChannel:
     def last_words(self) -> str | None:
         return None
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
+        del at_once
         self._closed = True
         client, self._client = self._client, None
         try:
@@ -257,10 +261,8 @@ class HttpChannel:
                 async with asyncio.timeout(_POOL_WAIT):
                     await turn.acquire()
             except TimeoutError:
-                busy = (
-                    f"has {_REQUESTS} calls under way and did not finish one within {_POOL_WAIT:g} s; try again later"
-                )
-                raise Trouble(busy, "overloaded") from None
+                busy = f"has {self._most} requests under way and did not finish one within {_POOL_WAIT:g} s"
+                raise Trouble(f"{busy}; try again later", "overloaded", retry_after=_POOL_WAIT) from None
             try:
                 message.waiting = False
                 # How long a request may take is the link's to say; nobody watches over the rest.
@@ -286,11 +288,9 @@ class HttpChannel:
             log.debug("not taken", upstream=self._name, method=message.method or "an answer", why=trouble.what)
         elif not message.answered and not self._closed:
             message.answered = True
-            error = UpstreamError(self._name, trouble.reason, f'server "{self._name}" {trouble.what}')
-            self._answer(message, error)
-
-    def _answer(self, message: _Message, error: RpcError) -> None:
-        self._hear([b"".join(messages.failure(message.id, error)).rstrip(b"\n")])
+            why = f'server "{self._name}" {trouble.what}'
+            error = UpstreamError(self._name, trouble.reason, why, retry_after=trouble.retry_after)
+            self._report_failure(message.id, error, broken=trouble.broken)
 
     def _cancel(self, notice: _Message, id_: bytes) -> None:
         """Nobody waits for this request any more."""
@@ -443,8 +443,8 @@ class HttpChannel:
             # Refusals often come with no id or an invented one; it is clear whom this concerns.
             self._heard(message, _with_id(message.id, error))
             return
-        words = refusal(response.status, start[:_EXCERPT], self._secrets, response.header("Retry-After"))
-        raise Trouble(words + other, "overloaded" if response.status == 429 else "lost")
+        wait = response.header("Retry-After")
+        raise refusal(response.status, start[:_EXCERPT], self._secrets, retry_after=wait, more=other)
 
     def _may_be_events(self, message: _Message, status: int, code: int | None) -> bool:
         return (
@@ -553,7 +553,7 @@ class HttpChannel:
         while not message.answered:
             if message.stateless is not None or not parser.last_id or tries == _TRIES:
                 after = f", and {tries} attempts to resume it brought nothing" if tries else ""
-                raise Trouble(f"{why} before the answer{after}; the call may have run")
+                raise Trouble(f"{why} before the answer{after}; the call may have run", broken=True)
             parser, known = parser.again(), parser.last_id
             await asyncio.sleep(min(parser.retry if parser.retry is not None else tries * 0.5, _LONGEST_PAUSE))
             tries += 1
@@ -634,7 +634,8 @@ class HttpChannel:
         except TimeoutError:
             raise Trouble(f"lost its session and did not open a new one within {_RENEWAL:g} s", "timeout") from None
         except Trouble as trouble:
-            raise Trouble(f"lost its session, and a new one could not be opened: it {trouble.what}") from trouble
+            why = f"lost its session, and a new one could not be opened: it {trouble.what}"
+            raise Trouble(why, broken=trouble.broken) from trouble
         if self._hello is not again:
             raise Trouble("lost its session and refused to open a new one")
         notice = _Message(initialized.body, messages.decode(initialized.body), quiet=True)
@@ -667,13 +668,14 @@ class HttpChannel:
         if message.method == "server/discover":
             # This transport is older than that method, and some of its servers fall over what they do not know.
             message.answered = True
-            self._answer(message, MethodNotFound("server/discover: not over HTTP+SSE"))
+            error = MethodNotFound("server/discover: not over HTTP+SSE")
+            self._hear([b"".join(messages.failure(message.id, error)).rstrip(b"\n")])
             return
         headers = {"Content-Type": _JSON, "Accept": f"{_JSON}, {_EVENTS}", **self._session_headers()}
         async with await self._request("POST", events.endpoint, headers, message.body) as response:
             start = await response.start(_EXCERPT, _GOODBYE)
             if not 200 <= response.status < 300:
-                raise Trouble(refusal(response.status, start, self._secrets, response.header("Retry-After")))
+                raise refusal(response.status, start, self._secrets, retry_after=response.header("Retry-After"))
 
     def _lose(self, why: str) -> None:
         if not self._closed:

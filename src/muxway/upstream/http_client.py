@@ -118,7 +118,7 @@ class HttpClient:
         self._session = aiohttp.ClientSession(
             # How many requests run at once is for the channel to say: it knows which of them must never wait.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             read_bufsize=1 << 18,
@@ -176,23 +176,27 @@ def _origin_of(location: str) -> str:
 
 
 def _trouble(error: Exception) -> Trouble:
+    return Trouble(_meaning(error), broken=True)
+
+
+def _meaning(error: Exception) -> str:
     """What a library error means. Its own text may hold the URL with a token in it, so it is not shown."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError | ssl.SSLError):
-        return Trouble("has no TLS certificate that can be trusted, or does not speak TLS at all")
+        return "has no TLS certificate that can be trusted, or does not speak TLS at all"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Trouble("cannot be reached: its host name is not known; check `url`")
+        return "cannot be reached: its host name is not known; check `url`"
     if isinstance(error, aiohttp.ServerTimeoutError | TimeoutError):
-        return Trouble(f"cannot be reached: no connection within {CONNECT:g} s; check `url`")
+        return f"cannot be reached: no connection within {CONNECT:g} s; check `url`"
     if isinstance(error, aiohttp.ClientConnectorError):
         # When several addresses were tried there is no one number for it, and its words for all of them are long.
         why = os.strerror(error.errno) if error.errno else "connection refused"
-        return Trouble(f"cannot be reached: {why.lower()}; does it run, and is its URL right?")
+        return f"cannot be reached: {why.lower()}; does it run, and is its URL right?"
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return Trouble("closed the connection without an answer")
+        return "closed the connection without an answer"
     if isinstance(error, aiohttp.ClientPayloadError):
-        return Trouble("broke off in the middle of an answer")
+        return "broke off in the middle of an answer"
     if isinstance(error, OSError):
-        return Trouble("reset the connection")
+        return "reset the connection"
     if isinstance(error, aiohttp.ClientResponseError):
-        return Trouble("answered with something that is not HTTP")
-    return Trouble(f"could not be asked ({type(error).__name__})")
+        return "answered with something that is not HTTP"
+    return f"could not be asked ({type(error).__name__})"

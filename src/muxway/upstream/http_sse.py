@@ -46,7 +46,7 @@ class EventChannel:
         try:
             if response.status != 200:
                 body = await response.start(_EXCERPT, _FIRST_EVENT)
-                raise Trouble(refusal(response.status, body, secrets))
+                raise refusal(response.status, body, secrets)
             if response.content_type != _EVENTS:
                 raise Trouble("gave no event stream for a GET; is `url` the address of its stream?", "malformed")
             self = cls(response, SseParser(limit))
@@ -75,7 +75,7 @@ class EventChannel:
     async def _next(self, idle: float | None) -> list[Event]:
         data = await self._response.chunk(idle)
         if not data:
-            raise Trouble("closed its event stream")
+            raise Trouble("closed its event stream", broken=True)
         return self._parser.feed(data)
 
     async def follow(self, hear: Callable[[Event], None], nudge: Callable[[], None]) -> str:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 CONNECT: Final = 5.0
 """Seconds for a connection to be made."""
 _SHOWN: Final = 160
+_TOO_MANY: Final = 429
+_SERVER_FAULTS: Final = 500
 _LONGEST_WAIT: Final = 5
 """Digits of a Retry-After that still make sense."""
-"""Shorter texts are found by chance in any answer; hiding them would show where they are."""
 _HTML: Final = re.compile(rb"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE).match
 _TITLE: Final = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE).search
 
@@ -43,22 +44,33 @@ _ADVICE: Final = {
 class Trouble(Exception):
     """One request failed. `what` continues a sentence that begins with `server "x"`."""
 
-    def __init__(self, what: str, reason: Reason = "lost") -> None:
+    def __init__(
+        self, what: str, reason: Reason = "lost", *, broken: bool = False, retry_after: float | None = None
+    ) -> None:
+        """Trouble; `broken`: the server could not be reached or broke off, so that others would fare no better."""
         super().__init__(what)
         self.what = what
         self.reason: Reason = reason
+        self.broken = broken
+        self.retry_after = retry_after
 
 
-def refusal(status: int, body: bytes, secrets: Iterable[str], retry_after: str | None = None) -> str:
+def refusal(
+    status: int, body: bytes, secrets: Iterable[str], *, retry_after: str | None = None, more: str = ""
+) -> Trouble:
     """What a status other than success means, and the beginning of what came with it."""
     words = f"answered with HTTP status {status}"
     advice = _ADVICE.get(status)
     if advice is not None:
         words = f"{words} ({advice})"
-    if retry_after is not None and retry_after.isdigit() and len(retry_after) <= _LONGEST_WAIT:
-        words = f"{words}; it asks to wait {retry_after} s"
+    wait = None
+    if retry_after is not None and retry_after.isdecimal() and len(retry_after) <= _LONGEST_WAIT:
+        wait = int(retry_after)
+        words = f"{words}; it asks to wait {wait} s"
     shown = excerpt(body, secrets)
-    return f"{words}: {shown}" if shown else words
+    words = (f"{words}: {shown}" if shown else words) + more
+    reason: Reason = "overloaded" if status == _TOO_MANY else "lost"
+    return Trouble(words, reason, broken=status >= _SERVER_FAULTS, retry_after=wait)
 
 
 def excerpt(body: bytes, secrets: Iterable[str]) -> str:

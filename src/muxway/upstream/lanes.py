@@ -237,6 +237,11 @@ class Lanes:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP, self._sweep)
 
     @property
+    def upstreams(self) -> list[Upstream]:
+        """Those that there are now."""
+        return [lane.upstream for lane in self._lanes.values()]
+
+    @property
     def busy(self) -> bool:
         """Whether a call is under way on any of them."""
         return any(lane.upstream.link is not None and lane.upstream.link.called for lane in self._lanes.values())

@@ -1,37 +1,46 @@
 """What a child writes to stderr: always drained, kept in a ring, attributed, and free of secrets.
 
-An undrained pipe stops its writer after 64 KiB, so this never pauses, whatever arrives.
+An undrained pipe stops its writer after 64 KiB, so this never pauses, whatever arrives. Lines are kept as they came:
+a flood must not cost more than its reading, and hardly any of it is ever looked at.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from muxway.log import masker, printable
 from muxway.protocol.framing import LineFramer, Oversized
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable
 
-_RING_BYTES: Final = 256 * 1024
+    from muxway.upstream.journal import Journal, Lines, Show
+
 _LINE_BYTES: Final = 8 * 1024
 _LINES_PER_SECOND: Final = 100
 
 
 class StderrTail:
-    """The last lines of one child."""
+    """The last lines of one child. Tells `on_line` of each, but not of more than so many a second."""
 
-    def __init__(self, secrets: Iterable[str], on_line: Callable[[str], None], clock: Callable[[], float]) -> None:
-        self._mask = masker(secrets)
+    def __init__(
+        self,
+        secrets: Iterable[str],
+        on_line: Callable[[str], None],
+        loop: asyncio.AbstractEventLoop,
+        journal: Journal,
+    ) -> None:
+        self._shown = _show(secrets)
+        self._journal, self._before = journal, journal.count
         self._on_line = on_line
-        self._clock = clock
+        self._loop = loop
         self._framer = LineFramer(_LINE_BYTES)
-        self._lines: deque[str] = deque()
-        self._size = 0
-        self._second = 0.0
-        self._reported = 0
-        self._suppressed = 0
+        self._last = b""
+        self._second = float("-inf")
+        self._told = 0
+        self._left_out = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     def feed(self, data: bytes) -> None:
         """Take what was read."""
@@ -43,31 +52,43 @@ class StderrTail:
         rest = self._framer.end()
         if rest:
             self._keep(rest)
+        self._tell_left_out()
 
-    def lines(self) -> list[str]:
-        """Everything kept, oldest first."""
-        return list(self._lines)
+    def lines(self) -> Lines:
+        """What is kept since this child began; its server's others may have added to it."""
+        return self._journal.lines(self._before)
 
     def last(self) -> str | None:
         """The last line that says something."""
-        return next((line for line in reversed(self._lines) if line.strip()), None)
+        return self._shown(self._last) if self._last else None
 
     def _keep(self, raw: bytes) -> None:
-        text = printable(self._mask(raw.decode("utf-8", "replace").rstrip("\r\n")))
-        self._lines.append(text)
-        self._size += len(text)
-        while self._size > _RING_BYTES:
-            self._size -= len(self._lines.popleft())
-        self._report(text)
-
-    def _report(self, text: str) -> None:
-        now = self._clock()
+        self._journal.keep(raw, self._shown)
+        if raw.strip():
+            self._last = raw
+        now = self._loop.time()
         if now - self._second >= 1.0:
-            if self._suppressed:
-                self._on_line(f"({self._suppressed} more lines not logged)")
-            self._second, self._reported, self._suppressed = now, 0, 0
-        if self._reported < _LINES_PER_SECOND:
-            self._reported += 1
-            self._on_line(text)
-        else:
-            self._suppressed += 1
+            self._tell_left_out()
+            self._second, self._told = now, 0
+        if self._told < _LINES_PER_SECOND:
+            self._told += 1
+            self._on_line(self._shown(raw))
+            return
+        self._left_out += 1
+        if self._timer is None:
+            # Nothing more may come to tell it with.
+            self._timer = self._loop.call_at(self._second + 1.0, self._tell_left_out)
+
+    def _tell_left_out(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._left_out:
+            count, self._left_out = self._left_out, 0
+            self._on_line(f"({count} more lines not logged)")
+
+
+def _show(secrets: Iterable[str]) -> Show:
+    """What makes a line fit to be shown. It knows nothing of the child, which it outlives in the journal."""
+    mask = masker(secrets)
+    return lambda raw: printable(mask(raw.decode("utf-8", "replace").rstrip("\r\n")))

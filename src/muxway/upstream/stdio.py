@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
     from muxway.pipes import Turn
     from muxway.protocol.messages import Buffer
-    from muxway.upstream.channel import Hear
+    from muxway.upstream.channel import Fail, Hear
+    from muxway.upstream.journal import Journal
     from muxway.upstream.nursery import Child, Exit, Nursery
 
 _EXIT_REPORT: Final = 0.5
 """Seconds to wait for the exit status of a child whose output has ended, so that errors can name it."""
+
+_NO_GRACE: Final = {"eof_grace": 0.0, "term_grace": 0.0}
 
 log = EventLog("upstream")
 
@@ -35,11 +38,15 @@ def _nowhere(_frame: Sequence[Buffer]) -> None:
 class StdioChannel:
     """One child process."""
 
-    def __init__(self, config: ServerConfig, nursery: Nursery, turn: Turn, max_message_bytes: int) -> None:
+    remote = False
+
+    def __init__(
+        self, config: ServerConfig, nursery: Nursery, turn: Turn, max_message_bytes: int, journal: Journal
+    ) -> None:
         self._config = config
         self._nursery = nursery
         self._turn = turn
-        self._framer = LineFramer(max_message_bytes)
+        self._framer = LineFramer(max_message_bytes, tails=True)
         self._child: Child | None = None
         self._stdin: PipeWriter | None = None
         self._stdout: PipeReader | None = None
@@ -48,11 +55,7 @@ class StdioChannel:
         self._ending: asyncio.Task[None] | None = None
         self._closed = False
         self._introduced = False
-        self.stderr = StderrTail(
-            config.secrets,
-            self._show,
-            asyncio.get_running_loop().time,
-        )
+        self.stderr = StderrTail(config.secrets, self._show, asyncio.get_running_loop(), journal)
 
     @property
     def pid(self) -> int | None:
@@ -63,7 +66,7 @@ class StdioChannel:
     def queued(self) -> int:
         return 0 if self._stdin is None else self._stdin.queued
 
-    async def open(self, hear: Hear, lost: Callable[[str], None]) -> None:
+    async def open(self, hear: Hear, lost: Callable[[str], None], _fail: Fail, /) -> None:
         config = self._config
         if config.command is None:
             raise SpawnError("it has no `command`")
@@ -109,13 +112,14 @@ class StdioChannel:
         if not self._closed:
             self._lost(str(child.exited.result()) if child.exited.done() else f"{what}, but goes on running")
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
         self._closed = True
         if self._child is None or self._stdin is None or self._stdout is None or self._stderr is None:
             return
-        exit_: Exit = await self._child.stop(close_stdin=self._stdin.close)
+        exit_: Exit = await self._child.stop(close_stdin=self._stdin.close, **(_NO_GRACE if at_once else {}))
         log.debug("child ended", upstream=self._config.name, pid=self._child.pid, how=exit_)
         self._stderr.drain()
+        self.stderr.end()
         self._stdin.close()
         self._stdout.close()
         self._stderr.close()

@@ -112,6 +112,7 @@ class Upstream:
         max_listed: int = 10_000,
         care: Care = UNSUPERVISED,
         limits: Limits = Limits(),  # noqa: B008 -- it cannot be changed
+        stats: Stats | None = None,
     ) -> None:
         self.name = name
         self.status = Status.STOPPED
@@ -127,7 +128,7 @@ class Upstream:
         """Seconds from the last start until it was ready or had failed."""
         self.settled = asyncio.Event()
         """Set while the upstream is not being started: it runs, or it does not."""
-        self.stats = Stats()
+        self.stats = Stats() if stats is None else stats
         self.restarts = 0
         """How often it was started again after it had ended by itself."""
         self.starting = False
