@@ -5,7 +5,10 @@ BIN := .venv/bin
 RUN_LOCKS := requirements/run.txt requirements/build.txt
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: run test lint types tests peers bench format lock clean
+FUZZ_SECONDS ?= 30
+SOAK_SECONDS ?= 3600
+
+.PHONY: run test test-all lint types tests long-tests soak fuzz peers bench format lock clean
 
 run: .venv/run.stamp  ## Run muxway in front of its demo servers and show what it does.
 	$(BIN)/muxway demo
@@ -25,6 +28,23 @@ peers: .venv/dev.stamp  ## Install the real clients and servers the tests talk t
 tests: peers  # Two at a time, because much of it waits for other programs; a file stays in one process.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+test-all: test long-tests  ## The same, and what takes long: half an hour.
+	$(MAKE) soak SOAK_SECONDS=120
+
+long-tests: peers
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
+
+soak: .venv/dev.stamp  ## An hour of calls while servers are hurt (SOAK_SECONDS); fails if anything grows or is lost.
+	$(BIN)/python -m tests.proof.soak $(SOAK_SECONDS)
+
+fuzz: .fuzz/stamp  ## Look for bytes that break a reader, FUZZ_SECONDS for each.
+	@for target in $$(.fuzz/venv/bin/python -m fuzz); do \
+		echo "$$target: $(FUZZ_SECONDS) s"; \
+		PYTHONPATH=src .fuzz/venv/bin/python -m fuzz $$target $(FUZZ_SECONDS) 2> .fuzz/$$target.log || \
+			{ tail -n 40 .fuzz/$$target.log; exit 1; }; \
+		grep -E "number_of_executed_units|peak_rss_mb" .fuzz/$$target.log; \
+	done
+
 bench: .venv/dev.stamp  ## Measure muxway and its peers side by side (about eight minutes).
 	$(BIN)/python -m bench
 
@@ -36,9 +56,10 @@ lock: .venv/dev.stamp  ## Resolve the dependencies anew.
 	$(UV_COMPILE) pyproject.toml -o requirements/run.txt
 	$(UV_COMPILE) --group build -o requirements/build.txt
 	$(UV_COMPILE) pyproject.toml --group dev -o requirements/dev.txt
+	$(UV_COMPILE) --group fuzz -o requirements/fuzz.txt
 
 clean:  ## Remove everything that was set up.
-	rm -rf .venv .envs .bench dist
+	rm -rf .venv .envs .bench .fuzz dist
 
 .venv/run.stamp: pyproject.toml $(RUN_LOCKS)
 	$(call make_venv)
@@ -50,6 +71,12 @@ clean:  ## Remove everything that was set up.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(call install_muxway)
 	@touch .venv/run.stamp
+
+# A venv of its own: the fuzzer has wheels for few interpreters, and nothing else needs it.
+.fuzz/stamp: requirements/run.txt requirements/fuzz.txt
+	@test -x .fuzz/venv/bin/python || $(PYTHON) -m venv .fuzz/venv
+	.fuzz/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes $(^:%=-r %)
+	@touch $@
 
 define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -25,7 +25,7 @@ from muxway.downstream.footprint import Footprint
 from muxway.downstream.memory import MemoryDoor
 from muxway.downstream.stdio import StdioDoor
 from muxway.errors import ConfigError
-from muxway.fleet import Fleet
+from muxway.fleet import Fleet, Station
 from muxway.library import (
     Prompt,
     PromptResult,
@@ -39,6 +39,7 @@ from muxway.library import (
 from muxway.log import EventLog
 from muxway.protocol import messages
 from muxway.protocol.era import PROGRESS_TOKEN
+from muxway.upstream.journal import Journal
 from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from muxway.core.views import View
     from muxway.middleware.base import Middleware
     from muxway.middleware.running import Chains, Layer
+    from muxway.upstream.journal import Lines
     from muxway.upstream.launch import ReaperProcess
     from muxway.upstream.upstream import Upstream
 
@@ -157,9 +159,11 @@ class Gateway:
         wait = self.config.gateway.list_wait
         if servers and wait > 0:
             self.switchboard.hold_listings()
-            self._listings = asyncio.get_running_loop().call_later(wait, self.switchboard.release_listings)
         for server in servers:
             self._fleet.add(server, self.config.objects.get(server.name))
+        if servers and wait > 0:
+            self._listings = asyncio.get_running_loop().call_later(wait, self.switchboard.release_listings)
+            self._changed()
 
     async def settled(self) -> None:
         """Wait until every server is ready or has failed. Each has its own time limit."""
@@ -300,13 +304,24 @@ class Gateway:
         templates = Counter(entry.upstream for entry in board.resources.templates.values())
         return [
             replace(
-                _server(station.upstream, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
+                _server(station, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
                 prompts=prompts[name],
                 resources=resources[name],
                 resource_templates=templates[name],
             )
             for name, station in self._fleet.stations.items()
         ]
+
+    def journal(self, name: str) -> Lines:
+        """What all processes of a server wrote to stderr, the last of it, also of those that are gone.
+
+        Raises:
+            KeyError: there is no such server.
+        """
+        if name not in self._fleet.stations:
+            raise KeyError(name)
+        # Those that are no processes of ours have none.
+        return self._fleet.journals.get(name, Journal()).lines()
 
     async def add(
         self, name: str, entry: Mapping[str, Any] | None = None, *, server: object = None, **keys: Any
@@ -379,15 +394,15 @@ class Gateway:
         self._admit(settings)
         for name in changes.views.removed:
             del board.views[name]
-            self._retire(self._chains.pop(name, None))
         for name in (*changes.views.added, *changes.views.changed):
             if name in board.views:
                 board.views[name].select(_selection(config.views[name]))
             else:
                 board.views[name] = self._new_view(config.views[name])
         if layers is not None:
+            self._retire([layer for chains in self._chains.values() for layer in chains.layers])
+            self._chains.clear()
             for view in (None, *config.views):
-                self._retire(self._chains.pop(view, None))
                 self._put_around(view, layers.get(view, ()))
         for name in changes.stop:
             fleet.retire(name)
@@ -441,12 +456,13 @@ class Gateway:
         chains = self._chains[view] = Chains(layers, board.answer, board.target)
         board.handle = chains.handle
 
-    def _retire(self, chains: Chains | None) -> None:
+    def _retire(self, layers: Sequence[Layer]) -> None:
         """Close these middlewares when the calls that still use them are over."""
-        if chains is not None:
-            layers = [layer for layer in chains.layers if layer.middleware not in self._given]
-            self._retired.append(layers)
-            asyncio.get_running_loop().call_later(self.config.gateway.call_max, self._close_retired, layers)
+        # One may stand in several chains.
+        by_id = {id(layer.middleware): layer for layer in layers if layer.middleware not in self._given}
+        if retired := [*by_id.values()]:
+            self._retired.append(retired)
+            asyncio.get_running_loop().call_later(self.config.gateway.call_max, self._close_retired, retired)
 
     def _close_retired(self, layers: list[Layer]) -> None:
         if layers in self._retired:
@@ -463,9 +479,11 @@ class Gateway:
             return
         from muxway.middleware.loading import layers_of_server
 
+        whole = layers_of_server(server)
         for view in (None, *self.switchboard.views):
             before = self._chains.get(view)
-            self._put_around(view, [*(() if before is None else before.layers), *layers_of_server(server)])
+            more = whole if view is None else layers_of_server(server, whole)
+            self._put_around(view, [*(() if before is None else before.layers), *more])
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -520,34 +538,42 @@ def _selection(config: ViewConfig) -> Selection:
 
 
 def _tool(route: Route) -> Tool:
-    return Tool(route.public, route.upstream, route.native, route.describe())
+    return Tool(route.public, route.upstream, route.native, route.definition)
 
 
-def _server(upstream: Upstream, tools: Sequence[Tool], findings: Sequence[str]) -> Server:
-    running = upstream.status is Status.RUNNING
+def _server(station: Station, tools: Sequence[Tool], findings: Sequence[str]) -> Server:
+    upstream = station.upstream
     channel = upstream.channel if isinstance(upstream.channel, StdioChannel) else None
-    link, stats = upstream.link, upstream.stats
-    ready_at = upstream.ready_at
+    stats, ready_at = upstream.stats, upstream.ready_at
+    links = [link for one in station.connections if (link := one.link) is not None]
+    pids = [pid for one in station.connections if (pid := _pid(one)) is not None]
     return Server(
         upstream.name,
         upstream.status,
         upstream.error,
         tools,
         revision=None if upstream.greeting is None else upstream.greeting.revision.date,
-        pid=channel.pid if channel is not None and running else None,
+        pid=_pid(upstream),
+        pids=pids,
         seconds=upstream.took,
         notes=(*upstream.notes, *findings),
         stderr=channel.stderr.lines() if channel is not None else (),
         restarts=upstream.restarts,
         retry_in=upstream.retry_in,
         uptime=None if ready_at is None else asyncio.get_running_loop().time() - ready_at,
-        in_flight=0 if link is None else link.in_flight,
-        queued=0 if link is None else link.waiting,
+        in_flight=sum(link.in_flight for link in links),
+        queued=sum(link.waiting for link in links),
         calls=stats.calls,
         errors=stats.errors,
         p50=stats.quantile(0.5),
         p99=stats.quantile(0.99),
     )
+
+
+def _pid(upstream: Upstream) -> int | None:
+    """The process id of its child, if that runs."""
+    running = upstream.status is Status.RUNNING
+    return upstream.channel.pid if running and isinstance(upstream.channel, StdioChannel) else None
 
 
 def _progress(tell: Callable[[float, float | None, str | None], None]) -> Callable[[dict[str, messages.Buffer]], None]:

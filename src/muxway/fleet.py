@@ -59,6 +59,11 @@ class Station:
     """The connection for the callers of the other era, once there is one."""
 
     @property
+    def connections(self) -> list[Upstream]:
+        """All its connections, the first one first."""
+        return [self.upstream, *(() if self.lanes is None else self.lanes.upstreams)]
+
+    @property
     def busy(self) -> bool:
         """Whether a call is under way at it."""
         link = self.upstream.link
@@ -389,6 +394,7 @@ class Fleet:
                 kinds=kinds,
                 first=False,
                 care=UNSUPERVISED,
+                stats=station.upstream.stats,
             )
 
         return Lanes(
@@ -418,6 +424,7 @@ class Fleet:
             capabilities=capabilities,
             first=False,
             care=UNSUPERVISED,
+            stats=station.upstream.stats,
         )
         twin.feed = self._feed(twin)
         station.feeds.join(twin.feed)

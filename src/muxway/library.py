@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from muxway.protocol import messages
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -21,8 +23,13 @@ class Tool:
     """The server that has it; empty for a compound tool of the gateway itself."""
     original_name: str
     """What its server calls it."""
-    definition: Mapping[str, Any]
-    """The whole listed definition, unknown fields included."""
+    raw: bytes = field(repr=False)
+    """Its definition as JSON: there may be thousands, and most are never looked at."""
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """The whole listed definition, unknown fields included."""
+        return messages.value(self.raw)
 
     @property
     def description(self) -> str:
@@ -197,6 +204,8 @@ class Server:
     """The protocol revision spoken with it."""
     pid: int | None = None
     """The process id of a running child."""
+    pids: Sequence[int] = field(default=())
+    """The process ids of all its running children: callers that must not share have their own."""
     seconds: float | None = None
     """How long its start took, until it was ready or had failed."""
     restarts: int = 0

@@ -45,7 +45,7 @@ def test_it_answers_before_any_server_is_ready(launch: Callable[..., Launched], 
     assert gateway.end()[0] == 0
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)], ids=str)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=str)
 def test_a_signal_ends_it_and_its_children(
     number: signal.Signals, code: int, launch: Callable[..., Launched], servers: Path, tmp_path: Path
 ) -> None:

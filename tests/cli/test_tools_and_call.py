@@ -136,6 +136,18 @@ def test_a_failure_for_want_of_an_argument_says_where_to_look(muxway: Callable[.
     assert "It needs text: `muxway tools notes__add --schema` shows its arguments.\n" in result.stderr
 
 
+def test_a_call_can_go_by_a_view(muxway: Callable[..., Result], servers: Path, write: Callable[..., Path]) -> None:
+    """Ours: what a client of the view can call, and no more; `tools --view` lists it."""
+    config = write({**json.loads(servers.read_text()), "views": {"clocks": {"tools": ["clock__*"]}}})
+    assert muxway("call", "clock__now", "--view", "clocks", "-c", config).exit_code == 0
+    hidden = muxway("call", "notes__list", "--view", "clocks", "-c", config)
+    assert hidden.exit_code == 1
+    assert "notes__list" in hidden.stderr
+    unknown = muxway("call", "clock__now", "--view", "clock", "-c", config)
+    assert unknown.exit_code == 2
+    assert 'has no view "clock". There are: clocks.' in unknown.stderr
+
+
 def test_an_unknown_tool_gets_the_nearest_names(muxway: Callable[..., Result], servers: Path) -> None:
     """Ours: unknown tool: show the nearest names."""
     result = muxway("call", "notes__ad", "--config", servers)

@@ -116,7 +116,7 @@ def test_the_unit_lets_muxway_end_its_servers() -> None:
     service = unit["Service"]
     assert service["KillMode"] == "mixed"
     assert int(service["TimeoutStopSec"]) > 9
-    assert "ExecReload" not in service
+    assert service["ExecReload"].endswith("-HUP $MAINPID")
 
 
 def test_the_launch_agent_is_a_property_list() -> None:

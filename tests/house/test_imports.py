@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).parents[2] / "src"
 
 FLOORS = (
-    {"errors", "log"},
+    {"errors", "log", "regexes"},
     {"protocol"},
     {"pipes"},
     {"catalog", "config"},
-    {"core"},
+    {"core", "watching"},
     {"middleware"},
     {"upstream", "downstream"},
     {"fleet", "library"},
     {"app"},
-    {"sync"},
-    {"chaining"},
+    {"sync", "explaining"},
+    {"chaining", "control"},
     {"demo", "testing"},
     {"cli"},
     {"__main__"},

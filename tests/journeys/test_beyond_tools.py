@@ -336,7 +336,8 @@ async def test_what_a_crashed_server_had_is_not_given_by_another() -> None:
         assert shown == ["muxway://two/doc%3A1", "muxway://two/doc%3A2"]
         for uri in ("doc:1", "doc:page/1", "muxway://one/doc%3A1"):
             error = (await client.ask("resources/read", {"uri": uri})).error
-            assert (error["data"]["muxway"]["reason"], error["data"]["muxway"]["upstream"]) == ("not_running", "one"), uri
+            told = error["data"]["muxway"]
+            assert (told["reason"], told["upstream"]) == ("not_running", "one"), uri
         assert (await client.ask("prompts/get", {"name": "one__ask"})).error["data"]["muxway"]["upstream"] == "one"
 
 

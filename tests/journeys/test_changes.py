@@ -176,7 +176,7 @@ async def test_a_storm_of_changes_costs_few_listings_and_few_words(server_revisi
 
 
 async def test_a_crash_fails_what_waits_at_once_and_takes_the_tools_away_if_it_stays() -> None:
-    """Issue point 4: waiting calls fail at once, everyone else goes on; the tools go when it cannot be started again."""
+    """Issue point 4: waiting calls fail at once, everyone else goes on; the tools go if it stays away."""
 
     def crash(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.end()

@@ -384,7 +384,7 @@ async def test_a_connection_that_is_never_made_is_given_up(monkeypatch: pytest.M
 
 async def test_more_calls_than_there_are_connections_are_told_so_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """reliability.md §4.2: pool wait 5 s; a cancellation does not wait behind the calls."""
-    monkeypatch.setattr("muxway.upstream.http._REQUESTS", 2)
+    monkeypatch.setattr("muxway.upstream.http._SPARE", 2 - 64)
     monkeypatch.setattr("muxway.upstream.http._POOL_WAIT", 0.2)
     release = asyncio.Event()
 
@@ -395,7 +395,7 @@ async def test_more_calls_than_there_are_connections_are_told_so_in_time(monkeyp
     async with behind(remote) as up:
         calls = [asyncio.create_task(up.call("up.slow")) for _ in range(2)]
         await until(lambda: len(remote.of("tools/call")) == 2)
-        with pytest.raises(muxway.UpstreamSaid, match="has 2 calls under way") as busy:
+        with pytest.raises(muxway.UpstreamError, match="has 2 requests under way") as busy:
             await up.call("up.slow")
         assert busy.value.data["muxway"]["reason"] == "overloaded"
         calls[0].cancel()

@@ -202,7 +202,7 @@ async def test_a_compressed_answer_is_read() -> None:
 
     async with behind(Remote(calls={"packed": packed}), maxMessageBytes=100_000) as up:
         assert len((await up.call("up.packed", {"size": 50_000})).text) == 50_000
-        with pytest.raises(muxway.UpstreamSaid, match="over the size limit of 100000 bytes"):
+        with pytest.raises(muxway.UpstreamError, match="over the size limit of 100000 bytes"):
             await up.call("up.packed", {"size": 5_000_000})
 
 
@@ -228,7 +228,7 @@ async def test_a_session_that_is_forgotten_again_and_again_fails_the_call() -> N
 
     remote = Remote(posts=amnesia)
     async with behind(remote) as up:
-        with pytest.raises(muxway.UpstreamSaid, match="forgets its sessions"):
+        with pytest.raises(muxway.UpstreamError, match="forgets its sessions"):
             await up.call("up.echo")
         assert (remote.opened, len(remote.of("tools/call"))) == (2, 2)
 
@@ -242,7 +242,7 @@ async def test_a_new_session_that_is_refused_fails_the_call_and_says_why() -> No
     remote = Remote(posts=refuse)
     async with behind(remote) as up:
         remote.live.clear()
-        with pytest.raises(muxway.UpstreamSaid, match=r"lost its session, and a new one could not be opened.*503"):
+        with pytest.raises(muxway.UpstreamError, match=r"lost its session, and a new one could not be opened.*503"):
             await up.call("up.echo")
 
 
@@ -299,7 +299,7 @@ async def test_a_dropped_stream_that_cannot_be_resumed_fails_its_call(era: str) 
 
     remote = Remote(era, calls={"drop": drop})
     async with behind(remote) as up:
-        with pytest.raises(muxway.UpstreamSaid, match='server "up" ended its event stream before the answer'):
+        with pytest.raises(muxway.UpstreamError, match='server "up" ended its event stream before the answer'):
             await up.call("up.drop")
         assert (await up.call("up.echo")).text == "{}"
     assert len(remote.of("tools/call")) == 2
@@ -316,7 +316,7 @@ async def test_resuming_ends_after_a_few_tries_that_bring_nothing() -> None:
 
     remote = Remote(calls={"drop": drop}, gets=get)
     async with behind(remote) as up:
-        with pytest.raises(muxway.UpstreamSaid, match="5 attempts to resume it brought nothing"):
+        with pytest.raises(muxway.UpstreamError, match="5 attempts to resume it brought nothing"):
             await up.call("up.drop")
     assert len([seen for seen in remote.of(None, "GET") if "Last-Event-ID" in seen.headers]) == 5
 
@@ -430,8 +430,8 @@ async def test_many_calls_at_once_share_a_bounded_number_of_connections() -> Non
         now -= 1
 
     async with behind(Remote("stateless", calls={"count": count})) as up:
-        await asyncio.gather(*(up.call("up.count", {"n": n}) for n in range(400)))
-    assert most <= 100
+        await asyncio.gather(*(up.call("up.count", {"n": n}) for n in range(300)))
+    assert most <= 64
 
 
 async def test_three_kinds_of_remote_server_work_side_by_side() -> None:
@@ -498,7 +498,7 @@ async def test_a_refused_renewal_is_tried_again_by_the_next_call() -> None:
     remote = Remote(posts=refuse)
     async with behind(remote) as up:
         remote.live.clear()
-        with pytest.raises(muxway.UpstreamSaid, match="refused to open a new one"):
+        with pytest.raises(muxway.UpstreamError, match="refused to open a new one"):
             await up.call("up.echo")
         assert (await up.call("up.echo", {"a": 1})).text == '{"a": 1}'
 

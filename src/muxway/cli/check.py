@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import click
@@ -17,16 +17,17 @@ from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, read_config
 from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table
 from muxway.cli.session import opened, quiet_log, run
+from muxway.config.plan import plan
 from muxway.errors import ConfigError, Problem
-from muxway.log import masker
+from muxway.log import masker, printable
 from muxway.middleware.loading import layers_of
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muxway.app import Server
     from muxway.config import Config, ServerConfig
+    from muxway.library import Server
 
 _STDERR_SHOWN = 8
 """Last stderr lines shown of a server that failed."""
@@ -38,27 +39,46 @@ _SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credenti
     examples=[
         "muxway check servers.json",
         "muxway check servers.json --connect",
+        "muxway check servers.json --plan",
+        "muxway check new.json --against old.json",
         "muxway check --json | jq .problems",
     ],
 )
 @click.argument("file", required=False)
 @config_option
 @click.option("--connect", is_flag=True, help="Also start each server once and show what it has.")
+@click.option("--plan", "planned", is_flag=True, help="Show what a reload would change in the gateway that runs it.")
+@click.option("--against", metavar="OLD", help="The same for a gateway that runs this other config.")
 @json_option
 @debug_option
-def command(file: str | None, config: str | None, *, connect: bool, as_json: bool, debug: bool) -> None:
+def command(
+    file: str | None,
+    config: str | None,
+    *,
+    connect: bool,
+    planned: bool,
+    against: str | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
     """Read the config, start nothing, print every problem with its line.
 
     Values of variables and of secret-looking keys are never shown. With --connect,
     the steps of composed tools are checked against the servers' schemas.
 
-    Exit 3 if the config cannot be used, 4 if a server failed with --connect.
+    With --plan, the running gateway itself reads the file and tells, with its own
+    variables, which servers it would keep, start, swap (new process), adjust (same
+    process) or stop.
+
+    Exit 3 if the config cannot be used, 4 if a server failed with --connect or no
+    gateway runs it with --plan.
     """
     quiet_log(debug=debug)
     try:
         loaded = read_config(file or config)
         for view in (None, *loaded.views.values()):
             layers_of(loaded, view)
+        changes = _changes(loaded, against) if planned or against is not None else None
     except ConfigError as error:
         if as_json:
             show_json(_document(file or config, problems=error.details))
@@ -69,15 +89,42 @@ def command(file: str | None, config: str | None, *, connect: bool, as_json: boo
     loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
     ok = all(server.status is not Status.FAILED for server in found.values())
     if as_json:
-        show_json(_document(loaded.source, loaded, found, ok=ok and not problems, problems=problems))
+        document = _document(loaded.source, loaded, found, ok=ok and not problems, problems=problems)
+        show_json(document if changes is None else {**document, "plan": changes.document})
     else:
         _show(loaded, found)
+        if changes is not None:
+            _show_changes(changes)
         for problem in problems:
             click.echo(f"{badge('error')}  {one_line(str(problem))}")
     if problems:
         raise click.exceptions.Exit(CONFIG_INVALID)
     if not ok:
         raise click.exceptions.Exit(UNREACHABLE)
+
+
+class _Changes(NamedTuple):
+    """What a reload would do."""
+
+    lines: Sequence[str]
+    document: dict[str, Any]
+
+
+def _changes(config: Config, against: str | None) -> _Changes:
+    """What would change in a gateway with the other file, or in the one that runs this file. Raises ConfigError."""
+    if against is not None:
+        changes = plan(read_config(against), config)
+        return _Changes(changes.lines(), changes.document())
+    from muxway.cli.running import answered, pick
+
+    gateway = pick(None, config.source)
+    with answered():
+        told = gateway.ask("plan")
+    if told["problems"]:
+        # With this shell's variables it is fine, with those of the gateway it is not.
+        problems = tuple(Problem(path=f"pid {gateway.pid}", message=problem) for problem in told["problems"])
+        raise ConfigError("invalid_schema", told["text"], problems)
+    return _Changes(told["text"].splitlines(), told["plan"])
 
 
 Found = dict[str, "Server"]
@@ -119,6 +166,15 @@ def _show(config: Config, found: Found) -> None:
     show_table(rows, indent=2)
     for warning in config.warnings:
         click.echo(f"{badge('warning')}  {warning}")
+
+
+def _show_changes(changes: _Changes) -> None:
+    if not changes.document["changes"]:
+        click.echo(f"{badge('ok')}  a reload changes nothing")
+        return
+    click.echo("A reload would:")
+    for line in changes.lines:
+        click.echo(f"  {printable(line)}")
 
 
 def show_connected(config: Config, found: Iterable[Server]) -> None:

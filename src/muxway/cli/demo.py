@@ -124,14 +124,18 @@ def _show_http(file: Path, *, keep: bool) -> None:
     _part("The same over HTTP: `muxway serve --config servers.json`")
     listener = _listen()
     # Loaded only now: the first lines of the demo need not wait for it.
-    from muxway.cli.http_serving import Address, run_http
+    from muxway.cli.http_serving import Address, Terms, run_http
+    from muxway.cli.serve import Credentials
+    from muxway.watching import Source
 
-    address = Address(_HOST, listener, needs_token=False)
+    address = Address(_HOST, listener)
+    source = Source(file, lambda: load_config(file))
+    terms = Terms(address=address, guard=Guard(host=_HOST), credentials=lambda _: Credentials((), {}), keep_open=True)
     visitor = _Visitor(f"{address.url}/mcp", keep=keep)
     visitor.start()
     # What it says of itself is part of the show, so it belongs where the rest of it goes.
     with contextlib.redirect_stderr(sys.stdout):
-        run_http(load_config(file), ReaperProcess(), Guard(host=_HOST), address, keep_open=True)
+        run_http(source, source.read(), ReaperProcess(), terms)
     visitor.join()
     if visitor.problem is not None:
         raise visitor.problem

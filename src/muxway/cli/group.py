@@ -30,6 +30,12 @@ VERBS = {
     "list": "Start the servers and show how each one is, and what it has.",
     "tools": "Start the servers and list their tools.",
     "call": "Call one tool and print what it returns.",
+    "status": "Show how a running gateway and its servers are.",
+    "top": "Watch a running gateway and its servers, every second.",
+    "logs": "Print what a server of a running gateway wrote to stderr.",
+    "restart": "End a server of a running gateway and start it anew.",
+    "reload": "Make a running gateway read its config again.",
+    "explain": "Say why a tool is visible, hidden, renamed or failing.",
     "config": "Explain the config file, or print its JSON Schema.",
     "completion": "Print the completion script of a shell.",
 }

@@ -16,19 +16,26 @@ import uvicorn
 from muxway.app import Gateway
 from muxway.cli.describing import counted, middlewares
 from muxway.cli.ending import DRAIN, Ending, settle_memory
+from muxway.cli.options import wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
+from muxway.config.plan import plan
+from muxway.control.serving import ControlSocket
 from muxway.downstream.connection import Connection
-from muxway.downstream.http import HttpDoor
+from muxway.downstream.http import HttpDoor, Trouble
 from muxway.log import EventLog
 from muxway.upstream.state import Status
+from muxway.watching import Reloader
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
+    from muxway.cli.serve import Credentials
     from muxway.config import Config
+    from muxway.config.plan import Plan
     from muxway.downstream.guard import Guard
     from muxway.upstream.launch import ReaperProcess
+    from muxway.watching import Source
 
 _IDLE_CONNECTION = 75
 """Seconds that a connection may stay open between two requests."""
@@ -42,9 +49,6 @@ class Address:
 
     host: str
     listener: socket.socket
-    needs_token: bool
-    only_views: bool = False
-    """Whether all tokens are those of views, so that nobody can open the whole."""
 
     @property
     def url(self) -> str:
@@ -52,6 +56,22 @@ class Address:
         port = self.listener.getsockname()[1]
         host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What the command line says, and no reload changes."""
+
+    address: Address
+    guard: Guard
+    credentials: Callable[[Config], Credentials]
+    """Who may come in if this is the configuration. Raises ClickException if that cannot be."""
+    view: str | None = None
+    """What is served at `/mcp`; everything if there is none."""
+    keep_open: bool = False
+    """Whether the servers go on when nobody is there."""
+    watch: bool = False
+    """Whether to reload when a file of the configuration changes."""
 
 
 class _Server(uvicorn.Server):
@@ -65,24 +85,39 @@ class _Server(uvicorn.Server):
 class _Serving:
     """A door, and the gateway behind it: replaced by a fresh one after it was stopped for want of clients."""
 
-    def __init__(
-        self, config: Config, reaper: ReaperProcess, guard: Guard, *, keep_open: bool, view: str | None
-    ) -> None:
+    def __init__(self, config: Config, reaper: ReaperProcess, terms: Terms) -> None:
         self._config = config
+        self._terms = terms
         self._stopping: asyncio.Task[None] | None = None
+        self._prepared: Gateway | None = None
+        """What is to run next, if the configuration has changed while nothing did."""
+        self._was_ready = False
         self.gateway: Gateway | None = Gateway(config, reaper=reaper)
         self.door = HttpDoor(
             self.gateway.switchboard,
-            guard=guard,
-            view=view,
+            guard=terms.guard,
+            view=terms.view,
             ready=self._ready,
+            troubles=self._troubles,
             on_wanted=self._wake,
-            on_deserted=(lambda: None) if keep_open else self._rest,
+            on_deserted=(lambda: None) if terms.keep_open else self._rest,
         )
+        self.door.admit(*terms.credentials(config))
 
     def _ready(self) -> bool:
-        gateway = self.gateway
-        return gateway is None or all(server.status is not Status.INITIALIZING for server in gateway.servers())
+        """Whether every server has had its time to start; servers that are started later do not turn clients away."""
+        if not self._was_ready:
+            servers = () if self.gateway is None else self.gateway.servers()
+            self._was_ready = all(server.status is not Status.INITIALIZING for server in servers)
+        return self._was_ready
+
+    def _troubles(self) -> list[Trouble]:
+        servers = () if self.gateway is None else self.gateway.servers()
+        return [
+            Trouble(server.name, server.status, server.error, server.retry_in)
+            for server in servers
+            if server.status not in (Status.RUNNING, Status.SLEEPING)
+        ]
 
     def _rest(self) -> None:
         if self.gateway is not None:
@@ -92,9 +127,24 @@ class _Serving:
 
     def _wake(self) -> None:
         if self.gateway is None:
-            self.gateway = Gateway(self._config)
+            self.gateway, self._prepared = self._prepared or Gateway(self._config), None
             self.door.switchboard = self.gateway.switchboard
             self.gateway.start()
+
+    async def apply(self, config: Config) -> Plan:
+        """Serve this configuration from now on. Raises ConfigError, and then changes nothing."""
+        with wrong_usage_is_wrong_config(config):
+            credentials = self._terms.credentials(config)
+        if self.gateway is None:
+            changes = plan(self._config, config)
+            # Nothing is started, but what cannot be used shows, and views are known to the door.
+            self._prepared = Gateway(config)
+            self.door.switchboard = self._prepared.switchboard
+        else:
+            changes = await self.gateway.apply(config)
+        self._config = config
+        self.door.admit(*credentials)
+        return changes
 
     async def stop(self) -> None:
         if self._stopping is not None:
@@ -103,21 +153,17 @@ class _Serving:
             await self.gateway.stop()
 
 
-def run_http(
-    config: Config, reaper: ReaperProcess, guard: Guard, address: Address, *, keep_open: bool, view: str | None = None
-) -> int:
-    """Serve this configuration. Returns the exit code."""
+def run_http(source: Source, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
+    """Serve this configuration, and what becomes of it. Returns the exit code."""
     _allow_many_connections()
     # What uvicorn would say there is said here already, or is the client's mistake.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(config, reaper, guard, address, keep_open=keep_open, view=view))
+        return runner.run(_serve(source, config, reaper, terms))
 
 
-async def _serve(
-    config: Config, reaper: ReaperProcess, guard: Guard, address: Address, *, keep_open: bool, view: str | None
-) -> int:
-    serving = _Serving(config, reaper, guard, keep_open=keep_open, view=view)
+async def _serve(source: Source, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
+    serving = _Serving(config, reaper, terms)
     settings = uvicorn.Config(
         serving.door,
         http=Connection,
@@ -134,31 +180,48 @@ async def _serve(
     server = _Server(settings)
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
-    ending = Ending(asked.set)
+
+    async def reload() -> Plan:
+        changes = await reloader.reload()
+        # Whoever asks wants to use it.
+        if serving.gateway is not None:
+            await serving.gateway.settled()
+        return changes
+
+    reloader = Reloader(source, config, serving.apply)
+    control = ControlSocket(lambda: serving.gateway, terms.address.url, reload, reloader.preview)
+    ending = Ending(asked.set, reloader.ask)
     assert serving.gateway is not None  # noqa: S101 - it was made a moment ago
     serving.gateway.start()
     serving.door.open()
-    running = loop.create_task(server.serve(sockets=[address.listener]))
-    announcing = loop.create_task(_announce(config, serving.gateway, address))
+    running = loop.create_task(server.serve(sockets=[terms.address.listener]))
+    announcing = loop.create_task(_announce(config, serving.gateway, terms))
+    await control.start()
+    if terms.watch:
+        reloader.watch()
     settle_memory()
     waiting = loop.create_task(asked.wait())
     try:
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        await control.stop()
+        await reloader.stop()
         await serving.door.close(DRAIN)
-        server.should_exit = True
-        await running
     finally:
+        ending.begin()
         announcing.cancel()
         waiting.cancel()
-        await serving.stop()
+        server.should_exit = True
+        await asyncio.wait((running, loop.create_task(serving.stop())))
+    running.result()
     return ending.code
 
 
-async def _announce(config: Config, gateway: Gateway, address: Address) -> None:
+async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     """Tell the user where it listens, how to connect, and, once it is known, what is up."""
-    url = address.url
+    url = terms.address.url
+    tokens, views = terms.credentials(config)
     entry: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
-    if address.needs_token:
+    if tokens or views:
         entry["headers"] = {"Authorization": "Bearer <the token>"}
     lines = [
         f"muxway listens on {url}",
@@ -167,7 +230,7 @@ async def _announce(config: Config, gateway: Gateway, address: Address) -> None:
         f"  Connect a client:       {json.dumps({'mcpServers': {'muxway': entry}})}",
     ]
     lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.switchboard.views]
-    if address.only_views:
+    if views and not tokens:
         lines.append("  Tokens:                 of views only; without --token nobody can use anything but those views")
     if around := middlewares(config):
         lines.append(f"  Middleware:             {', '.join(name for name, _ in around)}")
@@ -177,8 +240,10 @@ async def _announce(config: Config, gateway: Gateway, address: Address) -> None:
     up = [server for server in servers if server.status is Status.RUNNING]
     listed = (gateway.tools(), gateway.prompts(), gateway.resources(), gateway.resource_templates())
     click.echo(f"{len(up)} of {len(servers)} servers up, {counted(*map(len, listed))}", err=True)
+    if asleep := [server.name for server in servers if server.status is Status.SLEEPING]:
+        click.echo(f"  started when needed: {', '.join(asleep)}", err=True)
     # Why has been logged already.
-    if down := [server.name for server in servers if server.status is not Status.RUNNING]:
+    if down := [server.name for server in servers if server.status not in (Status.RUNNING, Status.SLEEPING)]:
         click.echo(f"  not up: {', '.join(down)}; see above, or ask `muxway check --connect`", err=True)
 
 

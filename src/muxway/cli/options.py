@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from muxway.config import find_config, load_config
+from muxway.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+    from pathlib import Path
 
     from muxway.config import Config
 
@@ -53,6 +56,16 @@ def known_view(config: Config, view: str | None) -> str | None:
     raise click.BadParameter(f'{config.source or "the config"} has no view "{view}". {there}', param_hint="--view")
 
 
+def watch_option(default: bool) -> Callable[[_F], _F]:
+    """`--watch` and `--no-watch`."""
+    usual = "on" if default else "off"
+    return click.option(
+        "--watch/--no-watch",
+        default=default,
+        help=f"Reload when the config file, or an envFile it names, changes.  [default: {usual}]",
+    )
+
+
 def json_option(command: _F) -> _F:
     """`--json`, for programs."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(command)
@@ -69,9 +82,23 @@ def read_config(path: str | None) -> Config:
     Raises:
         ConfigError: there is none, or it cannot be used.
     """
-    file = find_config(path)
+    return read_file(find_config(path))
+
+
+def read_file(file: Path) -> Config:
+    """The configuration in this file. Raises ConfigError."""
     if file.suffix == ".py":
         from muxway.chaining import load_chain
 
         return load_chain(file)
     return load_config(file)
+
+
+@contextlib.contextmanager
+def wrong_usage_is_wrong_config(config: Config) -> Generator[None]:
+    """Turn what would have ended the command at its start into a reason not to take over a configuration."""
+    try:
+        yield
+    except click.ClickException as error:
+        why = error.format_message()
+        raise ConfigError("invalid_schema", why, (Problem(path=config.source or "$", message=why),)) from None

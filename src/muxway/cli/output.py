@@ -24,6 +24,8 @@ _LOOKS = {
     "error": ("✗", "x", "red"),
     "warning": ("!", "!", "yellow"),
     "initializing": ("…", ".", "yellow"),
+    "restarting": ("↻", "~", "yellow"),
+    "sleeping": ("◦", "-", "bright_black"),
     "stopped": ("■", "-", "bright_black"),
     "disabled": ("⊘", "-", "bright_black"),
 }
@@ -84,20 +86,20 @@ def show_table(rows: Sequence[Sequence[str]], *, indent: int = 0, gap: int = 2) 
     """Print rows in aligned columns. On a terminal, the last column is cut where the line ends."""
     if not rows:
         return
-    widths = [max(map(_width, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
+    widths = [max(map(width, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
     room = _terminal_width() - indent - sum(widths) - gap * len(widths)
     for row in rows:
-        cells = [cell + " " * (width - _width(cell)) for cell, width in zip(row[:-1], widths, strict=True)]
+        cells = [cell + " " * (wide - width(cell)) for cell, wide in zip(row[:-1], widths, strict=True)]
         last = row[-1] if "\x1b" in row[-1] else cut(row[-1], max(room, 16))
         click.echo(" " * indent + (" " * gap).join([*cells, last]).rstrip())
 
 
 def cut(text: str, room: int) -> str:
     """The text, ended with an ellipsis if it is wider than the room. Only on a terminal: a pipe has room."""
-    if not on_terminal() or _width(text) <= room:
+    if not on_terminal() or width(text) <= room:
         return text
     text = text[:room]
-    while text and _width(text) > room - 1:
+    while text and width(text) > room - 1:
         text = text[:-1]
     return text + "…"
 
@@ -118,7 +120,7 @@ def _terminal_width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def _width(text: str) -> int:
+def width(text: str) -> int:
     """Columns the text takes on a terminal."""
     plain = click.unstyle(text) if "\x1b" in text else text
     if plain.isascii():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -12,11 +12,13 @@ from muxway import log
 from muxway.cli import stdio
 from muxway.cli.exits import BadConfig, Failed
 from muxway.cli.help import Verb
-from muxway.cli.options import config_option, known_view, read_config
+from muxway.cli.options import config_option, known_view, watch_option
 from muxway.upstream.launch import ReaperProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from muxway.config import Config
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 
@@ -26,7 +28,7 @@ _PLACEHOLDERS = frozenset(("changeme", "change-me", "secret", "token", "password
 
 def _with_stdio_options(command: _F) -> _F:
     """Whatever `muxway stdio` takes, with the same meaning."""
-    shared = [option for option in stdio.command.params if option.name != "config"]
+    shared = [option for option in stdio.command.params if option.name not in ("config", "watch")]
     command.__click_params__ = [*reversed(shared), *getattr(command, "__click_params__", [])]  # pyright: ignore[reportFunctionMemberAccess]
     return command
 
@@ -70,6 +72,7 @@ def _with_stdio_options(command: _F) -> _F:
     is_flag=True,
     help="Keep the servers running when the last /sse client leaves.  [env: KEEP_SERVER_OPEN=1]",
 )
+@watch_option(default=True)
 @_with_stdio_options
 def command(
     file: str | None,
@@ -84,6 +87,7 @@ def command(
     hosts: tuple[str, ...],
     keep_open: bool,
     view: str | None,
+    watch: bool,
     **overrides: Any,
 ) -> None:
     """Serve MCP over HTTP, for clients of every revision.
@@ -99,33 +103,61 @@ def command(
     When the last client of /sse leaves, and nobody ever used /mcp, the servers are
     stopped until the next client comes; --keep-open keeps them.
 
-    Ends on SIGTERM (exit 0) or Ctrl-C (exit 130): calls under way get 4 seconds.
+    Reloads the config when its file changes, and on SIGHUP; what did not change
+    in it goes on undisturbed.
+
+    Ends on SIGTERM (exit 0) or Ctrl-C (exit 130): calls under way get 5 seconds.
     """
+
+    def credentials(config: Config) -> Credentials:
+        known_view(config, view)
+        return _credentials(config, tokens, host, insecure=insecure)
+
     stdio.start_log(os.environ, debug=debug)
     # Its own start-up overlaps all that is loaded from here on.
     reaper = ReaperProcess()
     try:
-        loaded = stdio.overridden(read_config(file or config), **overrides)
-        known_view(loaded, view)
-        if not tokens and loaded.gateway.token is not None:
-            tokens = (loaded.gateway.token,)
-        bound = {token: one.name for one in loaded.views.values() for token in one.tokens}
-        if shared := [bound[token] for token in tokens if token in bound]:
-            raise BadConfig(f'the token is also one of the view "{shared[0]}": each needs its own.')
-        _check_safety(host, (*tokens, *bound), insecure=insecure)
+        source = stdio.config_source(file or config, **overrides)
+        loaded = source.read()
+        credentials(loaded)
         listener = _bind(host, port)
     except BaseException:
         reaper.close()
         raise
     for warning in loaded.warnings:
         log.EventLog("config").warning("config", problem=warning)
-    from muxway.cli.http_serving import Address, run_http
+    from muxway.cli.http_serving import Address, Terms, run_http
     from muxway.downstream.guard import Guard
 
-    guard = Guard(host=host, allow_hosts=hosts, allow_origins=origins, tokens=tokens, views=bound)
-    keep_open = keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1"
-    address = Address(host, listener, needs_token=bool(tokens or bound), only_views=bool(bound) and not tokens)
-    raise click.exceptions.Exit(run_http(loaded, reaper, guard, address, keep_open=keep_open, view=view))
+    terms = Terms(
+        address=Address(host, listener),
+        guard=Guard(host=host, allow_hosts=hosts, allow_origins=origins),
+        credentials=credentials,
+        view=view,
+        keep_open=keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1",
+        watch=watch,
+    )
+    raise click.exceptions.Exit(run_http(source, loaded, reaper, terms))
+
+
+class Credentials(NamedTuple):
+    """Who may come in."""
+
+    tokens: tuple[str, ...]
+    """Those that open everything."""
+    views: Mapping[str, str]
+    """Those that open one view, and which."""
+
+
+def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure: bool) -> Credentials:
+    """What the command line and the configuration say together. Raises BadConfig, UsageError."""
+    own = config.gateway.token
+    tokens = given or (() if own is None else (own,))
+    views = {token: view.name for view in config.views.values() for token in view.tokens}
+    if shared := [views[token] for token in tokens if token in views]:
+        raise BadConfig(f'the token is also one of the view "{shared[0]}": each needs its own.')
+    _check_safety(host, (*tokens, *views), insecure=insecure)
+    return Credentials(tokens, views)
 
 
 def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None:

@@ -11,20 +11,25 @@ import click
 from muxway.app import Gateway
 from muxway.cli.ending import DRAIN, Ending, settle_memory
 from muxway.cli.exits import Failed
+from muxway.cli.options import known_view, wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
+from muxway.control.serving import ControlSocket
+from muxway.watching import Reloader
 
 if TYPE_CHECKING:
     from muxway.config import Config
+    from muxway.config.plan import Plan
     from muxway.upstream.launch import ReaperProcess
+    from muxway.watching import Source
 
 
-def run_stdio(config: Config, reaper: ReaperProcess, view: str | None) -> int:
+def run_stdio(source: Source, config: Config, reaper: ReaperProcess, view: str | None, *, watch: bool) -> int:
     """Serve this configuration, or one view of it. Returns the exit code."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(config, reaper, view))
+        return runner.run(_serve(source, config, reaper, view, watch=watch))
 
 
-async def _serve(config: Config, reaper: ReaperProcess, view: str | None) -> int:
+async def _serve(source: Source, config: Config, reaper: ReaperProcess, view: str | None, *, watch: bool) -> int:
     """Serve until the client or a signal ends it. Returns the exit code."""
     gateway = Gateway(config, reaper=reaper)
     door = gateway.stdio_door(view=view)
@@ -35,7 +40,21 @@ async def _serve(config: Config, reaper: ReaperProcess, view: str | None) -> int
         door.stop()
         loop.call_later(DRAIN, serving.cancel)
 
-    ending = Ending(asked)
+    async def apply(config: Config) -> Plan:
+        with wrong_usage_is_wrong_config(config):
+            known_view(config, view)
+        return await gateway.apply(config)
+
+    async def reload() -> Plan:
+        changes = await reloader.reload()
+        # Whoever asks wants to use it.
+        await gateway.settled()
+        return changes
+
+    reloader = Reloader(source, config, apply)
+    control = ControlSocket(lambda: gateway, "stdio", reload, reloader.preview)
+    ending = Ending(asked, reloader.ask)
+    door.on_end = ending.begin
     if os.isatty(0):
         click.echo(
             "muxway speaks MCP on stdin and stdout here: it is for MCP clients to launch. "
@@ -43,10 +62,16 @@ async def _serve(config: Config, reaper: ReaperProcess, view: str | None) -> int
             err=True,
         )
     gateway.start()
+    await control.start()
+    if watch:
+        reloader.watch()
     settle_memory()
     try:
         await asyncio.wait([serving])
     finally:
+        ending.begin()
+        await control.stop()
+        await reloader.stop()
         await gateway.stop()
     if not serving.cancelled() and (error := serving.exception()) is not None:
         raise Failed(f"cannot serve on stdin and stdout: {error}")

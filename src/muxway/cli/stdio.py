@@ -12,13 +12,15 @@ import click
 from muxway import log
 from muxway.cli.exits import BadConfig
 from muxway.cli.help import Verb
-from muxway.cli.options import above_zero, config_option, known_view, read_config, view_option
+from muxway.cli.options import above_zero, config_option, known_view, read_file, view_option, watch_option
+from muxway.config import find_config
 from muxway.upstream.launch import ReaperProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config import Config
+    from muxway.watching import Source
 
 _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warning", "error": "error"}
 """What MCP_PROXY_LOG_LEVEL may be, and what it means."""
@@ -63,7 +65,10 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
     help="Tools per page of a listing.  [default: all at once]",
 )
 @view_option
-def command(file: str | None, config: str | None, *, debug: bool, view: str | None, **overrides: Any) -> None:
+@watch_option(default=False)
+def command(
+    file: str | None, config: str | None, *, debug: bool, view: str | None, watch: bool, **overrides: Any
+) -> None:
     """Serve MCP on stdin and stdout. This is what clients launch.
 
     FILE is a config, or a Python file with a chain (muxway.chain).
@@ -71,13 +76,15 @@ def command(file: str | None, config: str | None, *, debug: bool, view: str | No
     listed as soon as it is ready. Logs go to stderr, and also to muxway.log in
     $MCP_PROXY_LOG_DIRECTORY_PATH if that is set. Options win over the config.
 
-    Ends when stdin is closed or on SIGTERM (exit 0), on Ctrl-C (exit 130).
+    Reloads the config on SIGHUP. Ends when stdin is closed or on SIGTERM (exit 0),
+    on Ctrl-C (exit 130): calls under way get 5 seconds.
     """
     start_log(os.environ, debug=debug)
     # Its own start-up overlaps all that is loaded from here on.
     reaper = ReaperProcess()
     try:
-        loaded = overridden(read_config(file or config), **overrides)
+        source = config_source(file or config, **overrides)
+        loaded = source.read()
         known_view(loaded, view)
     except BaseException:
         reaper.close()
@@ -86,7 +93,7 @@ def command(file: str | None, config: str | None, *, debug: bool, view: str | No
         log.EventLog("config").warning("config", problem=warning)
     from muxway.cli.serving import run_stdio
 
-    raise click.exceptions.Exit(run_stdio(loaded, reaper, view))
+    raise click.exceptions.Exit(run_stdio(source, loaded, reaper, view, watch=watch))
 
 
 def start_log(environ: Mapping[str, str], *, debug: bool) -> None:
@@ -101,6 +108,18 @@ def start_log(environ: Mapping[str, str], *, debug: bool) -> None:
     except OSError as error:
         why = f"{error.strerror or error}: {error.filename or folder}"
         raise BadConfig(f"MCP_PROXY_LOG_DIRECTORY_PATH cannot be written to: {why}.") from None
+
+
+def config_source(path: str | None, **overrides: Any) -> Source:
+    """The configuration to use, with these options; it can be read again.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    from muxway.watching import Source
+
+    file = find_config(path)
+    return Source(file, lambda: overridden(read_file(file), **overrides))
 
 
 def overridden(config: Config, *, server_version: str | None, **settings: Any) -> Config:

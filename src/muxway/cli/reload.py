@@ -1,0 +1,43 @@
+"""`muxway reload`: make a running gateway read its config again."""
+
+from __future__ import annotations
+
+import click
+
+from muxway.cli.exits import CONFIG_INVALID
+from muxway.cli.help import Verb
+from muxway.cli.options import json_option
+from muxway.cli.output import badge, one_line, show_json
+from muxway.cli.running import CHANGE_WAIT, answered, gateway_options, pick
+from muxway.log import printable
+
+
+@click.command(cls=Verb, examples=["muxway reload", "muxway reload --config servers.json"])
+@gateway_options
+@json_option
+def command(pid: int | None, config: str | None, *, as_json: bool) -> None:
+    """Make a running gateway read its config again.
+
+    Servers whose entries are as before keep their processes and sessions. A config
+    that cannot be used changes nothing, and every problem in it is told.
+
+    Exit 3 if the config cannot be used, 4 if no gateway runs.
+    """
+    gateway = pick(pid, config)
+    with answered():
+        done = gateway.ask("reload", wait=CHANGE_WAIT)
+    problems = done["problems"]
+    if as_json:
+        show_json({"ok": not problems, "problems": problems, "plan": done.get("plan")})
+    elif problems:
+        first, *rest = done["text"].splitlines()
+        click.echo(f"{badge('error')}  {one_line(first)}", err=True)
+        for line in rest:
+            click.echo(f"  {one_line(line)}", err=True)
+        click.echo("Nothing has changed.", err=True)
+    else:
+        click.echo(f"{badge('ok')}  {'reloaded' if done['plan']['changes'] else 'nothing changes'}")
+        for line in done["text"].splitlines():
+            click.echo(f"  {printable(line)}")
+    if problems:
+        raise click.exceptions.Exit(CONFIG_INVALID)

@@ -1,0 +1,134 @@
+"""Which running gateway a verb is for: the only one, or the one that `--pid` or `--config` says."""
+
+from __future__ import annotations
+
+import contextlib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muxway.cli import processes
+from muxway.cli.exits import Failed, Unreachable
+from muxway.cli.figures import duration
+from muxway.cli.output import one_line
+from muxway.control.client import ControlError, Found, Running, find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from muxway.cli.processes import Process
+
+_F = TypeVar("_F", bound="Callable[..., object]")
+
+CHANGE_WAIT = 330.0
+"""Seconds for a change: longer than the gateway itself lets us wait."""
+
+
+def _config_before_the_verb(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    return value or ctx.find_root().obj
+
+
+def gateway_options(command: _F) -> _F:
+    """`--pid N` and `--config FILE`, to pick one of several gateways."""
+    config = click.option(
+        "-c",
+        "--config",
+        metavar="FILE",
+        callback=_config_before_the_verb,
+        help="The gateway that runs this config, if there are several.",
+    )
+    pid = click.option("--pid", type=int, metavar="N", help="The gateway with this process id.")
+    return pid(config(command))
+
+
+def pick(pid: int | None, config: str | None) -> Running:
+    """The gateway that is meant.
+
+    Raises:
+        Unreachable: there is none, or it does not answer.
+        UsageError: there are several.
+    """
+    found = find()
+    chosen = matching(found, pid, config)
+    if len(chosen) == 1:
+        return chosen[0]
+    if chosen:
+        raise click.UsageError(f"{len(chosen)} gateways are running: pick one with --pid.\n{listed(chosen)}")
+    raise Unreachable(_nobody(found, pid, config))
+
+
+def matching(found: Found, pid: int | None, config: str | None) -> list[Running]:
+    """Those that may be meant."""
+    file = None if config is None else str(Path(config).resolve())
+    return [
+        gateway
+        for gateway in found.gateways
+        if (pid is None or gateway.pid == pid) and (file is None or gateway.config == file)
+    ]
+
+
+def listed(gateways: list[Running]) -> str:
+    """Gateways, one a line, so that a person can choose."""
+    every = processes.running()
+    rows = [
+        (f"pid {one.pid}", _door(one, every), f"up {duration(one.uptime)}", one.config or "no file") for one in gateways
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  " + "  ".join(one_line(cell).ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _door(gateway: Running, every: Mapping[int, Process]) -> str:
+    """How clients reach it; which client that is, if it is its parent."""
+    own = every.get(gateway.pid)
+    client = None if own is None else every.get(own.parent)
+    return gateway.door if gateway.door != "stdio" or client is None else f"stdio, of {client.name}"
+
+
+def _nobody(found: Found, pid: int | None, config: str | None) -> str:
+    if found.silent and (pid in found.silent or not found.gateways):
+        silent = f"pid {pid or ', '.join(map(str, found.silent))}"
+        return f"the gateway with {silent} does not answer: it is stopped, or very busy."
+    which = f" with pid {pid}" if pid is not None else f" with {config}" if config is not None else ""
+    said = f"no gateway of yours is running{which}."
+    if found.gateways:
+        return f"{said} There is:\n{listed(found.gateways)}"
+    for problem in found.problems:
+        said += f"\nNot looked into: {problem}."
+    return f"{said}\nStart one with `muxway serve` or let a client launch `muxway`; other users' are not shown."
+
+
+@contextlib.contextmanager
+def answered() -> Generator[None]:
+    """Whoever is asked in here may not answer, or refuse: that ends the command, with the exit code that says so."""
+    try:
+        yield
+    except ControlError as error:
+        raise failure(error) from None
+
+
+def known_server(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a gateway's status says of one server. Raises UsageError."""
+    servers = {server["name"]: server for server in facts["servers"]}
+    if name in servers:
+        return servers[name]
+    near = get_close_matches(name, servers, n=1)
+    hint = f'Did you mean "{near[0]}"?' if near else f"There are: {', '.join(map(one_line, servers)) or 'none'}."
+    raise click.UsageError(f'The gateway has no server "{one_line(name)}". {hint}')
+
+
+def failure(error: ControlError) -> Failed | click.UsageError:
+    """How a verb ends that was not answered."""
+    message = one_line(str(error))
+    message += "" if message.endswith((".", "?")) else "."
+    match error.code:
+        case "unknown_server" | "unknown_view":
+            return click.UsageError(message)
+        case "lost" | "silent" | "resting":
+            return Unreachable(message)
+        case _:
+            return Failed(message)

@@ -1,0 +1,210 @@
+"""`muxway status`: how a running gateway and its servers are."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muxway.cli import figures, processes
+from muxway.cli.describing import counted
+from muxway.cli.figures import Column, duration, latency, memory, number
+from muxway.cli.help import Verb
+from muxway.cli.options import json_option
+from muxway.cli.output import badge, dim, heading, on_terminal, one_line, plural, show_json, width
+from muxway.cli.running import answered, gateway_options, known_server, pick
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muxway.control.client import Running
+
+Facts = dict[str, Any]
+"""What a gateway says of itself, or of one of its servers."""
+
+_ERROR_LINES = 3
+"""Lines of an error shown beside the table. `muxway status SERVER` shows all of it."""
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway status",
+        "muxway status github",
+        "muxway status --json | jq -r '.servers[] | select(.status != \"running\").name'",
+    ],
+)
+@click.argument("server", required=False)
+@gateway_options
+@json_option
+def command(server: str | None, pid: int | None, config: str | None, *, as_json: bool) -> None:
+    """Show how a running gateway and its servers are.
+
+    Of each server: state, protocol revision, process, how long it is up, restarts,
+    calls under way and waiting, how long half and 99 of 100 calls took, failed
+    calls, memory of all its processes. With SERVER, everything about that one.
+
+    A server that failed is no failure of this command. Exit 4 if no gateway runs.
+    """
+    gateway = pick(pid, config)
+    with answered():
+        facts = look(gateway)
+    if server is not None:
+        chosen = known_server(facts, server)
+        if as_json:
+            show_json(chosen)
+        else:
+            _show_server(chosen)
+    elif as_json:
+        show_json(facts)
+    else:
+        click.echo("\n".join((*head(facts), "", *table(facts["servers"]))))
+        for line in troubles(facts["servers"], _ERROR_LINES):
+            click.echo(line)
+
+
+def look(gateway: Running, *, wait: float = 10.0) -> Facts:
+    """How it is now, with what the system knows of its processes. Raises ControlError."""
+    facts = gateway.ask("status", wait=wait)
+    every = processes.running()
+    facts["memory"] = processes.used(processes.tree(facts["pid"], every)[:1])
+    for server in facts["servers"]:
+        tree = [process for pid in server.pop("pids") for process in processes.tree(pid, every)]
+        server["memory"] = processes.used(tree)
+        server["processes"] = [process._asdict() for process in tree]
+    return facts
+
+
+def head(facts: Facts) -> list[str]:
+    """The gateway itself, in two lines."""
+    servers: Sequence[Facts] = facts["servers"]
+    up = sum(1 for server in servers if server["status"] == "running")
+    words = [f"pid {facts['pid']}", one_line(facts["door"]), f"up {duration(facts['uptime'])}"]
+    if facts["memory"] is not None:
+        words.append(memory(facts["memory"]))
+    words.append("servers stopped until a client comes" if facts["resting"] else f"{up} of {len(servers)} servers up")
+    first = f"{heading('muxway')} {one_line(facts['version'])}  " + "  ".join(words)
+    return [first, dim(one_line(facts["config"] or "no config file"))]
+
+
+def table(servers: Sequence[Facts]) -> list[str]:
+    """A line for each server, below their headings."""
+    if not servers:
+        return []
+    return figures.table(
+        [
+            Column("server", [one_line(server["name"]) for server in servers], left=True),
+            Column("state", [badge(server["status"]) for server in servers], left=True),
+            Column("revision", [server["revision"] or figures.NOTHING for server in servers], left=True, spare=2),
+            Column("pid", [*map(_pid, servers)], spare=1),
+            Column("up", [duration(server["uptime"]) for server in servers]),
+            Column("restarts", [number(server["restarts"]) for server in servers]),
+            Column("busy", [number(server["inFlight"]) for server in servers]),
+            Column("queue", [number(server["queued"]) for server in servers]),
+            Column("calls", [number(server["calls"]) for server in servers], spare=3),
+            Column("p50", [latency(server["p50"]) for server in servers]),
+            Column("p99", [latency(server["p99"]) for server in servers]),
+            Column("errors", [_errors(server["errors"]) for server in servers]),
+            Column("mem", [memory(server["memory"]) for server in servers]),
+        ]
+    )
+
+
+def _pid(server: Facts) -> str:
+    if server["pid"] is None:
+        return figures.NOTHING
+    more = len(server["processes"]) - 1
+    return f"{server['pid']}+{more}" if more > 0 else str(server["pid"])
+
+
+def _errors(count: int) -> str:
+    return click.style(number(count), fg="red") if count else "0"
+
+
+def troubles(servers: Sequence[Facts], lines: int) -> list[str]:
+    """Why servers are not running, each in at most so many lines; and which have something odd about them."""
+    said: list[str] = []
+    for server in servers:
+        if server["status"] != "running" and server["error"] is not None:
+            text = f"{one_line(server['name'])}{_again(server)}: {_error(server)}"
+            said += _wrapped(server["status"], text, lines)
+    odd = [one_line(server["name"]) for server in servers if server["notes"]]
+    if odd:
+        notes = f"{', '.join(odd)}: something is odd about the tools; see `muxway status SERVER`"
+        said += _wrapped("warning", notes, lines)
+    return ["", *said] if said else []
+
+
+def why(server: Mapping[str, Any]) -> str:
+    """Why a server is not running, and when it will be tried again."""
+    return f"{_error(server)}{_again(server)}"
+
+
+def _error(server: Mapping[str, Any]) -> str:
+    error = one_line(server["error"] or f"it is {server['status']}")
+    return error.removeprefix(f'server "{one_line(server["name"])}" ')
+
+
+def _again(server: Mapping[str, Any]) -> str:
+    wait = server["retryIn"]
+    return "" if wait is None else f" (again in {duration(wait)})" if wait >= 1 else " (again in a moment)"
+
+
+def _wrapped(word: str, text: str, lines: int) -> list[str]:
+    start = f"{badge(word)}  "
+    if not on_terminal():
+        return [start + text]
+    room = max(shutil.get_terminal_size().columns, 20)
+    # Blanks in place of the badge, whose colours take no room.
+    blank = " " * width(start)
+    wrapped = textwrap.wrap(
+        text, room, initial_indent=blank, subsequent_indent="    ", max_lines=lines, placeholder=" …"
+    )
+    return [start + wrapped[0].removeprefix(blank), *wrapped[1:]]
+
+
+# --- one server -------------------------------------------------------------------------------
+
+
+def _show_server(server: Facts) -> None:
+    name = one_line(server["name"])
+    click.echo(f"{heading(name)}  {badge(server['status'])}")
+    rows = [["revision", server["revision"] or "not known yet"], ["has", _holdings(server)]]
+    if server["uptime"] is not None:
+        started = "" if server["startSeconds"] is None else f", after a start of {latency(server['startSeconds'])}"
+        rows.append(["up", f"{duration(server['uptime'])}{started}"])
+    rows.append(["restarts", str(server["restarts"])])
+    rows.append(["calls", _calls(server)])
+    rows += [["" if number else "processes", line] for number, line in enumerate(_tree(server["processes"]))]
+    for label, cell in rows:
+        click.echo(f"  {dim(label.ljust(9))}  {cell}")
+    if server["status"] != "running":
+        click.echo(f"  {dim('why'.ljust(9))}  {why(server)}")
+    for note in server["notes"]:
+        click.echo(f"  {badge('warning')}  {one_line(note)}")
+    if server["error"] is not None:
+        click.echo(f"What it wrote last: `muxway logs {name}`. Start it anew: `muxway restart {name}`.")
+
+
+def _holdings(server: Facts) -> str:
+    return counted(server["tools"], server["prompts"], server["resources"], server["resourceTemplates"])
+
+
+def _calls(server: Facts) -> str:
+    said = f"{plural(server['calls'], 'call')} done, {server['errors']} failed; "
+    said += f"{server['inFlight']} under way, {server['queued']} waiting"
+    if server["p50"] is not None:
+        said += f"; half within {latency(server['p50'])}, 99 of 100 within {latency(server['p99'])}"
+    return said
+
+
+def _tree(found: Sequence[Facts]) -> list[str]:
+    """Processes below their parents, as they come."""
+    depth: dict[int, int] = {}
+    lines: list[str] = []
+    for process in found:
+        deep = depth[process["pid"]] = depth.get(process["parent"], -1) + 1
+        lines.append(f"{'  ' * deep}{process['pid']} {one_line(process['name'])} {memory(process['memory'])}")
+    return lines

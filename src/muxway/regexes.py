@@ -1,0 +1,110 @@
+"""How long a user's regular expression can take, told from its structure before it is run.
+
+Python's have no time limit, hold up everything else while they run, and nothing can stop one. One that can fit the
+same text in exponentially many ways is refused. Of the others it is known how many of its repetitions compete for the
+same characters, and so up to which length of text it stays quick.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_LONGEST: Final = (1 << 20, 1 << 20, 1024, 256, 96)
+"""For so many places that can be anywhere in a text, each multiplying the time by the text: the text of a few
+milliseconds, or some tens of them."""
+_MOST_WAYS: Final = 1024
+_FEW: Final = 10
+
+
+class TakesForever(ValueError):
+    """An expression that no length of text can be trusted with; says what to do about it."""
+
+
+def longest_text(pattern: str) -> int:
+    """The length of text that may be searched for this at one go.
+
+    Raises:
+        TakesForever: there is none.
+        re.error, RecursionError, OverflowError: it is no regular expression.
+    """
+    # It knows what is written better than any other reader could, flags and comments included. Only the pattern
+    # itself comes from there, in a form that has been the same since Python 3.11.
+    tree: Any = import_module("re._parser").parse(pattern)
+    re.compile(pattern)
+    shape = _Shape()
+    shape.varies(tree)
+    places = shape.places + (not _is_anchored(tree))
+    if shape.tangled or shape.ways > _MOST_WAYS or places >= len(_LONGEST):
+        why = "repeats what can be repeated in several ways" if shape.tangled else "has too many repetitions"
+        raise TakesForever(
+            f"{why}, which takes forever on some texts; make them possessive: "
+            "`a++`, `a*+`, `a{1,3}+` and `(…)++` never try a second way"
+        )
+    return _LONGEST[places]
+
+
+def _is_anchored(tree: Sequence[Any]) -> bool:
+    """Whether it can only begin where the text does."""
+    return bool(tree) and str(tree[0][0]) == "AT" and str(tree[0][1]) in {"AT_BEGINNING", "AT_BEGINNING_STRING"}
+
+
+class _Shape:
+    """What of an expression decides how long it can take."""
+
+    def __init__(self) -> None:
+        self.tangled = False
+        """Whether something that can fit in several ways is repeated: `(a+)+`."""
+        self.places = 0
+        """How many repetitions there are that have no end, or a far one."""
+        self.ways = 1
+        """In how many ways all the others can fit together."""
+
+    def varies(self, items: Iterable[Any]) -> bool:
+        """Whether this sequence can fit one text in several ways. Counts what is in it."""
+        several = False
+        for operation, value in items:
+            several |= self._one(str(operation), value)
+        return several
+
+    def _one(self, operation: str, value: Any) -> bool:
+        match operation:
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                low, high, inside = value
+                return self._repeated(int(low), int(high), self.varies(inside), operation == "POSSESSIVE_REPEAT")
+            case "BRANCH":
+                for branch in value[1]:
+                    self.varies(branch)
+                self.ways *= len(value[1])
+                return True
+            case "SUBPATTERN":
+                return self.varies(value[3])
+            case "ATOMIC_GROUP":
+                self.varies(value)
+                return False
+            case "ASSERT" | "ASSERT_NOT":
+                self.varies(value[1])
+                return False
+            case "GROUPREF_EXISTS":
+                yes, no = (self.varies(branch or ()) for branch in value[1:])
+                return yes or no
+            case "GROUPREF" | "GROUPREF_IGNORE":
+                # Comparing takes as long as what is compared.
+                self.places += 1
+                return False
+            case _:
+                return False
+
+    def _repeated(self, low: int, high: int, inner: bool, possessive: bool) -> bool:
+        if high - low > _FEW:
+            self.places += 1
+        elif not possessive:
+            self.ways *= high - low + 1
+        if possessive:
+            return False
+        self.tangled |= inner and high > 1
+        return inner or high > low

@@ -1,0 +1,288 @@
+"""`muxway status` and `muxway top` against gateways that run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from muxway import demo
+from muxway.cli.figures import duration, latency, memory, number
+from tests.control.conftest import Gateway, talker, until
+from tests.control.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+    from click.testing import Result
+
+MIXED = {
+    "mcpServers": {
+        **demo.config()["mcpServers"],
+        "refusing": talker("--refuse"),
+        "off": {"command": "nothing", "disabled": True},
+    }
+}
+
+
+def test_status_shows_every_server_that_is_on(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
+    """Issue 6, part 7: state, revision, pid, uptime, restarts, in flight, queue, p50, p99, errors, memory."""
+    gateway = launch(MIXED, verb="serve")
+    gateway.settled()
+    result = muxway("status")
+    assert result.exit_code == 0
+    first, file, _, heads, *rows = result.output.splitlines()
+    assert f"pid {gateway.pid}" in first
+    assert "http://127.0.0.1:" in first
+    assert "3 of 4 servers up" in first
+    assert file == str(gateway.file)
+    assert heads.split() == [
+        *("server", "state", "revision", "pid", "up", "restarts", "busy", "queue", "calls", "p50", "p99", "errors"),
+        "mem",
+    ]
+    assert [row.split()[0] for row in rows[:4]] == ["notes", "clock", "text", "refusing"]
+    assert ["✓ running  2025-06-18" in row for row in rows[:4]] == [True, False, False, False]
+    assert "✗ failed" in rows[3]
+    assert any("refusing" in row and "exited with status 3" in row for row in rows[4:])
+
+
+def test_status_for_programs(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
+    """Issue 6, part 7: `status --json`."""
+    gateway = launch({"mcpServers": {"talker": talker("--with-child"), "refusing": talker("--refuse")}})
+    gateway.settled()
+    gateway.call("talker__say", lines=["hello"])
+    document = json.loads(muxway("status", "--json").output)
+    assert document["pid"] == gateway.pid
+    assert document["door"] == "stdio"
+    assert document["config"] == str(gateway.file)
+    assert document["memory"] > 1_000_000
+    talking, refusing = document["servers"]
+    assert (talking["status"], talking["revision"], talking["calls"], talking["errors"]) == (
+        *("running", "2025-06-18"),
+        *(1, 0),
+    )
+    assert talking["uptime"] > 0
+    assert talking["p50"] > 0
+    assert talking["p99"] >= talking["p50"]
+    tree = {process["pid"]: process for process in talking["processes"]}
+    assert len(tree) == 2
+    assert [one["parent"] == talking["pid"] for one in tree.values()].count(True) == 1
+    assert talking["memory"] == sum(one["memory"] for one in tree.values()) > 1_000_000
+    assert (refusing["status"], refusing["pid"], refusing["memory"]) == ("failed", None, None)
+    assert refusing["retryIn"] is not None
+
+
+def test_status_of_one_server_shows_all_about_it(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
+    """Issue 6, part 7: the process tree, in a form that people can read."""
+    gateway = launch({"mcpServers": {"talker": talker("--with-child", hiddenTools=["nothing"])}})
+    gateway.settled()
+    pid = gateway.server("talker")["pid"]
+    said = muxway("status", "talker").output
+    assert "talker  ✓ running" in said
+    assert "4 tools" in said
+    parent, child = [line for line in said.splitlines() if " python" in line]
+    assert parent.split()[:2] == ["processes", str(pid)]
+    assert child.index(child.split()[0]) == parent.index(str(pid)) + 2
+    assert "named in hiddenTools, but the server has no such tool" in said
+
+
+def test_calls_under_way_are_counted(launch: Callable[..., Gateway]) -> None:
+    """Issue 6, part 7: in flight."""
+    gateway = launch({"mcpServers": {"talker": talker()}})
+    gateway.settled()
+    gateway.call("talker__wait", wait=False)
+    until(lambda: gateway.server("talker")["inFlight"] == 1, "the call")
+
+
+def test_callers_that_do_not_share_a_process_are_counted_too(
+    launch: Callable[..., Gateway], muxway: Callable[..., Result]
+) -> None:
+    """Ours: with `isolation: session` each client has a process of its own; the figures are those of the server."""
+    gateway = launch({"mcpServers": {"talker": talker(isolation="session")}}, verb="serve")
+    url = f"{gateway.settled().door}/mcp"
+    for client in ("one", "two"):
+        info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": client, "version": "1"}}
+        session = post(url, "initialize", info).headers["mcp-session-id"]
+        answer = post(url, "tools/call", {"name": "talker__say", "arguments": {"lines": [client]}}, session)
+        assert b"said" in answer.read()
+    (server,) = json.loads(muxway("status", "--json").output)["servers"]
+    assert (server["calls"], server["errors"]) == (2, 0)
+    assert len(server["processes"]) == 3
+    assert server["memory"] == sum(process["memory"] for process in server["processes"])
+    assert f"{server['pid']}+2" in muxway("status").output
+    assert muxway("logs", "talker").output.splitlines().count("one") == 1
+
+
+def post(url: str, method: str, params: object, session: str | None = None) -> Any:
+    """Send one request over HTTP."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    if session is not None:
+        headers |= {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    return urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30)
+
+
+def test_an_unknown_server_gets_the_nearest_name(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
+    """Ours: nearest-name suggestions on typos."""
+    launch({"mcpServers": {"talker": talker()}}).settled()
+    result = muxway("status", "talkre")
+    assert result.exit_code == 2
+    assert 'no server "talkre". Did you mean "talker"?' in result.stderr
+
+
+def test_without_a_gateway_it_says_so(muxway: Callable[..., Result]) -> None:
+    """Issue 6, part 7: a clear message, exit 4."""
+    for verb in (["status"], ["top"], ["logs", "x"], ["restart", "x"], ["reload"]):
+        result = muxway(*verb)
+        assert result.exit_code == 4
+        assert "no gateway of yours is running" in result.stderr
+
+
+def test_a_killed_gateway_is_not_shown(
+    launch: Callable[..., Gateway], muxway: Callable[..., Result], runtime: Path
+) -> None:
+    """Issue 6, part 7: after `kill -9`, `status` says that there is none, and what was left is gone."""
+    gateway = launch({"mcpServers": {"talker": talker()}})
+    gateway.settled()
+    folder = runtime / "muxway"
+    assert len([*folder.iterdir()]) == 1
+    gateway.process.kill()
+    gateway.process.wait()
+    result = muxway("status")
+    assert result.exit_code == 4
+    assert "no gateway of yours is running" in result.stderr
+    assert [*folder.iterdir()] == []
+
+
+def test_a_gateway_that_ends_takes_its_socket_along(launch: Callable[..., Gateway], runtime: Path) -> None:
+    """Issue 6, part 7: removed at exit."""
+    gateway = launch({"mcpServers": {"talker": talker()}})
+    gateway.settled()
+    gateway.process.terminate()
+    assert gateway.process.wait(30) == 0
+    assert [*(runtime / "muxway").iterdir()] == []
+
+
+def test_a_gateway_that_hangs_is_named(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
+    """Ours: one that does not answer must not hang whoever asks, nor look like none."""
+    gateway = launch({"mcpServers": {"talker": talker()}})
+    gateway.settled()
+    os.kill(gateway.pid, signal.SIGSTOP)
+    try:
+        result = muxway("status")
+    finally:
+        os.kill(gateway.pid, signal.SIGCONT)
+    assert result.exit_code == 4
+    assert f"the gateway with pid {gateway.pid} does not answer" in result.stderr
+
+
+# --- several ------------------------------------------------------------------------------------
+
+
+def test_one_of_several_gateways_is_picked_by_pid_or_config(
+    launch: Callable[..., Gateway], muxway: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 6, part 7: the error lists them with pid, config, door and age; `--pid` and `--config` pick."""
+    one = launch({"mcpServers": {"one": talker()}}, name="one.json")
+    one.settled()
+    two = launch({"mcpServers": {"two": talker()}}, verb="serve", name="two.json")
+    two.settled()
+    result = muxway("status")
+    assert result.exit_code == 2
+    assert "2 gateways are running: pick one with --pid" in result.stderr
+    rows = [line.split() for line in result.stderr.splitlines()[-2:]]
+    assert [(row[1], row[-1]) for row in rows] == [(str(one.pid), str(one.file)), (str(two.pid), str(two.file))]
+    assert " ".join(rows[0][2:4]) == "stdio, of"
+    assert rows[1][2].startswith("http://127.0.0.1:")
+    assert f"pid {two.pid}" in muxway("status", "--pid", str(two.pid)).output
+    monkeypatch.chdir(one.file.parent)
+    assert f"pid {one.pid}" in muxway("status", "--config", "one.json").output
+    assert f"pid {one.pid}" in muxway("--config", "one.json", "status").output
+    wrong = muxway("status", "--pid", "1")
+    assert wrong.exit_code == 4
+    assert str(two.file) in wrong.stderr
+
+
+# --- top ----------------------------------------------------------------------------------------
+
+
+def test_top_prints_once_where_nobody_looks(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
+    """Issue 6, part 7: when stdout is no terminal it prints one table and ends. Servers in trouble stand first."""
+    launch({"mcpServers": {"talker": talker(), "refusing": talker("--refuse")}}).settled()
+    result = muxway("top")
+    assert result.exit_code == 0
+    rows = [line.split()[0] for line in result.output.splitlines()[4:6]]
+    assert rows == ["refusing", "talker"]
+    assert [line.split()[0] for line in muxway("top", "--sort", "name").output.splitlines()[4:6]] == rows
+
+
+def test_top_redraws_until_q_and_gives_the_terminal_back(launch: Callable[..., Gateway]) -> None:
+    """Issue 6, part 7: redraws in place, 80 columns, `q` ends, the terminal is as before."""
+    gateway = launch(
+        {"mcpServers": {"a-server-with-quite-a-long-name-for-a-table": talker(), "refusing": talker("--refuse")}}
+    )
+    gateway.settled()
+    with Terminal([sys.executable, "-m", "muxway", "top"], columns=80, rows=12) as terminal:
+        before = terminal.modes()
+        terminal.until(lambda said: said.count("\x1b[H") >= 2)
+        assert max(map(len, terminal.frame())) <= 80
+        assert len(terminal.frame()) <= 12
+        assert "running" in "\n".join(terminal.frame())
+        terminal.type("q")
+        assert terminal.end() == 0
+        assert terminal.said.endswith("\x1b[?25h\x1b[?1049l")
+        assert terminal.modes() == before
+
+
+def test_top_ends_when_its_gateway_does(launch: Callable[..., Gateway]) -> None:
+    """Ours: the terminal comes back, and the reason is on it."""
+    gateway = launch({"mcpServers": {"talker": talker()}})
+    gateway.settled()
+    with Terminal([sys.executable, "-m", "muxway", "top"], columns=80, rows=24) as terminal:
+        terminal.until(lambda said: "talker" in said)
+        gateway.process.terminate()
+        assert terminal.end() == 4
+        assert f"the gateway with pid {gateway.pid} has ended" in terminal.said.rpartition("\x1b[?1049l")[2]
+
+
+def test_ctrl_c_ends_top(launch: Callable[..., Gateway]) -> None:
+    """Ours: exit 130, as everywhere, and the terminal as it was."""
+    launch({"mcpServers": {"talker": talker()}}).settled()
+    with Terminal([sys.executable, "-m", "muxway", "top"], columns=80, rows=24) as terminal:
+        terminal.until(lambda said: "talker" in said)
+        terminal.type("\x03")
+        assert terminal.end() == 130
+        assert "\x1b[?25h\x1b[?1049l" in terminal.said
+
+
+def test_status_fits_a_narrow_terminal(launch: Callable[..., Gateway]) -> None:
+    """Ours: 80 columns hold all but what matters least."""
+    servers = {f"server-{number}-with-a-long-name": talker("--refuse") for number in range(3)}
+    launch({"mcpServers": {**servers, "talker": talker()}}).settled()
+    with Terminal([sys.executable, "-m", "muxway", "status"], columns=80, rows=24) as terminal:
+        assert terminal.end() == 0
+        lines = terminal.lines()
+    table = [line for line in lines if "running" in line or "restarts" in line]
+    assert len(table) == 2
+    assert all(word in table[0] for word in ("pid", "p50", "p99", "errors", "mem"))
+    assert max(map(len, lines[1:])) <= 80
+
+
+# --- figures ------------------------------------------------------------------------------------
+
+
+def test_figures_take_few_characters() -> None:
+    """Ours: a column is narrow only if what stands in it is."""
+    assert [duration(seconds) for seconds in (0.4, 59, 60, 61, 3600, 3725, 86400 * 2 + 7200)] == [
+        *("0s", "59s", "1m", "1m1s", "1h", "1h2m", "2d2h"),
+    ]
+    assert [latency(seconds) for seconds in (None, 0.0004, 0.012, 0.9996, 1.25, 120)] == [
+        *("-", "0.4ms", "12ms", "1.0s", "1.2s", "2m"),
+    ]
+    assert [memory(count) for count in (None, 12_400_000, 2_500_000_000)] == ["-", "12M", "2.5G"]
+    assert [number(count) for count in (0, 9999, 12_345, 3_400_000)] == ["0", "9999", "12k", "3.4M"]

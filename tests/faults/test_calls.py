@@ -1,0 +1,66 @@
+"""Calls that meet every fault there is, through each door, between clients and servers of both eras.
+
+One gateway has a server for each fault and a healthy one; the run is made once, and each test looks at one fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muxway.testing import faulty
+
+from .calling import Report, run
+from .doors import DOORS, ERAS, EXIT
+from .table import CALLS, MEMORY, WITNESS_STALL
+
+if TYPE_CHECKING:
+    from .doors import Door, Era
+
+EVERY = [(door, client, child) for door in DOORS for client in ERAS for child in ERAS]
+QUICK = {("stdio", "handshake", "stateless"), ("http", "stateless", "handshake"), ("sse", "handshake", "handshake")}
+"""What `make test` runs: each door once, each era on both sides."""
+
+
+def _marked(combination: tuple[Door, Era, Era]) -> object:
+    name = "-".join(combination)
+    return pytest.param(combination, id=name, marks=() if combination in QUICK else pytest.mark.long)
+
+
+@pytest.fixture(scope="module", params=[_marked(combination) for combination in EVERY])
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """What was seen of a gateway with these on its two sides."""
+    folder = tmp_path_factory.mktemp("-".join(request.param))
+    return asyncio.run(run(*request.param, list(CALLS), folder))
+
+
+@pytest.mark.parametrize("fault", CALLS)
+def test_a_call_that_meets_a_fault_ends_as_it_should(report: Report, fault: str) -> None:
+    """reliability.md 2.0 and 2.1: the bar of each fault is in `table.py`."""
+    assert not report.complaints[fault], "\n".join(report.complaints[fault])
+
+
+def test_a_healthy_server_notices_nothing(report: Report) -> None:
+    """reliability.md 2.0: about 20 calls a second to it, all right and in time, while all others misbehave."""
+    assert not report.complaints["beta"], "\n".join(report.complaints["beta"][:5])
+    assert len(report.witnessed) > 50
+    assert report.stall < WITNESS_STALL + report.slack
+
+
+def test_the_gateway_stays_small_and_open(report: Report) -> None:
+    """reliability.md 2.0: a new client can connect and sees every server; memory is bounded."""
+    assert report.unseen == []
+    assert report.memory < MEMORY
+
+
+def test_nothing_is_left_at_the_end(report: Report) -> None:
+    """reliability.md 2.0: no process outlives the gateway, which is gone in time."""
+    assert report.survivors == []
+    assert report.took_to_exit < EXIT + report.slack
+
+
+def test_every_fault_has_its_bar() -> None:
+    """Ours: a fault that nobody tests proves nothing."""
+    assert sorted(CALLS) == sorted(faulty.FAULTS)
