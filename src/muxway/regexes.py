@@ -19,6 +19,17 @@ _LONGEST: Final = (1 << 20, 1 << 20, 1024, 256, 96)
 milliseconds, or some tens of them."""
 _MOST_WAYS: Final = 1024
 _FEW: Final = 10
+_REPEATS: Final = frozenset(("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"))
+_LATIN: Final = 255
+_ANYTHING: Final = frozenset((*range(_LATIN + 1), -1))
+_CATEGORIES: Final = {
+    "CATEGORY_DIGIT": r"\d",
+    "CATEGORY_NOT_DIGIT": r"\D",
+    "CATEGORY_SPACE": r"\s",
+    "CATEGORY_NOT_SPACE": r"\S",
+    "CATEGORY_WORD": r"\w",
+    "CATEGORY_NOT_WORD": r"\W",
+}
 
 
 class TakesForever(ValueError):
@@ -53,6 +64,76 @@ def _is_anchored(tree: Sequence[Any]) -> bool:
     return bool(tree) and str(tree[0][0]) == "AT" and str(tree[0][1]) in {"AT_BEGINNING", "AT_BEGINNING_STRING"}
 
 
+def _is_marked_off(inside: Iterable[Any]) -> bool:
+    """Whether each turn of a repetition has a mark, first or last, that is nowhere else in it: `(-[a-z]+)*`.
+
+    Then a text falls into such turns in one way only, and one repetition in each of them does no harm.
+    """
+    items = _flat(inside)
+    sets = [_characters(item) for item in items]
+    known = [chars for chars in sets if chars is not None]
+    if len(items) < 2 or len(known) != len(items):
+        return False
+    repeated = [operation in _REPEATS for operation, _ in items]
+    if sum(repeated) != 1:
+        return False
+    first, last = known[0], known[-1]
+    by_first = not repeated[0] and not any(first & other for other in known[1:])
+    by_last = not repeated[-1] and not any(last & other for other in known[:-1])
+    return by_first or by_last
+
+
+def _flat(items: Iterable[Any]) -> list[tuple[str, Any]]:
+    """The items of a sequence, with those of groups in their place."""
+    flat: list[tuple[str, Any]] = []
+    for operation, value in items:
+        flat += _flat(value[3]) if str(operation) == "SUBPATTERN" else [(str(operation), value)]
+    return flat
+
+
+def _characters(item: tuple[str, Any]) -> frozenset[int] | None:
+    """What one item can fit: codes of Latin-1, and -1 for whatever is beyond; None if it is no such simple thing."""
+    operation, value = item
+    if operation in _REPEATS:
+        inner = _flat(value[2])
+        return _characters(inner[0]) if len(inner) == 1 and inner[0][0] not in _REPEATS else None
+    if operation == "LITERAL":
+        return _both_cases((value,))
+    if operation == "IN":
+        return _of_class(value)
+    if operation == "NOT_LITERAL":
+        return _ANYTHING - _both_cases((value,)) | {-1}
+    return _ANYTHING if operation == "ANY" else None
+
+
+def _of_class(parts: Iterable[Any]) -> frozenset[int]:
+    codes: set[int] = set()
+    negated = False
+    for operation, value in parts:
+        match str(operation):
+            case "LITERAL":
+                codes.add(value)
+            case "RANGE":
+                codes.update(range(value[0], min(value[1], _LATIN) + 1), (value[1],))
+            case "NEGATE":
+                negated = True
+            case _:
+                known = _CATEGORIES.get(str(value))
+                codes.update(_ANYTHING if known is None else (code for code in _ANYTHING if _fits(known, code)))
+    return _ANYTHING - _both_cases(codes) | {-1} if negated else _both_cases(codes)
+
+
+def _fits(category: str, code: int) -> bool:
+    return code < 0 or re.fullmatch(category, chr(code)) is not None
+
+
+def _both_cases(codes: Iterable[int]) -> frozenset[int]:
+    """The same whether or not case counts, which a flag may say anywhere."""
+    latin = [chr(code) for code in codes if 0 <= code <= _LATIN]
+    both = {ord(case) for char in latin for case in (char, char.lower(), char.upper()) if len(case) == 1}
+    return frozenset(code if code <= _LATIN else -1 for code in (*both, *codes))
+
+
 class _Shape:
     """What of an expression decides how long it can take."""
 
@@ -75,7 +156,10 @@ class _Shape:
         match operation:
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
                 low, high, inside = value
-                return self._repeated(int(low), int(high), self.varies(inside), operation == "POSSESSIVE_REPEAT")
+                inner = self.varies(inside)
+                if inner and _is_marked_off(inside):
+                    inner = False
+                return self._repeated(int(low), int(high), inner, operation == "POSSESSIVE_REPEAT")
             case "BRANCH":
                 for branch in value[1]:
                     self.varies(branch)

@@ -61,6 +61,21 @@ def test_reload_takes_over_what_the_file_says(launch: Callable[..., Gateway], mu
     assert gateway.server("talker")["pid"] == pid
 
 
+def test_after_a_reload_the_new_config_is_what_is_told(
+    launch: Callable[..., Gateway], muxway: Callable[..., Result]
+) -> None:
+    """Ours: status and explain speak of what runs now; a server that was swapped keeps its log."""
+    gateway = launch({"mcpServers": {"talker": talker(), "other": talker()}})
+    gateway.settled()
+    gateway.file.write_text(
+        json.dumps({"mcpServers": {"talker": talker("--with-child", hiddenTools=["die"])}}, indent=1)
+    )
+    assert muxway("reload").exit_code == 0
+    until(lambda: len(muxway("logs", "talker").output.splitlines()) == 2, "the swap")
+    assert [server["name"] for server in json.loads(muxway("status", "--json").output)["servers"]] == ["talker"]
+    assert "no, `hiddenTools` has it  (line 10, mcpServers.talker.hiddenTools.0)" in muxway("explain", "die").output
+
+
 def test_a_config_that_cannot_be_used_changes_nothing(
     launch: Callable[..., Gateway], muxway: Callable[..., Result]
 ) -> None:

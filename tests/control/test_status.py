@@ -9,8 +9,10 @@ import sys
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from muxway import demo
-from muxway.cli.figures import duration, latency, memory, number
+from muxway.cli.figures import Column, duration, latency, memory, number, table
 from tests.control.conftest import Gateway, talker, until
 from tests.control.terminal import Terminal
 
@@ -267,10 +269,30 @@ def test_status_fits_a_narrow_terminal(launch: Callable[..., Gateway]) -> None:
     with Terminal([sys.executable, "-m", "muxway", "status"], columns=80, rows=24) as terminal:
         assert terminal.end() == 0
         lines = terminal.lines()
-    table = [line for line in lines if "running" in line or "restarts" in line]
-    assert len(table) == 2
-    assert all(word in table[0] for word in ("pid", "p50", "p99", "errors", "mem"))
+    (heads,) = [line.split() for line in lines if "p99" in line]
+    needed = ["server", "state", "pid", "up", "rst", "busy", "queue", "p50", "p99", "err", "mem"]
+    assert [head for head in heads if head not in ("revision", "calls")] == needed
+    assert [line.split()[0] for line in lines if "running" in line] == ["talker"]
     assert max(map(len, lines[1:])) <= 80
+
+
+def test_columns_come_and_go_with_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: what matters least goes first, then names are cut; a pipe has room for all."""
+    columns = [
+        Column("server", ["a-very-long-name", "b"], left=True),
+        Column("revision", ["2025-11-25", "-"], spare=1),
+        Column("restarts", ["0", "12"], short="rst"),
+    ]
+    seen: dict[int, list[str]] = {}
+    monkeypatch.setattr("muxway.cli.figures.on_terminal", lambda: True)
+    monkeypatch.setattr("muxway.cli.output.on_terminal", lambda: True)
+    for room in (38, 30, 16, 5):
+        monkeypatch.setenv("COLUMNS", str(room))
+        seen[room] = [click.unstyle(line) for line in table(columns)]
+    assert seen[38][:2] == ["server              revision  restarts", "a-very-long-name  2025-11-25         0"]
+    assert seen[30][:2] == ["server            revision rst", "a-very-long-na… 2025-11-25   0"]
+    assert seen[16] == ["server       rst", "a-very-long…   0", "b             12"]
+    assert seen[5][1] == "a-very-…   0"
 
 
 # --- figures ------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from muxway.testing.faulty import POISON
 
 from .doors import Door, Era, Outcome, Running, child, crowding, gateway
-from .table import CALLS, MOST_LISTS, SETTINGS, WITNESS_RATE, Bar
+from .table import MOST_LISTS, SETTINGS, WITNESS_RATE, Bar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
+    from collections.abc import AsyncIterator, Collection, Mapping
     from pathlib import Path
 
     from .doors import Client
@@ -47,25 +47,24 @@ class Report:
         return max(outcome.seconds for outcome in self.witnessed)
 
 
-async def run(door: Door, client_era: Era, child_era: Era, faults: Collection[str], folder: Path) -> Report:
-    """Let every fault happen, and look at everything a client can see."""
+async def run(door: Door, era: Era, servers: dict[str, Any], bars: Mapping[str, Bar], folder: Path) -> Report:
+    """Let a fault happen at the server of its name, for each bar, and look at everything a client can see."""
     report = Report(slack=crowding())
     mark = f"faults-{folder.name}"
-    servers = {fault: child(folder, fault, mark, child_era, callTimeout=CALLS[fault].patience) for fault in faults}
-    servers["beta"] = child(folder, "beta", mark, child_era)
+    servers = {name: {"callTimeout": bars[name].patience, **entry} for name, entry in servers.items()}
+    servers["beta"] = child(folder, "beta", mark, "handshake")
     async with gateway(door, folder, servers, SETTINGS, mark) as running:
-        client = await running.client(client_era)
+        client = await running.client(era)
         await _ready(client, servers)
         before = running.peak()
         gate = asyncio.Semaphore(AT_ONCE)
-        witness = client if door == "stdio" else await running.client(client_era)
+        witness = client if door == "stdio" else await running.client(era)
         async with _watching(witness, report):
-            examined = [_examine(running, client, fault, gate, report) for fault in CALLS if fault in faults]
-            await asyncio.gather(*examined)
+            await asyncio.gather(*(_examine(running, client, fault, bar, gate, report) for fault, bar in bars.items()))
         report.memory = running.peak() - before
         if door != "stdio":
             client.close()
-            client = await running.client(client_era)
+            client = await running.client(era)
         names = await client.tools()
         report.unseen = [server for server in servers if f"{server}__echo" not in names]
         report.took_to_exit = await running.end("eof" if door == "stdio" else "SIGTERM")
@@ -110,8 +109,9 @@ def _is_right(outcome: Outcome, text: str) -> bool:
     return outcome.ok and outcome.text == text
 
 
-async def _examine(running: Running, client: Client, fault: str, gate: asyncio.Semaphore, report: Report) -> None:
-    bar = CALLS[fault]
+async def _examine(
+    running: Running, client: Client, fault: str, bar: Bar, gate: asyncio.Semaphore, report: Report
+) -> None:
     async with gate:
         said = report.complaints[fault] = []
         faulty = asyncio.create_task(client.call(f"{fault}__fault", _progress=True, kind=fault))
@@ -155,7 +155,7 @@ def _compare_belongings(has: dict[str, Any]) -> list[str]:
 async def _recover(running: Running, client: Client, fault: str, bar: Bar, settled: float, report: Report) -> list[str]:
     """Call it until it answers, and see that it is the process it should be."""
     said: list[str] = []
-    until, starts = settled + bar.back + report.slack, 1 if bar.life == "same" else 2
+    until, starts = settled + bar.back + report.slack, {"same": 1, "new": 2, "remote": 0}[bar.life]
     while True:
         late = time.monotonic() > until
         if len(running.journal(fault, "start")) < starts and not late:

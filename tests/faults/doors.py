@@ -77,7 +77,7 @@ class Outcome:
 
 def crowding() -> float:
     """Seconds that everything may take longer because others use this machine: none if its processors suffice."""
-    return 0.5 * max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
+    return max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
 
 
 class Client:

@@ -43,8 +43,8 @@ class Bar:
     """What must become of another call to the same server meanwhile."""
     back: float = 1.0
     """Seconds from the outcome until calls to that server succeed again."""
-    life: Literal["same", "new"] = "same"
-    """Whether that is the same process, or one that was started for it: exactly one."""
+    life: Literal["same", "new", "remote"] = "same"
+    """Whether that is the same process, one that was started for it (exactly one), or no process of ours at all."""
     told: bool = False
     """Whether the server must be told that nobody waits any more."""
     patience: float = CALL_TIMEOUT
@@ -157,6 +157,54 @@ CALLS = {
     "tells-what-it-has": POLLUTED,
 }
 """Every fault of a call → its bar, the slowest first: they wait while the others run."""
+
+_BREAKS = Bar("failed", 1.0, ("lost", "malformed", "too_large", "overloaded"), life="remote")
+_STALLS = Bar("failed", CALL_TIMEOUT + 1, ("timeout",), life="remote")
+_ODD = Bar("answered", 1.0, life="remote")
+_UNCLEAR = Bar("settled", 1.0, life="remote")
+
+REMOTE_CALLS = {
+    "stalls-before-headers": _STALLS,
+    "stalls-after-headers": _STALLS,
+    "drips": _STALLS,
+    "only-comments": _STALLS,
+    "away-for-a-second": replace(_BREAKS, sibling="settled", back=5.0),
+    "resets": _BREAKS,
+    "resets-in-mid-body": _BREAKS,
+    "closes": _BREAKS,
+    "not-http": _BREAKS,
+    "cut-chunk": _BREAKS,
+    "bad-chunk": _BREAKS,
+    "two-lengths": _BREAKS,
+    "huge-header": _BREAKS,
+    "status-500": replace(_BREAKS, says=("500",)),
+    "status-502": replace(_BREAKS, says=("502",)),
+    "status-503": replace(_BREAKS, says=("503",)),
+    "status-429": replace(_BREAKS, says=("429",)),
+    "status-401": replace(_BREAKS, says=("401",)),
+    "status-204": _BREAKS,
+    "accepts-only": _BREAKS,
+    "session-gone": replace(_UNCLEAR, sibling="settled", back=3.0),
+    "login-page": _BREAKS,
+    "no-content-type": _UNCLEAR,
+    "empty-body": _BREAKS,
+    "gzip-bomb": replace(_BREAKS, within=5.0),
+    "endless-body": replace(_BREAKS, within=5.0),
+    "endless-event": replace(_BREAKS, within=5.0),
+    "events-end-early": _BREAKS,
+    "redirect-elsewhere": _BREAKS,
+    "other-id": _BREAKS,
+    "other-id-first": _ODD,
+    "answers-twice": _ODD,
+    "junk-events": _ODD,
+    "unreadable-event": _UNCLEAR,
+    "cr-only-events": _ODD,
+    "batch": _UNCLEAR,
+    "http-1-0": _ODD,
+    "early-hints": _UNCLEAR,
+    "closes-after-each": _ODD,
+}
+"""Every fault of a call to a server by URL → its bar."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 from muxway.testing import faulty
 
 from .calling import Report, run
-from .doors import DOORS, ERAS, EXIT
+from .doors import DOORS, ERAS, EXIT, child
 from .table import CALLS, MEMORY, WITNESS_STALL
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def _marked(combination: tuple[Door, Era, Era]) -> object:
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """What was seen of a gateway with these on its two sides."""
     folder = tmp_path_factory.mktemp("-".join(request.param))
-    return asyncio.run(run(*request.param, list(CALLS), folder))
+    door, client_era, child_era = request.param
+    servers = {fault: child(folder, fault, f"faults-{folder.name}", child_era) for fault in CALLS}
+    return asyncio.run(run(door, client_era, servers, CALLS, folder))
 
 
 @pytest.mark.parametrize("fault", CALLS)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..stdio.harness import alive, child, children_of, connected, muxway, until
-from .harness import config, serve, server, tools, who
+from .harness import called, config, serve, server, tools, who
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,6 +83,28 @@ async def test_over_http_too(tmp_path: Path) -> None:
         assert hanging.done()
         hanging.exception()
         await until(lambda: not alive(pids), 1)
+
+
+async def test_the_death_of_the_reaper_leaves_nobody_behind(tmp_path: Path) -> None:
+    """Issue 6, part 5: nor does its own death. The servers are started again under a new one."""
+    async with serve(tmp_path, config({"a": child()})) as served:
+        client = await served.web.session()
+        pids = (await called(client, "a__spawn"))["result"]["pids"]
+        (reaper,) = [pid for pid in children_of(served.process.pid) if pid not in children_of_all(pids)]
+        os.kill(reaper, signal.SIGKILL)
+        await until(lambda: not alive([reaper, *pids]), 5)
+        async with asyncio.timeout(10):
+            while "result" not in (answer := await called(client, "a__spawn")):
+                await asyncio.sleep(0.1)
+        pids = [*answer["result"]["pids"], *children_of(served.process.pid)]
+        served.process.terminate()
+        assert await asyncio.wait_for(served.process.wait(), NINE) == 0
+        await until(lambda: not alive(pids), 0.5)
+
+
+def children_of_all(pids: list[int]) -> set[int]:
+    """The processes and all below them."""
+    return {*pids, *(below for pid in pids for below in children_of(pid))}
 
 
 # --- SIGHUP -----------------------------------------------------------------------------------
@@ -207,3 +229,17 @@ async def test_a_reload_does_not_hold_up_the_end(tmp_path: Path) -> None:
         assert await asyncio.wait_for(served.process.wait(), NINE) == 0
         assert time.monotonic() - began < NINE
         await until(lambda: not alive(pids), 1)
+
+
+async def test_nothing_is_reloaded_while_it_ends(tmp_path: Path) -> None:
+    """Ours: a SIGHUP after the SIGTERM neither starts servers nor cuts off who is still being served."""
+    async with serve(tmp_path, config(), "--no-watch") as served:
+        slow = asyncio.create_task(who(await served.web.session(), "a__who", seconds=2))
+        await asyncio.sleep(0.3)
+        served.process.terminate()
+        await asyncio.sleep(0.2)
+        served.write(config({"a": server(), "b": server()}))
+        served.hang_up()
+        assert (await slow)["pid"]
+        assert await asyncio.wait_for(served.process.wait(), NINE) == 0
+        assert "config reloaded" not in served.log()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway.config import parse_server
-from muxway.pipes import PipeReader, PipeWriter, Turn
+from muxway.pipes import PipeReader, PipeWriter, Turn, enlarge
 from muxway.upstream.journal import Journal
 from muxway.upstream.nursery import Nursery
 from muxway.upstream.stdio import StdioChannel
@@ -152,3 +152,23 @@ async def test_a_child_that_reads_nothing_does_not_make_us_wait() -> None:
     assert writer.queued > 0
     writer.close()
     os.close(reading)
+
+
+@pytest.mark.parametrize(("line", "largest"), [(b"x" * 99 + b"\n", 32 * 1024), (b"x" * 99_999 + b"\n", 256 * 1024)])
+async def test_many_small_messages_are_read_in_small_pieces_and_large_ones_in_large(line: bytes, largest: int) -> None:
+    """reliability.md B7: a flood of one child keeps the others waiting for one piece of it at most."""
+    reading, writing = os.pipe()
+    enlarge(writing)
+    for fd in (reading, writing):
+        os.set_blocking(fd, False)
+    sizes: list[int] = []
+    ended = asyncio.Event()
+    written = os.write(writing, line * (1_000_000 // len(line)))
+    os.close(writing)
+    PipeReader(reading, Turn(), lambda data: sizes.append(len(data)), ended.set)
+    async with asyncio.timeout(5):
+        await ended.wait()
+    assert sum(sizes) == written
+    assert max(sizes) <= largest
+    if written > 512 * 1024:  # else the system did not let the pipe be enlarged
+        assert max(sizes) == largest

@@ -65,6 +65,8 @@ class Ending:
         self._asked()
 
     def _hear_hang_up(self) -> None:
+        if self._begun:
+            return
         if self._on_terminal:
             self._loop.call_later(_LOOK_AGAIN, self._judge_hang_up)
         else:

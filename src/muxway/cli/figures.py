@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NOTHING = "-"
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
-_LEAST, _ENOUGH = 8, 16
+_LEAST, _ENOUGH = 8, 12
 """Characters that the first column keeps in the narrowest terminal, and before other columns are left out for it."""
 
 
@@ -64,12 +64,14 @@ class Column:
     cells: Sequence[str]
     left: bool = False
     """Whether it is text; figures stand on the right."""
+    short: str = ""
+    """The heading where there is little room, if another."""
     spare: int = 0
     """Above zero: may be left out where there is no room, the highest first."""
 
 
 def table(columns: Sequence[Column]) -> list[str]:
-    """The lines of a table, headings first. On a terminal it fits: with smaller gaps, without spare columns, cut."""
+    """The lines of a table, headings first. On a terminal it fits: closer together, without spare columns, cut."""
     room = shutil.get_terminal_size().columns if on_terminal() else None
     kept, gap = _fitting(list(columns), room)
     widths = [_wide(column) for column in kept]
@@ -84,15 +86,18 @@ def table(columns: Sequence[Column]) -> list[str]:
 
 
 def _fitting(columns: list[Column], room: int | None) -> tuple[list[Column], int]:
-    while True:
-        for gap in (2, 1):
-            first, *others = map(_wide, columns)
-            if room is None or min(first, _ENOUGH) + sum(others) + gap * len(others) <= room:
-                return columns, gap
-        spare = max(columns, key=lambda column: column.spare)
-        if not spare.spare:
-            return columns, 1
+    """The columns that there is room for, and how far apart they stand."""
+    if room is None or _needed(columns, 2) <= room:
+        return columns, 2
+    columns = [replace(column, heading=column.short or column.heading) for column in columns]
+    while _needed(columns, 1) > room and (spare := max(columns, key=lambda column: column.spare)).spare:
         columns.remove(spare)
+    return columns, 1
+
+
+def _needed(columns: list[Column], gap: int) -> int:
+    first, *others = map(_wide, columns)
+    return min(first, _ENOUGH) + sum(others) + gap * len(others)
 
 
 def _wide(column: Column) -> int:

@@ -100,13 +100,13 @@ def table(servers: Sequence[Facts]) -> list[str]:
             Column("revision", [server["revision"] or figures.NOTHING for server in servers], left=True, spare=2),
             Column("pid", [*map(_pid, servers)], spare=1),
             Column("up", [duration(server["uptime"]) for server in servers]),
-            Column("restarts", [number(server["restarts"]) for server in servers]),
+            Column("restarts", [number(server["restarts"]) for server in servers], short="rst"),
             Column("busy", [number(server["inFlight"]) for server in servers]),
             Column("queue", [number(server["queued"]) for server in servers]),
             Column("calls", [number(server["calls"]) for server in servers], spare=3),
             Column("p50", [latency(server["p50"]) for server in servers]),
             Column("p99", [latency(server["p99"]) for server in servers]),
-            Column("errors", [_errors(server["errors"]) for server in servers]),
+            Column("errors", [_errors(server["errors"]) for server in servers], short="err"),
             Column("mem", [memory(server["memory"]) for server in servers]),
         ]
     )

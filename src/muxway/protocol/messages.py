@@ -8,6 +8,7 @@ text, so `1` and `"1"` are different and each goes back as it came.
 
 from __future__ import annotations
 
+import itertools
 import re
 from codecs import utf_8_decode
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -355,6 +356,7 @@ _LONE_SURROGATE = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 _START = re.compile(rb'\{\s*"(?:jsonrpc|id|method|result|error)"')
+_SEAM = re.compile(rb'\}\s*(?=\{"(?:jsonrpc|id|method|result|error)")')
 _LINE_END: Final = 512
 """Bytes at the end of a line in which to look for an id that stands last."""
 _ID = rb'"id"\s*:\s*(-?\d++(?![.eE])|"(?:[^"\\]|\\.)*")'
@@ -381,6 +383,15 @@ def salvage(frame: bytes) -> Envelope | None:
         return decode(frame[start.start() :])
     except (ParseError, NotAnEnvelope):
         return None
+
+
+def unglue(frame: bytes) -> list[bytes]:
+    """The messages of a line that has several, because their writer forgot a newline; nothing if it has no two.
+
+    Where one ends and the next begins cannot be mistaken: inside of JSON, this sequence stands nowhere.
+    """
+    cuts = [match.start() + 1 for match in _SEAM.finditer(frame)]
+    return [frame[begin:end] for begin, end in itertools.pairwise([0, *cuts, len(frame)])] if cuts else []
 
 
 def visible_ids(frame: bytes) -> list[bytes]:

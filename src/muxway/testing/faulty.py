@@ -321,6 +321,7 @@ class Server:
         elif name == "who":
             call.answer(str(os.getpid()))
         elif name == "echo":
+            self.note("echo")
             self.later(float(arguments.get("after", 0)), lambda: call.answer(str(arguments.get("text"))))
         else:
             self.say(id=id_, error={"code": -32602, "message": f"there is no tool {name}, or no such fault"})

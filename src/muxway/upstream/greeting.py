@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from muxway.errors import STATELESS_CODES, UNSUPPORTED_VERSION, MuxwayError, UpstreamError, UpstreamSaid
+from muxway.errors import (
+    METHOD_NOT_FOUND,
+    STATELESS_CODES,
+    UNSUPPORTED_VERSION,
+    MuxwayError,
+    UpstreamError,
+    UpstreamSaid,
+)
 from muxway.protocol import messages
 from muxway.protocol.era import (
     CLIENT_CAPABILITIES,
@@ -40,6 +47,11 @@ class GreetingFailed(MuxwayError):
 
 class DiedOfProbe(MuxwayError):
     """The upstream ended when it was asked `server/discover`: some old servers crash on what they do not know."""
+
+    def __init__(self, lost: UpstreamError) -> None:
+        super().__init__(lost.message)
+        self.lost = lost
+        """How it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +100,27 @@ async def greet(
     if era == "legacy":
         return await _initialize(link, client_info, capabilities, timeout)
     meta = _envelope(client_info)
+    found, refused = None, None
     try:
         found = await _discover(link, meta, timeout if era == "modern" else min(_PROBE, timeout))
+    except UpstreamSaid as error:
+        refused = error
     except UpstreamError as error:
         if era == "modern":
             asked = f"{error.message} (asked in {NEWEST.date})"
             raise UpstreamError(error.upstream, error.reason, asked, retry_after=error.retry_after) from error
         if link.gone:
-            raise DiedOfProbe from error
-        found = None
+            raise DiedOfProbe(error) from error
     if found is None and era == "modern":
-        raise GreetingFailed("does not speak 2026-07-28, which `era` asks for")
+        raise GreetingFailed("does not speak 2026-07-28, which `era` asks for") from refused
     if found is not None:
         return found
     try:
         return await _initialize(link, client_info, capabilities, timeout)
     except UpstreamSaid as error:
+        if error.code == METHOD_NOT_FOUND and refused is not None and refused.code != METHOD_NOT_FOUND:
+            # It knows `server/discover` and not `initialize`: what it has against us it has said before.
+            raise refused from error
         if error.code != UNSUPPORTED_VERSION:
             raise
         # A stateless server that was only slow to start: it has answered `initialize` the way such a server must.
@@ -119,13 +136,13 @@ def _envelope(client_info: Mapping[str, str]) -> bytes:
 
 
 async def _discover(link: Link, meta: bytes, timeout: float) -> Greeting | None:
-    """The greeting of a stateless server; None if this is none."""
+    """The greeting of a stateless server; None if this is none. Raises UpstreamSaid if it refuses, which any may."""
     try:
         asked = b"{" + meta + messages.key(CLIENT_CAPABILITIES) + b"{}}"
         raw = await link.ask("server/discover", {"_meta": asked}, timeout=timeout)
     except UpstreamSaid as error:
         if error.code not in STATELESS_CODES:
-            return None
+            raise
         supported = _object(error.data).get("supported")
         result: dict[str, Any] = {}
     else:

@@ -19,7 +19,8 @@ CONNECT: Final = 5.0
 """Seconds for a connection to be made."""
 _SHOWN: Final = 160
 _TOO_MANY: Final = 429
-_SERVER_FAULTS: Final = 500
+_AWAY: Final = frozenset((502, 503, 504))
+"""Statuses that say that nobody is there to answer. A 500 is the answer to one request, by somebody."""
 _LONGEST_WAIT: Final = 5
 """Digits of a Retry-After that still make sense."""
 _HTML: Final = re.compile(rb"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE).match
@@ -70,7 +71,7 @@ def refusal(
     shown = excerpt(body, secrets)
     words = (f"{words}: {shown}" if shown else words) + more
     reason: Reason = "overloaded" if status == _TOO_MANY else "lost"
-    return Trouble(words, reason, broken=status >= _SERVER_FAULTS, retry_after=wait)
+    return Trouble(words, reason, broken=status in _AWAY, retry_after=wait)
 
 
 def excerpt(body: bytes, secrets: Iterable[str]) -> str:

@@ -465,7 +465,11 @@ class Link:
         except ParseError as error:
             salvaged = messages.salvage(frame)
             if salvaged is None:
-                self._unreadable(frame, error.message)
+                parts = messages.unglue(frame)
+                for part in parts:
+                    self._hear(part, about)
+                if not parts:
+                    self._unreadable(frame, error.message)
                 return
             envelope = salvaged
         except NotAnEnvelope as error:
@@ -493,6 +497,9 @@ class Link:
     def _hear_answer(self, envelope: Envelope, frame: bytes) -> None:
         id_ = bytes(envelope.id)
         nameless = id_ in (b"", b"null")
+        if nameless and envelope.error is ABSENT and envelope.result is ABSENT:
+            self._unreadable(frame, "neither a request nor an answer")
+            return
         ticket = self._take_only() if nameless else self.peer.take(id_)
         if ticket is None:
             self.stats.dropped += 1

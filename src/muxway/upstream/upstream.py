@@ -141,6 +141,8 @@ class Upstream:
         self._client_info = client_info
         self._on_change = on_change
         self._era: Era = era
+        self._blind_starts = 0
+        """How often it was started since it was last greeted."""
         self._capabilities = capabilities
         self._kinds = kinds
         self._tell = log.error if first else log.info
@@ -275,15 +277,18 @@ class Upstream:
         try:
             async with asyncio.timeout(self._start_timeout):
                 link = self._new_link()
+                blind, self._blind_starts = self._blind_starts, self._blind_starts + 1
                 try:
-                    await self._greet(link)
-                except DiedOfProbe:
-                    # Remembered for every later start of this upstream.
+                    # One that ended when it was probed, and also when it was not, may speak either era once it can
+                    # be started: from then on each start tries one of them.
+                    await self._greet(link, "legacy" if blind and blind % 2 == 0 else self._era)
+                except DiedOfProbe as died:
+                    if blind:
+                        raise died.lost from died
                     log.info("ended when probed; starting it again with a handshake", upstream=self.name)
-                    self._era = "legacy"
                     await link.close()
                     link = self._new_link()
-                    await self._greet(link)
+                    await self._greet(link, "legacy")
                 await self._list(link, self._kinds)
                 # What was kept from before this start, and is not there any more, goes.
                 self.offers = {kind: offer for kind, offer in self.offers.items() if self._may_have(kind)}
@@ -324,11 +329,12 @@ class Upstream:
         self._stale.clear()
         return link
 
-    async def _greet(self, link: Link) -> None:
+    async def _greet(self, link: Link, era: Era) -> None:
         await link.open()
-        self.greeting = await greet(link, self._era, self._client_info, self._capabilities, self._start_timeout)
+        self.greeting = await greet(link, era, self._client_info, self._capabilities, self._start_timeout)
         # Which era it speaks does not change between two starts of one configuration.
         self._era = "modern" if link.revision.stateless else "legacy"
+        self._blind_starts = 0
 
     def _fail_start(self, link: Link | None, error: Exception) -> None:
         why = str(error)

@@ -1,0 +1,75 @@
+"""Calls to servers by URL that speak HTTP wrong in every way there is, through each door and between both eras."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from . import remote
+from .calling import Report, run
+from .doors import DOORS, ERAS, EXIT, child, crowding, gateway
+from .table import CALL_TIMEOUT, MEMORY, REMOTE_CALLS, SETTINGS, WITNESS_STALL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .doors import Door, Era
+
+EVERY = [(door, client, server) for door in DOORS for client in ERAS for server in ERAS]
+QUICK = {("http", "handshake", "stateless"), ("stdio", "stateless", "handshake")}
+
+
+async def _run(door: Door, client_era: Era, server_era: Era, folder: Path) -> Report:
+    async with remote.remote(server_era) as servers:
+        entries = {fault: {"type": "http", "url": servers.url(fault)} for fault in REMOTE_CALLS}
+        report = await run(door, client_era, entries, REMOTE_CALLS, folder)
+        if servers.trapped:
+            report.complaints["redirect-elsewhere"].append("a request was sent elsewhere")
+    return report
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(each, id="-".join(each), marks=() if each in QUICK else pytest.mark.long) for each in EVERY],
+)
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """What was seen of a gateway with these on its two sides."""
+    return asyncio.run(_run(*request.param, tmp_path_factory.mktemp("-".join(request.param))))
+
+
+@pytest.mark.parametrize("fault", REMOTE_CALLS)
+def test_a_call_to_a_remote_server_that_errs_ends_as_it_should(report: Report, fault: str) -> None:
+    """reliability.md 7, T1r: the bar of each fault is in `table.py`."""
+    assert not report.complaints[fault], "\n".join(report.complaints[fault])
+
+
+def test_a_healthy_server_notices_nothing_of_remote_ones(report: Report) -> None:
+    """reliability.md 2.0: about 20 calls a second to it, all right and in time; memory is bounded; the end comes."""
+    assert not report.complaints["beta"], "\n".join(report.complaints["beta"][:5])
+    assert report.stall < WITNESS_STALL + report.slack
+    assert report.memory < MEMORY
+    assert report.took_to_exit < EXIT + report.slack
+    assert report.survivors == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_server_that_refuses_connections_fails_alone_and_says_so(era: Era, tmp_path: Path) -> None:
+    """reliability.md 7, T1r: refuse."""
+    mark = f"refused-{tmp_path.name}"
+    refusing = {"type": "http", "url": "http://127.0.0.1:1/mcp", "startTimeout": CALL_TIMEOUT}
+    servers = {"gone": refusing, "beta": child(tmp_path, "beta", mark, era)}
+    async with gateway("http", tmp_path, servers, SETTINGS, mark) as running:
+        client = await running.client(era)
+        assert (await client.call("beta__echo", text="there")).text == "there"
+        outcome = await client.call("gone__echo")
+        assert outcome.seconds < CALL_TIMEOUT + 1 + crowding()
+        assert outcome.reason == "not_running"
+        assert "cannot be reached" in outcome.why
+        assert outcome.retry_after is not None
+
+
+def test_every_remote_fault_has_its_bar() -> None:
+    """Ours: a fault that nobody tests proves nothing."""
+    assert sorted(REMOTE_CALLS) == sorted(remote.FAULTS)
