@@ -390,6 +390,7 @@ class Gateway:
             naming=naming,
             page_size=settings.page_size,
             tools=config.tools,
+            seal=Seal(settings.state_key) if "stateKey" in changes.gateway else None,
         )
         self._admit(settings)
         for name in changes.views.removed:

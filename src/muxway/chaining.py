@@ -108,10 +108,13 @@ def load_chain(path: Path) -> Config:
         raise _problem(path, "cannot be loaded as Python")
     module = importlib.util.module_from_spec(spec)
     # As Python does for a script: what lies beside it can be imported.
-    sys.path.insert(0, str(path.resolve().parent))
+    beside = str(path.resolve().parent)
+    if beside not in sys.path:
+        sys.path.insert(0, beside)
     sys.modules.setdefault(path.stem, module)
     try:
-        spec.loader.exec_module(module)
+        # Not by the loader: what it keeps compiled is only compared to the second, and a reload may come sooner.
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))  # noqa: S102 - that is what was asked for
     except Exception as error:
         raise _problem(path, f"failed with {type(error).__name__}: {error}") from error
     chains = {name: value for name, value in vars(module).items() if isinstance(value, Chain)}

@@ -19,6 +19,7 @@ from muxway.upstream.lanes import Lanes
 from muxway.upstream.limits import Limits
 from muxway.upstream.listening import Feed, Feeds
 from muxway.upstream.nursery import Nursery
+from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
 from muxway.upstream.upstream import UNSUPERVISED, Care, Upstream, start_timeout
 
@@ -174,6 +175,12 @@ class Fleet:
         """
         self.abandon(config.name)
         station = self._station(config, thing)
+        old = self.stations[config.name].upstream
+        if old.link is None and old.status is not Status.SLEEPING:
+            # Nothing is lost if the old one goes first, and whoever calls waits for the new one.
+            station.upstream.start()
+            self._put(station)
+            return
         task = asyncio.get_running_loop().create_task(self._swap_when_settled(station))
         self._swapping[config.name] = (station, task)
 
@@ -182,6 +189,12 @@ class Fleet:
         station.upstream.start()
         await station.upstream.settled.wait()
         del self._swapping[name]
+        self._put(station)
+        log.info("server swapped", upstream=name, status=station.upstream.status)
+
+    def _put(self, station: Station) -> None:
+        """Let a server take the place of the one of its name."""
+        name = station.config.name
         old = self.stations[name]
         self.stations[name] = station
         self._members[name] = station.member
@@ -190,7 +203,6 @@ class Fleet:
         self._changed(station)
         # Whoever waited for the old one finds the new one now.
         old.member.release()
-        log.info("server swapped", upstream=name, status=station.upstream.status)
         self._drain(old)
 
     def abandon(self, name: str) -> None:
@@ -258,7 +270,10 @@ class Fleet:
     # --- making one ---------------------------------------------------------------------------
 
     def _station(self, config: ServerConfig, thing: object) -> Station:
-        dial = self._dial(config, thing)
+        def current() -> ServerConfig:
+            return station.config
+
+        dial = self._dial(current, config, thing)
         member = Member(0, 0)
 
         def changed(_: Upstream) -> None:
@@ -286,6 +301,8 @@ class Fleet:
             self._care(config),
             Limits(config.max_concurrency, config.max_queue, settings.queue_wait),
         )
+        if station.lanes is not None:
+            station.lanes.adjust(settings.max_instances, settings.instance_idle)
 
     def reconfigure(self, settings: GatewaySettings, naming: Naming) -> None:
         """The gateway behaves otherwise from now on."""
@@ -294,25 +311,28 @@ class Fleet:
             self._settle_terms(station)
         self._name_prefixes()
 
-    def _dial(self, config: ServerConfig, thing: object) -> Callable[[], Channel]:
-        """How the server is reached, each time anew."""
+    def _dial(self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object) -> Callable[[], Channel]:
+        """How the server is reached, each time anew, as its configuration says by then."""
         if thing is not None:
             from muxway.upstream.inprocess import as_server
             from muxway.upstream.memory import MemoryChannel
 
             server = as_server(thing, config.name)
             return lambda: MemoryChannel(server)
-        limit = config.max_message_bytes or self.settings.max_message_bytes
+
+        def limit() -> int:
+            return current().max_message_bytes or self.settings.max_message_bytes
+
         if config.transport != "stdio":
             from muxway.upstream.http import HttpChannel
 
-            return lambda: HttpChannel(config, limit)
+            return lambda: HttpChannel(current(), limit())
 
         journal = self.journals.setdefault(config.name, Journal())
 
         def spawn() -> Channel:
             self._make_room()
-            return StdioChannel(config, self._nursery, self.turn, limit, journal)
+            return StdioChannel(current(), self._nursery, self.turn, limit(), journal)
 
         return spawn
 
@@ -386,7 +406,7 @@ class Fleet:
             # What a stateless server's tools want repeated in headers is learned from their list.
             kinds = (TOOLS,) if era == "modern" else ()
             return self._upstream(
-                config,
+                station.config,
                 station.dial,
                 changed,
                 era,

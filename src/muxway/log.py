@@ -27,6 +27,8 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 _PLAIN = re.compile(r"[\w./:@+,<>()*-]+")
 _SHORTEST_SECRET = 4
 _SHORT = 64
+_LONGEST = 8192
+"""Characters of one value, after which it is cut."""
 _GATHER = 0.02
 """Seconds for which lines wait for others to be written with."""
 _LOGGER = logging.getLogger("muxway")
@@ -97,14 +99,18 @@ class EventLog:
 
 def _word(value: object) -> str:
     if isinstance(value, int | float):
-        return str(value)
+        # The interpreter refuses to print integers of thousands of digits.
+        return str(value) if isinstance(value, float) or value.bit_length() < _LONGEST else "(huge)"
     text = value if isinstance(value, str) else str(value)
     return _repeated(text) if len(text) <= _SHORT else _quoted(text)
 
 
 def _quoted(text: str) -> str:
     # Nothing that must be made visible is among the characters of plain words.
-    return text if _PLAIN.fullmatch(text) else '"' + printable(text).replace('"', "'") + '"'
+    if _PLAIN.fullmatch(text) and len(text) <= _LONGEST:
+        return text
+    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return '"' + printable(cut).replace('"', "'") + '"'
 
 
 _repeated = lru_cache(1024)(_quoted)

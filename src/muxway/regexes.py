@@ -19,6 +19,10 @@ _LONGEST: Final = (1 << 20, 1 << 20, 1024, 256, 96)
 milliseconds, or some tens of them."""
 _MOST_WAYS: Final = 1024
 _FEW: Final = 10
+_FOREVER: Final = (
+    ", which takes forever on some texts; make them possessive: "
+    "`a++`, `a*+`, `a{1,3}+` and `(…)++` never try a second way"
+)
 _REPEATS: Final = frozenset(("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"))
 _LATIN: Final = 255
 _ANYTHING: Final = frozenset((*range(_LATIN + 1), -1))
@@ -37,26 +41,39 @@ class TakesForever(ValueError):
 
 
 def longest_text(pattern: str) -> int:
-    """The length of text that may be searched for this at one go.
+    """The length of text that may be searched for this at one go. Raises as `repetitions`."""
+    unanchored = not _is_anchored(_parsed(pattern))
+    return _LONGEST[repetitions(pattern, len(_LONGEST) - 1 - unanchored) + unanchored]
+
+
+def repetitions(pattern: str, most: int) -> int:
+    """How many repetitions it has that multiply the time by the length of the text.
 
     Raises:
-        TakesForever: there is none.
+        TakesForever: it cannot be trusted with any text, or has more than `most`.
         re.error, RecursionError, OverflowError: it is no regular expression.
     """
+    places = _counted(_parsed(pattern))
+    if places > most:
+        raise TakesForever(f"has too many repetitions{_FOREVER}")
+    return places
+
+
+def _parsed(pattern: str) -> Any:
     # It knows what is written better than any other reader could, flags and comments included. Only the pattern
     # itself comes from there, in a form that has been the same since Python 3.11.
     tree: Any = import_module("re._parser").parse(pattern)
     re.compile(pattern)
+    return tree
+
+
+def _counted(tree: Any) -> int:
     shape = _Shape()
     shape.varies(tree)
-    places = shape.places + (not _is_anchored(tree))
-    if shape.tangled or shape.ways > _MOST_WAYS or places >= len(_LONGEST):
+    if shape.tangled or shape.ways > _MOST_WAYS:
         why = "repeats what can be repeated in several ways" if shape.tangled else "has too many repetitions"
-        raise TakesForever(
-            f"{why}, which takes forever on some texts; make them possessive: "
-            "`a++`, `a*+`, `a{1,3}+` and `(…)++` never try a second way"
-        )
-    return _LONGEST[places]
+        raise TakesForever(why + _FOREVER)
+    return shape.places
 
 
 def _is_anchored(tree: Sequence[Any]) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from .doors import Client
 
+STARTS = 60.0
+"""Seconds in which all servers are there; how quick that is, is no question of these tests."""
 AT_ONCE = 8
 """Faults under way at the same time."""
 
@@ -75,9 +77,11 @@ async def run(door: Door, era: Era, servers: dict[str, Any], bars: Mapping[str, 
 
 
 async def _ready(client: Client, servers: Collection[str]) -> None:
-    """Wait until each server has answered a call."""
-    for outcome in await asyncio.gather(*(client.call(f"{server}__who") for server in servers)):
-        assert outcome.ok, outcome
+    """Wait until each server is listed."""
+    end = time.monotonic() + STARTS
+    while unlisted := {f"{server}__echo" for server in servers} - set(await client.tools()):
+        assert time.monotonic() < end, f"not started after {STARTS} s: {unlisted}"
+        await asyncio.sleep(0.1)
 
 
 @contextlib.asynccontextmanager

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FAULTS: dict[str, Callable[[Exchange], Awaitable[None]]] = {}
 """What the tool `fault` does at the path of that name."""
+STREAM_FAULTS: dict[str, Callable[[Posted], Awaitable[None]]] = {}
+"""The same by HTTP+SSE."""
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "fault", "who")]
 AWAY = 1.0
 _RESET = struct.pack("ii", 1, 0)
@@ -77,8 +79,26 @@ class Exchange:
         raise Hang
 
 
+@dataclass
+class Posted(Exchange):
+    """A request by HTTP+SSE: it is only accepted, and answered on the stream that the client holds open."""
+
+    stream: asyncio.StreamWriter
+
+    def respond(self, body: bytes, status: str = "200 OK", kind: str = "application/json", more: str = "") -> None:
+        self.accept()
+        self.tell(_event(body))
+
+    def accept(self) -> None:
+        super().respond(b"", "202 Accepted")
+
+    def tell(self, data: bytes) -> None:
+        """Write something to the stream."""
+        self.stream.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+
 class Remote:
-    """All servers of one era, at paths of one port."""
+    """All servers of one era, at paths of one port: `/fault`, and for HTTP+SSE `/sse/fault`."""
 
     def __init__(self, era: Era) -> None:
         self.era = era
@@ -86,10 +106,14 @@ class Remote:
         self.trapped = 0
         """How many requests came to the place that redirects lead to."""
         self.away_until: dict[str, float] = {}
+        self._streams: dict[str, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def url(self, fault: str) -> str:
-        return f"http://127.0.0.1:{self.port}/{fault}"
+    def entry(self, fault: str) -> dict[str, Any]:
+        """The configuration of the server with this fault."""
+        if fault in STREAM_FAULTS:
+            return {"type": "sse", "url": f"http://127.0.0.1:{self.port}/sse/{fault}"}
+        return {"type": "http", "url": f"http://127.0.0.1:{self.port}/{fault}"}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -116,8 +140,12 @@ class Remote:
         method, path, _ = first.split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        fault = path.lstrip("/")
+        fault = path.removeprefix("/sse").lstrip("/")
+        if path.startswith("/sse/") and method == "GET":
+            await self._stream(reader, writer, fault)
         exchange = Exchange(self, json.loads(body) if body else {}, writer)
+        if path.startswith("/sse/"):
+            exchange = Posted(self, exchange.message, writer, self._streams[fault])
         if fault == "trap":
             self.trapped += 1
         if asyncio.get_running_loop().time() < self.away_until.get(fault, 0):
@@ -125,12 +153,21 @@ class Remote:
         if method != "POST":
             exchange.respond(b"", "405 Method Not Allowed", more="Allow: POST\r\n")
         elif "id" not in exchange.message:
-            exchange.respond(b"", "202 Accepted")
+            Exchange.respond(exchange, b"", "202 Accepted")
         else:
             await self._answer(exchange, fault)
         if fault == "closes-after-each":
             await writer.drain()
             raise Hang
+
+    async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: str) -> None:
+        """Hold a stream open until the client leaves."""
+        stream = self._streams[fault] = writer
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        first = f"event: endpoint\ndata: /sse/{fault}\n\n".encode()
+        stream.write(head + b"%x\r\n%s\r\n" % (len(first), first))
+        await reader.read()
+        raise Hang
 
     async def _answer(self, exchange: Exchange, fault: str) -> None:
         method, params = exchange.message["method"], exchange.message.get("params") or {}
@@ -145,7 +182,7 @@ class Remote:
         elif method == "tools/list":
             exchange.respond(exchange.result({"tools": TOOLS}))
         elif method == "tools/call" and params["name"] == "fault":
-            await FAULTS[fault](exchange)
+            await (STREAM_FAULTS[fault](exchange) if isinstance(exchange, Posted) else FAULTS[fault](exchange))
         elif method == "tools/call":
             exchange.respond(exchange.answer(str(params.get("arguments", {}).get("text"))))
         elif method == "ping":
@@ -368,3 +405,75 @@ async def early_hints(exchange: Exchange) -> None:
 @_named
 async def closes_after_each(exchange: Exchange) -> None:
     exchange.respond(exchange.answer())
+
+
+# --- HTTP+SSE ---------------------------------------------------------------------------------
+
+
+def _streamed(do: Callable[[Posted], Awaitable[None]]) -> Callable[[Posted], Awaitable[None]]:
+    STREAM_FAULTS[do.__name__.replace("_", "-")] = do
+    return do
+
+
+@_streamed
+async def stream_ends(posted: Posted) -> None:
+    posted.accept()
+    posted.tell(b"")
+    posted.stream.close()
+
+
+@_streamed
+async def stream_resets(posted: Posted) -> None:
+    posted.accept()
+    posted.stream.transport.abort()
+
+
+@_streamed
+async def stream_silent(posted: Posted) -> None:
+    posted.accept()
+
+
+@_streamed
+async def stream_other_id(posted: Posted) -> None:
+    posted.accept()
+    posted.tell(_event(posted.answer(POISON, 987_654_321)))
+
+
+@_streamed
+async def stream_answers_twice(posted: Posted) -> None:
+    posted.respond(posted.answer())
+    posted.tell(_event(posted.answer(POISON)))
+
+
+@_streamed
+async def stream_answers_first(posted: Posted) -> None:
+    """Before the POST is."""
+    posted.tell(_event(posted.answer()))
+    await posted.stream.drain()
+    await asyncio.sleep(0.2)
+    posted.accept()
+
+
+@_streamed
+async def stream_junk(posted: Posted) -> None:
+    posted.tell(b"nonsense\nretry: soon\n\nevent: endpoint\ndata: http://example.com/\n\ndata: {not json\n\n")
+    posted.respond(posted.answer())
+
+
+@_streamed
+async def stream_endless_event(posted: Posted) -> None:
+    posted.accept()
+    posted.tell(b"data: ")
+    for _ in range(100):
+        posted.tell(b"A" * 100_000)
+        await posted.stream.drain()
+
+
+@_streamed
+async def post_refused(posted: Posted) -> None:
+    Exchange.respond(posted, b"oops", "500 Internal Server Error", "text/plain")
+
+
+@_streamed
+async def post_reset(posted: Posted) -> None:
+    posted.reset()

@@ -89,7 +89,7 @@ CALLS = {
     "scalar": SILENT,
     "other-id": SILENT,
     "progresses-for-ever": replace(SILENT, within=CALL_MAX + 1, says=("callMax",)),
-    "no-end-of-line": replace(LOST_ID, sibling="settled"),
+    "no-end-of-line": POLLUTED,
     "prints": POLLUTED,
     "prints-much": replace(POLLUTED, within=5.0),
     "prints-json": POLLUTED,
@@ -205,6 +205,22 @@ REMOTE_CALLS = {
     "closes-after-each": _ODD,
 }
 """Every fault of a call to a server by URL → its bar."""
+
+_ENDS = replace(_BREAKS, sibling="settled", back=3.0)
+
+STREAM_CALLS = {
+    "stream-silent": _STALLS,
+    "stream-other-id": _STALLS,
+    "stream-ends": _ENDS,
+    "stream-resets": _ENDS,
+    "stream-endless-event": replace(_ENDS, within=5.0, reasons=("lost", "too_large", "timeout")),
+    "stream-answers-twice": _ODD,
+    "stream-answers-first": _ODD,
+    "stream-junk": _ODD,
+    "post-refused": replace(_BREAKS, says=("500",)),
+    "post-reset": _BREAKS,
+}
+"""The same for servers that speak HTTP+SSE, which only those of the handshake era do."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from . import remote
 from .calling import Report, run
 from .doors import DOORS, ERAS, EXIT, child, crowding, gateway
-from .table import CALL_TIMEOUT, MEMORY, REMOTE_CALLS, SETTINGS, WITNESS_STALL
+from .table import CALL_TIMEOUT, MEMORY, REMOTE_CALLS, SETTINGS, STREAM_CALLS, WITNESS_STALL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +23,8 @@ QUICK = {("http", "handshake", "stateless"), ("stdio", "stateless", "handshake")
 
 async def _run(door: Door, client_era: Era, server_era: Era, folder: Path) -> Report:
     async with remote.remote(server_era) as servers:
-        entries = {fault: {"type": "http", "url": servers.url(fault)} for fault in REMOTE_CALLS}
-        report = await run(door, client_era, entries, REMOTE_CALLS, folder)
+        bars = {**REMOTE_CALLS, **(STREAM_CALLS if server_era == "handshake" else {})}
+        report = await run(door, client_era, {fault: servers.entry(fault) for fault in bars}, bars, folder)
         if servers.trapped:
             report.complaints["redirect-elsewhere"].append("a request was sent elsewhere")
     return report
@@ -43,6 +43,12 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_a_call_to_a_remote_server_that_errs_ends_as_it_should(report: Report, fault: str) -> None:
     """reliability.md 7, T1r: the bar of each fault is in `table.py`."""
     assert not report.complaints[fault], "\n".join(report.complaints[fault])
+
+
+def test_a_call_by_http_and_sse_that_meets_a_fault_ends_as_it_should(report: Report) -> None:
+    """Ours: the older transport, where answers come on one stream for all; its bars are in `table.py`, too."""
+    complaints = {fault: report.complaints[fault] for fault in STREAM_CALLS if report.complaints.get(fault)}
+    assert complaints == {}
 
 
 def test_a_healthy_server_notices_nothing_of_remote_ones(report: Report) -> None:
@@ -73,3 +79,4 @@ async def test_a_server_that_refuses_connections_fails_alone_and_says_so(era: Er
 def test_every_remote_fault_has_its_bar() -> None:
     """Ours: a fault that nobody tests proves nothing."""
     assert sorted(REMOTE_CALLS) == sorted(remote.FAULTS)
+    assert sorted(STREAM_CALLS) == sorted(remote.STREAM_FAULTS)

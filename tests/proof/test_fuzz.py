@@ -44,6 +44,7 @@ def test_what_once_was_found_stays_mended(target: str) -> None:
         TARGETS[target](data)
 
 
+@pytest.mark.filterwarnings("ignore:deprecated string literal syntax")  # of JMESPath, to whoever writes such a thing
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("tries", [250, pytest.param(5_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_no_bytes_break_a_law(target: str, tries: int) -> None:

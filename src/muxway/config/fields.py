@@ -135,7 +135,8 @@ SERVER = Section(
             kind="inherit",
             attribute="inherit_env",
             doc="What the program gets of muxway's own environment. By default only what programs need to run "
-            "(PATH, HOME, LANG, …); true passes everything, an array passes these names if they are set.",
+            "(PATH, HOME, LANG, …); true passes everything but variables that make programs load code, an array "
+            "passes these names if they are set.",
             example=["HTTPS_PROXY"],
         ),
         Field(

@@ -139,6 +139,10 @@ class Relay:
             self._server_info = server_info
             self._converters.clear()
 
+    def reseal(self, seal: Seal) -> None:
+        """Another key. What was sealed with the one before cannot be opened any more."""
+        self.desk.seal = self.tasks.seal = seal
+
     def call_tool(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
         """Start a `tools/call`.
 

@@ -133,9 +133,16 @@ class Switchboard:
         return b'"_meta":{' + messages.encode(SERVER_INFO) + b":" + messages.encode(self.identity) + b"}"
 
     def reconfigure(
-        self, *, name: str, version: str, naming: Naming, page_size: int | None, tools: Mapping[str, CustomTool]
+        self,
+        *,
+        name: str,
+        version: str,
+        naming: Naming,
+        page_size: int | None,
+        tools: Mapping[str, CustomTool],
+        seal: Seal | None,
     ) -> None:
-        """From now on, behave like this. What is listed follows with the next `publish`."""
+        """From now on, behave like this; without a seal, keep the old. Lists follow with the next `publish`."""
         self.shared = self.shared._replace(naming=naming, page_size=page_size)
         self._relay.reconfigure(tools, messages.encode({"name": name, "version": version}))
         renamed = naming != self._naming
@@ -145,6 +152,8 @@ class Switchboard:
             board._completion.reconfigure(board._stamp)  # noqa: SLF001
             for shelf in board._shelves.values():  # noqa: SLF001
                 shelf.reconfigure(page_size, board._stamp)  # noqa: SLF001
+        if seal is not None:
+            self._relay.reseal(seal)
         if renamed:
             # No part of the old catalogs can be used again.
             self.sources = ()

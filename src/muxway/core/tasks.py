@@ -60,7 +60,7 @@ class Tasks:
 
     def __init__(self, seal: Seal, reach: Callable[[str, Call], Way]) -> None:
         """`reach` gives the way to an upstream; it may raise what sending a call may raise."""
-        self._seal = seal
+        self.seal = seal
         self._reach = reach
         self._own: dict[str, Task] = {}
         self._bytes = 0
@@ -87,7 +87,7 @@ class Tasks:
                 raise InvalidParams(_UNKNOWN)
             sink.done(own.answer(call))
             return None
-        found = self._seal.find_task(name, caller)
+        found = self.seal.find_task(name, caller)
         if found is None:
             raise InvalidParams(_UNKNOWN)
         upstream, native = found
@@ -107,7 +107,7 @@ class Tasks:
         own = self._own.get(name)
         if own is not None:
             return own.upstream if own.principal == call.caller.principal else ""
-        found = self._seal.find_task(name, call.caller)
+        found = self.seal.find_task(name, call.caller)
         return "" if found is None else found[0]
 
     def open(self, work: Background, way: Way) -> Task | None:

@@ -203,8 +203,7 @@ class StatelessExchange(Reply):
             refusal = admission.enter(self.call.caller.principal)
             if refusal is not None:
                 # With status 200, as for all other errors of this code (mcp-wire.md §2.4). To the Python SDK 1.x a 503
-                # is the end of the connection and of all its other calls, and the one in TypeScript does not read
-                # the error that comes with it, nor when to try again.
+                # is the end of the connection and of all its other calls.
                 self.failed(refusal)
                 return
             self._admission = admission

@@ -34,7 +34,7 @@ ENTRY_POINTS: Final = "muxway.middleware"
 
 
 def layers_of_server(server: ServerConfig, whole: Iterable[Layer] = ()) -> list[Layer]:
-    """The middlewares of one server; for a view, those that are `shared` are taken from the whole. Raises ConfigError."""
+    """The middlewares of one server; a view takes those that are `shared` from the whole. Raises ConfigError."""
     problems: list[Problem] = []
     layers = _layers(server.middleware, server.name, server.secrets, _shared(whole), problems)
     _refuse(problems)

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.log import EventLog
+from muxway.regexes import TakesForever, repetitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,18 +23,6 @@ WITHHELD: Final = "[redacted: too slow to search]"
 _PIECES: Final = ((4096, 1024), (4096, 1024), (128, 256), (32, 128))
 """For so many open-ended repetitions of a user's pattern: the characters it is begun at in one go, and those it sees
 beyond. Each repetition multiplies the time by what is seen, and while a pattern runs nothing can stop it."""
-_FEW: Final = 10
-_MOST_WAYS: Final = 1024
-_TOKEN: Final = re.compile(
-    r"\\."
-    r"|\[\^?\]?(?:[^\]\\]|\\.)*+\]"
-    r"|\((?:\?(?:P?<\w+>|<?[=!]|P=\w+|#[^)]*|\(\w+\)|>|[a-zA-Z-]*:?))?"
-    r"|(?P<repeat>[*+?]|\{(?:\d+(?:,\d*)?|,\d+)\})(?P<mode>[?+])?"
-    r"|.",
-    re.DOTALL,
-)
-"""A piece of a regular expression: a class, the opening of a group, a repetition, or a character."""
-
 log = EventLog("middleware")
 
 
@@ -108,56 +97,12 @@ def compiled(patterns: Sequence[str]) -> list[Pattern]:
             raise ValueError(f"pattern {number} is no regular expression: {error}") from None
         if regex.match("") is not None:
             raise ValueError(f"pattern {number} fits the empty text, so it fits everywhere; make it need something")
-        shape = _Shape(pattern)
-        if shape.tangled or shape.open_ended >= len(_PIECES) or shape.ways > _MOST_WAYS:
-            why = "repeats what can be repeated in several ways" if shape.tangled else "has too many repetitions"
-            raise ValueError(
-                f"pattern {number} {why}, which takes forever on some texts; make them possessive: "
-                "`a++`, `a*+`, `a{1,3}+` and `(…)++` never try a second way"
-            )
-        made.append(Pattern(number, regex, *_PIECES[shape.open_ended]))
+        try:
+            repeated = repetitions(pattern, len(_PIECES) - 1)
+        except TakesForever as error:
+            raise ValueError(f"pattern {number} {error}") from None
+        made.append(Pattern(number, regex, *_PIECES[repeated]))
     return made
-
-
-class _Shape:
-    """What of a pattern's text decides how long it can take. Possessive repetitions do no harm and do not count."""
-
-    def __init__(self, pattern: str) -> None:
-        self.tangled = False
-        """Whether a group that can fit in several ways is repeated: `(a+)+`, `(a|b)*`."""
-        self.open_ended = 0
-        """How many repetitions there are that have no end, or a far one."""
-        self.ways = 1
-        """In how many ways all the others can fit together."""
-        varies = [False]
-        """For each open group, whether it can fit in several ways."""
-        group = False
-        """Whether what comes before this place is a group that can."""
-        for token in _TOKEN.finditer(pattern):
-            repeat = token["repeat"]
-            if repeat is not None and token["mode"] == "+":
-                group = False
-                continue
-            varies[-1] |= group
-            if repeat is not None:
-                self._count(repeat, group)
-                varies[-1] |= not repeat.strip("{}").isdigit()
-            elif token[0].startswith("("):
-                varies.append(False)
-            elif token[0] == "|":
-                varies[-1] = True
-            group = token[0] == ")" and len(varies) > 1 and varies.pop()
-
-    def _count(self, repeat: str, group: bool) -> None:
-        low, _, high = repeat.strip("{}").partition(",")
-        if repeat == "?":
-            self.ways *= 2
-            return
-        self.tangled |= group
-        if repeat in "*+" or repeat.endswith(",}") or int(high or low) - int(low or 0) > _FEW:
-            self.open_ended += 1
-        else:
-            self.ways *= int(high or low) - int(low or 0) + 1
 
 
 def search(pattern: Pattern, text: str, deadline: float) -> str:

@@ -301,18 +301,10 @@ def request(id_: int | bytes, method: str, params: Buffer | None = None) -> list
     return [*head, b"}\n"] if params is None else [*head, b',"params":', params, b"}\n"]
 
 
-_NOTICE: Final = b'{"jsonrpc":"2.0","method":'
-
-
 def notification(method: str, params: Buffer | None = None) -> list[Buffer]:
     """A notification frame, with its newline."""
-    head: list[Buffer] = [_NOTICE, encode(method)]
+    head: list[Buffer] = [b'{"jsonrpc":"2.0","method":', encode(method)]
     return [*head, b"}\n"] if params is None else [*head, b',"params":', params, b"}\n"]
-
-
-def is_notice(frame: bytes) -> bool:
-    """Whether a frame made here is a notification: all others begin with their id."""
-    return frame.startswith(_NOTICE)
 
 
 def result(id_: Buffer, *payload: Buffer) -> list[Buffer]:

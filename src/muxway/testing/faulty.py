@@ -338,13 +338,13 @@ class Call:
         """Answer it with a text."""
         self.server.reply(self.id, {"content": [{"type": "text", "text": text}]})
 
-    def line(self, template: bytes) -> None:
+    def line(self, template: bytes, end: bytes = b"\n") -> None:
         """Send a line in which `%id` stands for its id, and `%ok` for a good result."""
         result: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
         if self.server.stateless:
             result["resultType"] = "complete"
         line = template.replace(b"%ok", json.dumps(result).encode()).replace(b"%id", json.dumps(self.id).encode())
-        self.server.write(line + b"\n")
+        self.server.write(line + end)
 
     def progress(self, number: int) -> None:
         """Send progress for it."""
@@ -507,8 +507,8 @@ def answers_late(call: Call) -> None:
 
 @_named
 def no_end_of_line(call: Call) -> None:
-    """Answer without the end of the line, until another answer follows."""
-    call.server.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}' % call.id)
+    """Answer without the end of the line: the next answer follows on the same one."""
+    call.line(b'{"jsonrpc":"2.0","id":%id,"result":%ok}', end=b"")
 
 
 _before(

@@ -95,8 +95,7 @@ class Lanes:
         self._isolation: Isolation = isolation
         self._match_era = match_era
         self._keeps_state = keeps_state
-        self._limit = limit
-        self._idle = idle
+        self.adjust(limit, idle)
         self._lanes: dict[_Key, _Lane] = {}
         self._records: dict[_Key, _Record] = {}
         """Of lanes that failed, until that is long ago."""
@@ -109,6 +108,10 @@ class Lanes:
         # Most calls are of the caller that called before and go over the first connection.
         self._last_caller: Caller | None = None
         self._last_first: Link | None = None
+
+    def adjust(self, limit: int, idle: float) -> None:
+        """From now on, as many as this, each for as long as this."""
+        self._limit, self._idle = limit, idle
 
     def choose(self, call: Call) -> Link | None:
         """The connection for a call; None while the server is down.

@@ -155,7 +155,6 @@ class Link:
         self.on_lost: Callable[[str], None] | None = None
         self._channel = channel
         self._limits = limits
-        self._concurrency = limits.concurrency
         self._exempt = 0
         """How many of our open requests are no calls under way: those of the gateway itself, and paused ones."""
         self._queue: deque[Queued] = deque()
@@ -226,7 +225,8 @@ class Link:
 
     def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Ticket | Queued:
         """Send a call on its way, or let it wait for its turn; see `core.ports.Link`."""
-        if len(self.peer.ours) >= self._concurrency and self.in_flight >= self._concurrency:
+        most = self._limits.concurrency
+        if len(self.peer.ours) >= most and self.in_flight >= most:
             return self._enqueue(Queued(self, head, call, sink, idle, limit))
         return self._request(head, call, sink, idle, limit)
 
@@ -392,6 +392,11 @@ class Link:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
         return call
 
+    def adjust(self, limits: Limits) -> None:
+        """Let as many calls be under way, and wait, as this says from now on."""
+        self._limits = limits
+        self._let_in()
+
     def leave_queue(self, call: Queued) -> None:
         """A call need not be sent any more."""
         if call in self._queue:
@@ -399,7 +404,7 @@ class Link:
 
     def _let_in(self) -> None:
         """Send what waits, as far as there is room for it."""
-        while self._queue and self.in_flight < self._concurrency:
+        while self._queue and self.in_flight < self._limits.concurrency:
             call = self._queue.popleft()
             try:
                 call.go(self._request(call.head, call.call, call.sink, call.idle, call.limit))

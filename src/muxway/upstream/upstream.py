@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from muxway.catalog.build import read_listing
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from muxway.catalog.model import UNSAID, Hint, Native
-from muxway.errors import MuxwayError, RpcError, UpstreamError, UpstreamSaid
+from muxway.errors import METHOD_NOT_FOUND, MuxwayError, RpcError, UpstreamError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import asking, messages
 from muxway.upstream.greeting import DiedOfProbe, Greeting, greet
@@ -162,12 +162,14 @@ class Upstream:
         """What has changed since it was listed."""
 
     def adjust(self, start_timeout: float, list_timeout: float, max_listed: int, care: Care, limits: Limits) -> None:
-        """From now on, treat it like this. What the last start decided stays until the next."""
+        """From now on, treat it like this. How its health is looked after follows with its next start."""
         self._start_timeout = start_timeout
         self._list_timeout = list_timeout
         self._max_listed = max_listed
         self._care = care
         self._limits = limits
+        if self.link is not None:
+            self.link.adjust(limits)
 
     @property
     def notes(self) -> list[str]:
@@ -281,14 +283,19 @@ class Upstream:
                 try:
                     # One that ended when it was probed, and also when it was not, may speak either era once it can
                     # be started: from then on each start tries one of them.
-                    await self._greet(link, "legacy" if blind and blind % 2 == 0 else self._era)
+                    unprobed = self._era == "auto" and blind > 0 and blind % 2 == 0
+                    await self._greet(link, "legacy" if unprobed else self._era)
                 except DiedOfProbe as died:
                     if blind:
                         raise died.lost from died
                     log.info("ended when probed; starting it again with a handshake", upstream=self.name)
                     await link.close()
                     link = self._new_link()
-                    await self._greet(link, "legacy")
+                    try:
+                        await self._greet(link, "legacy")
+                    except UpstreamSaid as error:
+                        # One that knows no handshake did not die of the probe.
+                        raise (died.lost if error.code == METHOD_NOT_FOUND else error) from died
                 await self._list(link, self._kinds)
                 # What was kept from before this start, and is not there any more, goes.
                 self.offers = {kind: offer for kind, offer in self.offers.items() if self._may_have(kind)}

@@ -1,0 +1,77 @@
+"""Every setting of a running gateway can change, and counts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from muxway import Gateway
+from muxway.config import parse_config
+from muxway.errors import UpstreamError
+
+from ..stdio.harness import child
+from .harness import config, server
+
+
+async def test_more_calls_at_a_time_count_at_once() -> None:
+    """Ours: whoever raises `maxConcurrency` while calls wait means those that wait."""
+
+    def limited(most: int) -> Any:
+        return parse_config(config({"a": server(maxConcurrency=most)}))
+
+    async with Gateway.open(limited(1)) as gateway:
+        slow = asyncio.create_task(gateway.call("a__who", {"seconds": 3}))
+        await asyncio.sleep(0.2)
+        waiting = asyncio.create_task(gateway.call("a__who"))
+        await asyncio.sleep(0.2)
+        assert gateway.servers()[0].queued == 1
+        assert (await gateway.apply(limited(2))).adjust == {"a": ("maxConcurrency",)}
+        await asyncio.wait_for(waiting, 2)
+        assert not slow.done()
+        await slow
+
+
+@pytest.mark.parametrize("where", ["server", "gateway"])
+async def test_the_largest_message_counts_from_the_next_start(where: str) -> None:
+    """Ours: a server that is started again is read as the configuration says by then."""
+
+    def limited(most: int) -> Any:
+        if where == "server":
+            return parse_config(config({"a": child(maxMessageBytes=most)}))
+        return parse_config(config({"a": child()}, gateway={"maxMessageBytes": most}))
+
+    async with Gateway.open(limited(10_000_000)) as gateway:
+        pid = gateway.servers()[0].pid
+        await gateway.apply(limited(50_000))
+        assert gateway.servers()[0].pid == pid
+        await gateway.restart("a")
+        with pytest.raises(UpstreamError) as caught:
+            await gateway.call("a__big", {"size": 200_000})
+        assert caught.value.reason == "too_large"
+
+
+async def test_another_state_key_seals_from_then_on_and_the_same_one_stays() -> None:
+    """docs/questions.md: what was sealed with a key that is gone cannot be opened."""
+
+    def sealed(key: str, name: str = "muxway") -> Any:
+        return parse_config(config({"a": server()}, gateway={"stateKey": key, "name": name}))
+
+    async with Gateway.open(sealed("k" * 40)) as gateway:
+        relay = gateway.switchboard.shared.relay
+        before = relay.desk.seal
+        await gateway.apply(sealed("k" * 40, "other"))
+        assert relay.desk.seal is relay.tasks.seal is before
+        await gateway.apply(sealed("n" * 40, "other"))
+        assert relay.desk.seal is relay.tasks.seal is not before
+
+
+async def test_limits_of_further_connections_count_at_once() -> None:
+    """Ours: `maxInstances` and `instanceIdle` are the gateway's, so no server has to be touched."""
+    async with Gateway.open(parse_config(config())) as gateway:
+        lanes = gateway._fleet.stations["a"].lanes
+        assert lanes is not None
+        await gateway.apply(parse_config(config(gateway={"maxInstances": 3, "instanceIdle": 7})))
+        assert gateway._fleet.stations["a"].lanes is lanes
+        assert (lanes._limit, lanes._idle) == (3, 7)
