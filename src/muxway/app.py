@@ -342,7 +342,7 @@ class Gateway:
         self._chain_more(config)
         station = self._fleet.add(config, server)
         await station.upstream.settled.wait()
-        return next(known for known in self.servers() if known.name == name)
+        return self._server(name)
 
     async def remove(self, name: str) -> None:
         """End a server and forget it. Its calls under way fail.
@@ -358,10 +358,14 @@ class Gateway:
         Calls that come meanwhile wait for it; those under way fail.
 
         Raises:
-            KeyError: there is no such server.
+            KeyError: there is no such server, or not any more.
         """
         await self._fleet.stations[name].upstream.restart()
-        return next(known for known in self.servers() if known.name == name)
+        return self._server(name)
+
+    def _server(self, name: str) -> Server:
+        known = {server.name: server for server in self.servers()}
+        return known[name]
 
     # --- another configuration ----------------------------------------------------------------
 

@@ -370,7 +370,9 @@ class Fleet:
         def updated(uri: str) -> None:
             subscriptions.updated(name, uri)
 
-        return Feed(name, upstream.hear_notice, updated, self._switchboard.audience.log)
+        feed = Feed(name, upstream.hear_notice, updated, self._switchboard.audience.log)
+        feed.wake = upstream.wake
+        return feed
 
     def _upstream(
         self,

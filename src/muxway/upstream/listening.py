@@ -65,6 +65,8 @@ class Feed:
         self.name = name
         self.tell = tell
         self.on_updated = on_updated
+        self.wake: Callable[[], object] | None = None
+        """Called when something is wanted and there is no link: the upstream may be asleep."""
         self._on_log = on_log
         self.wanted: dict[str, list[Settled]] = {}
         """What is to be subscribed to, and who waits to hear how that went."""
@@ -87,6 +89,8 @@ class Feed:
         waiting.append(settled)
         if self._way is not None:
             self._way.turn(uri)
+        elif self.wake is not None:
+            self.wake()
 
     def drop(self, uri: str) -> None:
         """See `core.subscriptions.Feed`."""

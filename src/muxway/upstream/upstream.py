@@ -155,6 +155,7 @@ class Upstream:
         self._probing: asyncio.Task[None] | None = None
         self._began = 0.0
         self._starting: asyncio.Task[None] | None = None
+        self._restarting: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._last_failure = ""
         self._relisting: asyncio.Task[None] | None = None
@@ -162,7 +163,7 @@ class Upstream:
         """What has changed since it was listed."""
 
     def adjust(self, start_timeout: float, list_timeout: float, max_listed: int, care: Care, limits: Limits) -> None:
-        """From now on, treat it like this. How its health is looked after follows with its next start."""
+        """From now on, treat it like this."""
         self._start_timeout = start_timeout
         self._list_timeout = list_timeout
         self._max_listed = max_listed
@@ -170,6 +171,7 @@ class Upstream:
         self._limits = limits
         if self.link is not None:
             self.link.adjust(limits)
+            self._look_after(self.link)
 
     @property
     def notes(self) -> list[str]:
@@ -221,6 +223,8 @@ class Upstream:
         asleep = self.status is Status.SLEEPING
         if not asleep and (self._retry_at is None or self._retry_at > asyncio.get_running_loop().time()):
             return False
+        if not asleep:
+            self.restarts += 1
         self.start()
         self._on_change(self)
         return True
@@ -237,37 +241,55 @@ class Upstream:
         self._end(link)
 
     async def restart(self) -> None:
-        """End it and start it anew, whatever its history, and wait until it is ready or has failed."""
-        # Whoever calls meanwhile waits, and whoever lists need not see it go.
-        self.starting = True
-        await self._stop()
-        self._history.forgive()
-        self.start()
-        self._on_change(self)
+        """End it and start it anew, whatever its history, and wait until it is ready or has failed.
+
+        One that was stopped stays so. Whoever does not want to wait any longer does not stop it from coming back.
+        """
+        if self._restarting is None or self._restarting.done():
+            if self.status is Status.STOPPED:
+                return
+            # Whoever calls meanwhile waits, and whoever lists need not see it go.
+            self.starting = True
+            self._retire()
+            self._restarting = asyncio.get_running_loop().create_task(self._restart())
+        await asyncio.shield(self._restarting)
         await self.settled.wait()
 
-    async def stop(self) -> None:
-        """End it and wait until it is gone."""
-        self.offers, self.starting = {}, False
-        await self._stop()
+    async def _restart(self) -> None:
+        await self._gone()
+        if self.starting:  # Else it was stopped for good meanwhile.
+            self._history.forgive()
+            self.start()
+            self._on_change(self)
 
-    async def _stop(self) -> None:
-        self._cancel_timers()
-        for task in (self._starting, self._relisting, self._probing):
-            if task is not None and not task.done():
-                task.cancel()
-                await asyncio.wait([task])
+    async def stop(self) -> None:
+        """End it for good and wait until it is gone."""
+        self.offers, self.starting = {}, False
+        self._retire()
+        await self._gone()
+        if self._restarting is not None:
+            await asyncio.wait([self._restarting])
+
+    def _retire(self) -> None:
+        """Let go of everything at once: whatever happens until it is gone finds it stopped."""
         self._cancel_timers()
         link, self.link, self.ready_at = self.link, None, None
         self._set(Event.RETIRED)
+        self._end(link)
         self.settled.set()
-        self._unfeed("was stopped")
+        self._unfeed(None if self.starting else "was stopped")
         self._on_change(self)
-        if link is not None:
-            self._end(link)
-        if self._closing:
-            # What is left of links that were lost is being ended, too: that must not be cut short.
-            await asyncio.wait(self._closing)
+        for task in self._tasks:
+            task.cancel()
+
+    async def _gone(self) -> None:
+        # What is left of links that were lost is being ended, too: that must not be cut short.
+        if ending := [*self._tasks, *self._closing]:
+            await asyncio.wait(ending)
+
+    @property
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for task in (self._starting, self._relisting, self._probing) if task is not None]
 
     # --- starting -----------------------------------------------------------------------------
 
@@ -307,6 +329,10 @@ class Upstream:
             if link is not None:
                 await link.close()
             raise
+        except Exception as error:
+            # Whatever it is, calls wait for the end of this start.
+            self._fail_start(link, error)
+            raise
         self.link = link
         link.on_lost = self._lost
         link.introduced()
@@ -344,7 +370,7 @@ class Upstream:
         self._blind_starts = 0
 
     def _fail_start(self, link: Link | None, error: Exception) -> None:
-        why = str(error)
+        why = str(error) or repr(error)
         if isinstance(error, TimeoutError):
             why = f'server "{self.name}" was not ready after {self._start_timeout:g} s (startTimeout)'
         elif not isinstance(error, RpcError) or not why.startswith("server "):
@@ -430,8 +456,9 @@ class Upstream:
     # --- looking after it ---------------------------------------------------------------------
 
     def _look_after(self, link: Link) -> None:
-        if self._care.restart_unresponsive:
-            link.on_timeout = self._search
+        link.on_timeout = self._search if self._care.restart_unresponsive else None
+        if self._watch is not None:
+            self._watch.cancel()
         interval = min(self._care.probe_interval or float("inf"), self._care.idle_stop or float("inf"))
         if interval < float("inf"):
             self._watch_in(interval)
@@ -499,6 +526,8 @@ class Upstream:
 
     def _end(self, link: Link | None, *, at_once: bool = False) -> None:
         if link is not None:
+            # From here on, what becomes of it is no news.
+            link.on_lost = None
             # The process may still be there with its output closed, or have left others behind.
             closing = asyncio.get_running_loop().create_task(link.close(at_once=at_once))
             self._closing.add(closing)
