@@ -15,7 +15,7 @@ from muxway.catalog.naming import Naming
 from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.uris import UriFilter
 from muxway.config import load_config, parse_config, parse_server
-from muxway.config.model import Config, GatewaySettings
+from muxway.config.model import Config, GatewaySettings, ViewConfig
 from muxway.core import custom
 from muxway.core.call import LIBRARY, Call
 from muxway.core.ports import Waiter
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from muxway.catalog.model import Finding, Route
     from muxway.catalog.selection import Selection
-    from muxway.config.model import ServerConfig, ViewConfig
+    from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
     from muxway.core.ports import Running
     from muxway.core.relay import Member
@@ -109,6 +109,8 @@ class Gateway:
         self._retired: list[list[Layer]] = []
         """Middlewares of configurations before this one that calls under way may still use."""
         self._closing: set[asyncio.Task[None]] = set()
+        self._quiet = False
+        """Whether many things are changing that are one change for those who listen."""
         self._chains: dict[str | None, Chains] = {}
         """What stands around requests, by view; None: around those to the whole."""
         self._given = middleware
@@ -171,7 +173,12 @@ class Gateway:
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
-        await self._fleet.stop()
+        self._quiet = True
+        try:
+            await self._fleet.stop()
+        finally:
+            self._quiet = False
+        self._changed()
         self.switchboard.close()
         # Those that were given as objects stand in every chain.
         current = [layer for chains in self._chains.values() for layer in chains.layers]
@@ -181,6 +188,8 @@ class Gateway:
             from muxway.middleware.running import close_layers
 
             await close_layers(layers.values())
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioDoor:
         """A door for one client on these file descriptors; `await door.serve()` to serve it. KeyError: no such view."""
@@ -360,7 +369,7 @@ class Gateway:
         Raises:
             KeyError: there is no such server, or not any more.
         """
-        await self._fleet.stations[name].upstream.restart()
+        await self._fleet.restart(name)
         return self._server(name)
 
     def _server(self, name: str) -> Server:
@@ -377,13 +386,29 @@ class Gateway:
 
         Raises:
             ConfigError: a middleware of it cannot be used; then nothing has changed.
+            MuxwayError: an object of it offers nothing; then nothing has changed, either.
         """
         from muxway.config.plan import plan
 
-        fleet, board = self._fleet, self.switchboard
+        fleet = self._fleet
         running = {name: station.config for name, station in fleet.stations.items()}
-        changes = plan(replace(self.config, servers=running), config)
+        objects = {name: station.thing for name, station in fleet.stations.items() if station.thing is not None}
+        changes = plan(replace(self.config, servers=running, objects=objects), config)
+        for name in (*changes.start, *changes.swap):
+            if name in config.objects:
+                fleet.check(name, config.objects[name])
         layers = None if _chained(config) == _chained(self.config) else self._layers(config)
+        self._quiet = True
+        try:
+            self._apply(config, changes, layers)
+        finally:
+            self._quiet = False
+        self._changed()
+        return changes
+
+    def _apply(self, config: Config, changes: Plan, layers: dict[str | None, list[Layer]] | None) -> None:
+        """Do what was planned; what is listed follows when all is done."""
+        fleet, board = self._fleet, self.switchboard
         self.config = config
         settings = config.gateway
         naming = Naming.of(settings.separator, settings.max_name_length)
@@ -398,14 +423,19 @@ class Gateway:
         )
         self._admit(settings)
         for name in changes.views.removed:
-            del board.views[name]
+            gone = board.views.pop(name)
+            # A client that is still there sees nothing more through it.
+            gone.select(_selection(ViewConfig(name=name, servers=())))
+            gone.follow(board)
         for name in (*changes.views.added, *changes.views.changed):
             if name in board.views:
                 board.views[name].select(_selection(config.views[name]))
             else:
                 board.views[name] = self._new_view(config.views[name])
         if layers is not None:
-            self._retire([layer for chains in self._chains.values() for layer in chains.layers])
+            stay = {id(layer.middleware) for chain in layers.values() for layer in chain}
+            before = [layer for chains in self._chains.values() for layer in chains.layers]
+            self._retire([layer for layer in before if id(layer.middleware) not in stay])
             self._chains.clear()
             for view in (None, *config.views):
                 self._put_around(view, layers.get(view, ()))
@@ -421,8 +451,6 @@ class Gateway:
         for name in (*changes.keep, *changes.adjust):
             fleet.abandon(name)
         fleet.order(list(config.servers))
-        self._publish()
-        return changes
 
     def _new_view(self, config: ViewConfig) -> View:
         # Only for those who have views.
@@ -464,7 +492,7 @@ class Gateway:
     def _retire(self, layers: Sequence[Layer]) -> None:
         """Close these middlewares when the calls that still use them are over."""
         # One may stand in several chains.
-        by_id = {id(layer.middleware): layer for layer in layers if layer.middleware not in self._given}
+        by_id = {id(layer.middleware): layer for layer in layers}
         if retired := [*by_id.values()]:
             self._retired.append(retired)
             asyncio.get_running_loop().call_later(self.config.gateway.call_max, self._close_retired, retired)
@@ -493,6 +521,8 @@ class Gateway:
     # --- inside -------------------------------------------------------------------------------
 
     def _changed(self) -> None:
+        if self._quiet:
+            return
         self._publish()
         if self._listings is not None and not self._fleet.starting:
             self._listings.cancel()
@@ -518,9 +548,11 @@ def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:
 
 def _chained(config: Config) -> list[tuple[str, object]]:
     """What the middlewares around requests are made of."""
-    servers = [server for server in config.servers.values() if server.enabled]
+    servers = [server for server in config.servers.values() if server.enabled and server.middleware]
+    # Some of them hide the secrets that they know of.
+    secrets = {secret for one in (*config.servers.values(), *config.views.values()) for secret in one.secrets}
     return [
-        ("given", [id(one) for one in config.middleware]),
+        ("given", ([id(one) for one in config.middleware], secrets)),
         ("gateway", config.gateway.middleware),
         *((f"view {view.name}", view.middleware) for view in config.views.values()),
         *((f"server {server.name}", server.middleware) for server in servers),

@@ -12,7 +12,7 @@ from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.uris import UriFilter
 from muxway.core.relay import Member
 from muxway.errors import SpawnError
-from muxway.log import EventLog
+from muxway.log import EventLog, masker
 from muxway.pipes import Turn
 from muxway.upstream.journal import Journal
 from muxway.upstream.lanes import Lanes
@@ -56,6 +56,8 @@ class Station:
     feeds: Feeds
     lanes: Lanes | None = None
     """Its further connections; None for an object of this process, which is one server and no more."""
+    thing: object = None
+    """The object of this process that it is, if it is one."""
     twin: Upstream | None = field(default=None)
     """The connection for the callers of the other era, once there is one."""
 
@@ -71,10 +73,9 @@ class Station:
         return (link is not None and link.called) or (self.lanes is not None and self.lanes.busy)
 
     async def stop(self) -> None:
-        """End all its connections and wait until they are gone."""
-        if self.lanes is not None:
-            await self.lanes.stop()
-        await self.upstream.stop()
+        """End all its connections, all at once, and wait until they are gone."""
+        lanes = () if self.lanes is None else (self.lanes.stop(),)
+        await asyncio.gather(*lanes, self.upstream.stop())
 
 
 class Fleet:
@@ -116,6 +117,7 @@ class Fleet:
         self._swapping: dict[str, tuple[Station, asyncio.Task[None]]] = {}
         """What will take the place of a server."""
         self._ending: set[asyncio.Task[None]] = set()
+        self._stopping = False
         switchboard.on_left.append(self._left)
 
     # --- life ---------------------------------------------------------------------------------
@@ -143,11 +145,26 @@ class Fleet:
             self._remembered = Memory()
         return self._remembered
 
+    @staticmethod
+    def check(name: str, thing: object) -> None:
+        """Raise MuxwayError if an object cannot be a server."""
+        from muxway.upstream.inprocess import as_server
+
+        as_server(thing, name)
+
     async def remove(self, name: str) -> None:
         """End a server and forget it. Its calls under way fail. KeyError: there is none."""
         station = self._forget(name)
         self._on_change()
-        await station.stop()
+        # Whoever does not want to wait for its end does not keep it from ending.
+        await asyncio.shield(self._end(station))
+
+    async def restart(self, name: str) -> None:
+        """End a server and start it anew; wait until it is ready or has failed. KeyError: there is none."""
+        station = self.stations[name]
+        if station.lanes is not None:
+            station.lanes.renew()
+        await station.upstream.restart()
 
     def retire(self, name: str) -> None:
         """Forget a server at once, and end it when its calls under way are over."""
@@ -165,14 +182,20 @@ class Fleet:
     def adjust(self, config: ServerConfig) -> None:
         """Treat a server as this says, and leave its process alone."""
         station = self.stations[config.name]
-        station.config = config
+        before, station.config = station.config, config
         self._settle_terms(station)
+        if before.start == "lazy" and config.start == "eager":
+            station.upstream.wake()
 
     def swap(self, config: ServerConfig, thing: object = None) -> None:
         """Put a new process or connection in the place of a server's old one, once it is ready or has failed.
 
         Until then the old one serves, and it is not ended before its calls under way are over.
         """
+        if config.name in self._swapping:
+            coming, _ = self._swapping[config.name]
+            if coming.config == config and coming.thing is thing:
+                return
         self.abandon(config.name)
         station = self._station(config, thing)
         old = self.stations[config.name].upstream
@@ -221,15 +244,17 @@ class Fleet:
         loop = asyncio.get_running_loop()
         over = loop.time() + station.member.limit
         try:
-            while station.busy and loop.time() < over:  # noqa: ASYNC110 - the hot path need not tell of every end
+            # The hot path need not tell of every end.
+            while station.busy and not self._stopping and loop.time() < over:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK)
         finally:
             await station.stop()
 
-    def _end(self, station: Station) -> None:
+    def _end(self, station: Station) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(station.stop())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+        return task
 
     def order(self, names: Sequence[str]) -> None:
         """Have the servers in this order, which is that of the lists."""
@@ -247,15 +272,16 @@ class Fleet:
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
+        # From here on, what is let go does not wait for the end of its calls.
+        self._stopping = True
         for name in list(self._swapping):
             self.abandon(name)
-        for task in self._ending:
-            # Those that still wait for the end of calls go on to end their server.
-            task.cancel()
-        await asyncio.gather(*(station.stop() for station in self.stations.values()))
-        if self._ending:
-            await asyncio.wait(self._ending)
-        await self._nursery.aclose()
+        try:
+            await asyncio.gather(*(station.stop() for station in self.stations.values()))
+            if self._ending:
+                await asyncio.wait(self._ending)
+        finally:
+            await self._nursery.aclose()
 
     @property
     def starting(self) -> bool:
@@ -264,8 +290,9 @@ class Fleet:
 
     @property
     def complete(self) -> bool:
-        """Whether every server is there."""
-        return bool(self._members) and all(member.link is not None for member in self._members.values())
+        """Whether all that every server has is known."""
+        upstreams = [station.upstream for station in self.stations.values()]
+        return bool(upstreams) and all(one.link is not None or one.status is Status.SLEEPING for one in upstreams)
 
     # --- making one ---------------------------------------------------------------------------
 
@@ -282,7 +309,7 @@ class Fleet:
         upstream = self._upstream(config, dial, changed, config.era, care=self._care(config))
         upstream.feed = self._feed(upstream)
         member.home = upstream
-        station = Station(config, dial, member, upstream, Feeds(upstream.feed))
+        station = Station(config, dial, member, upstream, Feeds(upstream.feed), thing=thing)
         self._settle_terms(station)
         if thing is None:
             station.lanes = self._lanes(station)
@@ -307,7 +334,7 @@ class Fleet:
     def reconfigure(self, settings: GatewaySettings, naming: Naming) -> None:
         """The gateway behaves otherwise from now on."""
         self.settings, self.naming = settings, naming
-        for station in self.stations.values():
+        for station in (*self.stations.values(), *(coming for coming, _ in self._swapping.values())):
             self._settle_terms(station)
         self._name_prefixes()
 
@@ -347,6 +374,7 @@ class Fleet:
             if (link := station.upstream.link) is not None
             and isinstance(station.upstream.channel, StdioChannel)
             and not link.called
+            and not (station.upstream.feed is not None and station.upstream.feed.wanted)
         ]
         if not idle:
             raise SpawnError(f"{most} servers are running and all are in use (maxProcesses); try again later")
@@ -392,6 +420,7 @@ class Fleet:
             list_timeout=self.settings.list_timeout,
             max_listed=self.settings.max_tools,
             limits=Limits(config.max_concurrency, config.max_queue, self.settings.queue_wait),
+            mask=masker(config.secrets),
             **more,
         )
         upstream.on_page_done = self._switchboard.audience.page_done

@@ -178,11 +178,14 @@ def test_list_shows_how_each_server_is(muxway: Callable[..., Result], mixed: Pat
     """Issue 2, 9: `muxway list`; glyph and word, never colour alone."""
     result = muxway("list", "--config", mixed)
     assert result.exit_code == 0
-    notes, dies, missing, off = result.stdout.splitlines()
+    notes, dies, missing, off, _, *reasons = result.stdout.splitlines()
     assert notes.split() == ["✓", "running", "notes", "2025-06-18", "4", "tools"]
-    assert dies.startswith("✗ failed")
-    assert "no-such-program" in missing
+    assert dies.split() == ["✗", "failed", "dies"]
+    assert missing.split() == ["✗", "failed", "missing"]
     assert off.split() == ["⊘", "disabled", "off"]
+    assert [reason.partition(":")[0] for reason in reasons] == ["✗ failed  dies", "✗ failed  missing"]
+    assert "exited with status 3; its last stderr line: no database" in reasons[0]
+    assert "no-such-program: command not found" in reasons[1]
 
 
 def test_list_takes_the_file_as_check_does(muxway: Callable[..., Result], servers: Path) -> None:
@@ -231,3 +234,22 @@ def test_a_program_that_is_no_server_is_given_up(muxway: Callable[..., Result], 
     assert result.exit_code == 4
     assert "was not ready after 1 s" in result.stdout
     assert "✓ running" in result.stdout
+
+
+@pytest.mark.parametrize("verb", [["check", "--connect"], ["list"]], ids=" ".join)
+def test_a_lazy_server_is_started_all_the_same(
+    verb: list[str], muxway: Callable[..., Result], write: Callable[..., Path]
+) -> None:
+    """Ours: whoever asks whether the servers start is not told what was remembered of the last time."""
+    servers = {"notes": {**demo.config()["mcpServers"]["notes"], "start": "lazy"}}
+    file = write({"mcpServers": servers})
+    for _ in range(2):
+        assert "✓ running" in muxway(*verb, file).stdout
+
+
+def test_tools_of_sleeping_servers_are_no_failure(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
+    """Ours: what a lazy server had the last time is known, so that it is not started for a list of its tools."""
+    file = write({"mcpServers": {"notes": {**demo.config()["mcpServers"]["notes"], "start": "lazy"}}})
+    results = [muxway("tools", "--config", file) for _ in range(2)]
+    assert [(result.exit_code, result.stderr) for result in results] == [(0, ""), (0, "")]
+    assert results[0].stdout == results[1].stdout != ""

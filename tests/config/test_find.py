@@ -60,7 +60,13 @@ def test_finding_nothing_tells_where_it_looked_and_what_to_do(here: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         find_config(None, {"HOME": "/nonexistent", "MUXWAY_CONFIG": ""})
     assert caught.value.code == "file_not_found"
-    for part in (str(here / "muxway.json"), str(here / ".mcp.json"), "/nonexistent", "--config FILE", "mcpServers"):
+    for part in (
+        str(here / "muxway.{json,jsonc,toml,yaml,yml}"),
+        str(here / ".mcp.json"),
+        "/nonexistent",
+        "--config FILE",
+        "mcpServers",
+    ):
         assert part in str(caught.value)
 
 

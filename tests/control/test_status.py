@@ -277,6 +277,32 @@ def test_status_fits_a_narrow_terminal(launch: Callable[..., Gateway]) -> None:
     assert max(map(len, lines[2:])) <= 80
 
 
+def test_status_fits_forty_columns(launch: Callable[..., Gateway]) -> None:
+    """Ours: in half a window the name, the state and what is wrong are still there."""
+    launch({"mcpServers": {"talker": talker(), "missing": {"command": "no-such-program"}}}).settled()
+    with Terminal([sys.executable, "-m", "muxway", "status"], columns=40, rows=24) as terminal:
+        assert terminal.end() == 0
+        lines = terminal.lines()
+    (heads,) = [line.split() for line in lines if "p99" in line]
+    assert [heads[:3], heads[-1] in ("err", "mem")] == [["server", "state", "up"], True]
+    # What is above the empty line is about the gateway, and as long as it is.
+    assert max(map(len, lines[lines.index("") :])) <= 40
+
+
+def test_top_shows_servers_and_reasons_where_there_is_not_room_for_all(launch: Callable[..., Gateway]) -> None:
+    """Ours: with more servers than lines, the reasons of the first ones are still there."""
+    servers = {f"missing-{number}": {"command": "no-such-program"} for number in range(9)}
+    launch({"mcpServers": servers}).settled()
+    with Terminal([sys.executable, "-m", "muxway", "top"], columns=80, rows=14) as terminal:
+        terminal.until(lambda said: "q ends" in said)
+        shown = "\n".join(terminal.frame())
+        terminal.type("q")
+        assert terminal.end() == 0
+    assert "more servers: make the window higher" in shown
+    assert "more lines: make the window higher" in shown
+    assert "could not be started" in shown
+
+
 def test_columns_come_and_go_with_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: what matters least goes first, then names are cut; a pipe has room for all."""
     columns = [

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import pytest
+
 import muxway.testing.faulty as faulty
 
 from ..proof.processes import marked, swept
@@ -22,7 +24,7 @@ from ..serve.harness import Web, initialize, modern, request
 from ..stdio.harness import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
 
     from ..serve.harness import Opened
 
@@ -34,6 +36,9 @@ ERAS: tuple[Era, ...] = ("handshake", "stateless")
 PATIENCE = 20.0
 EXIT = 9.0
 """Seconds in which a gateway that was told to end is gone (reliability.md 2.0)."""
+
+GONE = 2.0
+"""Seconds after the end of a gateway in which its servers are gone, too (reliability.md 7, T4)."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,15 @@ class Outcome:
         return data.get("muxway", {}) if isinstance(data, dict) else {}
 
 
+def combinations(every: Collection[tuple[str, ...]], quick: Collection[tuple[str, ...]]) -> list[Any]:
+    """Parameters for tests: each combination under its name, and those that are not quick marked as long."""
+    marks = {each: () if each in quick else pytest.mark.long for each in every}
+    return [pytest.param(each, id="-".join(each), marks=mark) for each, mark in marks.items()]
+
+
 def crowding() -> float:
     """Seconds that everything may take longer because others use this machine: none if its processors suffice."""
-    return max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
+    return 1.5 * max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
 
 
 class Client:
@@ -230,8 +241,8 @@ class Posting(Client):
 class Running:
     """A gateway that runs, and what is known of it."""
 
-    def __init__(self, door: Door, process: asyncio.subprocess.Process, folder: Path, mark: str) -> None:
-        self.door, self.process, self.folder, self.mark = door, process, folder, mark
+    def __init__(self, door: Door, process: asyncio.subprocess.Process, folder: Path) -> None:
+        self.door, self.process, self.folder = door, process, folder
         self.began = time.monotonic()
         self.web: Web | None = None
 
@@ -275,11 +286,21 @@ class Running:
 
     def survivors(self) -> list[int]:
         """Processes of this gateway's servers that still run."""
-        return marked(self.mark)
+        return marked(str(self.folder))
+
+    async def left(self) -> list[int]:
+        """Those that still run when the last of them has had its time to end."""
+        end = time.monotonic() + GONE + crowding()
+        while (found := self.survivors()) and time.monotonic() < end:
+            await asyncio.sleep(0.05)
+        return found
 
 
-def child(folder: Path, name: str, mark: str, era: Era, **options: Any) -> dict[str, Any]:
-    """The configuration of one faulty server. `start` and `stop` are its faults, the rest is configuration."""
+def child(folder: Path, name: str, era: Era, **options: Any) -> dict[str, Any]:
+    """The configuration of one faulty server. `start` and `stop` are its faults, the rest is configuration.
+
+    The folder of the test stands in its command line, so that its processes can be told from all others.
+    """
     faults = [f"--{key}={options.pop(key)}" for key in ("start", "stop") if key in options]
     arguments = [
         "-I",
@@ -289,14 +310,14 @@ def child(folder: Path, name: str, mark: str, era: Era, **options: Any) -> dict[
         f"--journal={folder / name}.jsonl",
         *faults,
         "--mark",
-        mark,
+        str(folder),
     ]
     return {"command": sys.executable, "args": arguments, **options}
 
 
 @contextlib.asynccontextmanager
 async def gateway(
-    door: Door, folder: Path, servers: dict[str, Any], settings: dict[str, Any], mark: str
+    door: Door, folder: Path, servers: dict[str, Any], settings: dict[str, Any]
 ) -> AsyncIterator[Running]:
     """Run a gateway with these servers. Whatever is left of it at the end is swept up, after the test has looked."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -314,8 +335,8 @@ async def gateway(
             env={**os.environ, "XDG_RUNTIME_DIR": str(runtime), "CANARY_OF_THE_TESTS": "x"},
             limit=1 << 27,
         )
-    running = Running(door, process, folder, mark)
-    with swept(mark):
+    running = Running(door, process, folder)
+    with swept(str(folder)):
         try:
             if door != "stdio":
                 await until(lambda: "muxway listens on" in running.log() or process.returncode is not None, PATIENCE)

@@ -115,17 +115,19 @@ class Remote:
             return {"type": "sse", "url": f"http://127.0.0.1:{self.port}/sse/{fault}"}
         return {"type": "http", "url": f"http://127.0.0.1:{self.port}/{fault}"}
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Somebody has connected."""
+        task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with contextlib.suppress(Hang, ConnectionError, asyncio.IncompleteReadError):
                 while True:
                     await self._exchange(reader, writer)
                     await writer.drain()
         finally:
-            self._tasks.discard(task)
             writer.close()
 
     async def close(self) -> None:
@@ -197,7 +199,7 @@ async def remote(era: Era) -> AsyncIterator[Remote]:
     """Servers of this era, on a free loopback port."""
     server = Remote(era)
     _bomb()  # It takes a while to make, and others must not wait for that.
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    listening = await asyncio.start_server(server.connected, "127.0.0.1", 0)
     server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server
@@ -243,13 +245,13 @@ _status("status-401", "401 Unauthorized", b"who?", 'WWW-Authenticate: Bearer rea
 _status("accepts-only", "202 Accepted", b"")
 _status("login-page", "200 OK", b"<html>Please log in</html>")
 _words("closes", b"")
-_words("status-204", b"HTTP/1.1 204 No Content\r\n\r\n")
+_words("status-204", b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
 _words("not-http", b"SSH-2.0-OpenSSH_9\r\n\r\n")
 _words("cut-chunk", _JSON + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{")
 _words("bad-chunk", _JSON + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{")
 _words("two-lengths", _JSON + b"Content-Length: 5\r\nContent-Length: 7\r\n\r\n{}     ")
 _words("huge-header", _JSON + b"X-Long: " + b"x" * 1_000_000 + b"\r\nContent-Length: 2\r\n\r\n{}")
-_words("empty-body", _JSON + b"Content-Length: 0\r\n\r\n")
+_words("empty-body", _JSON + b"Connection: close\r\nContent-Length: 0\r\n\r\n")
 
 
 @_named

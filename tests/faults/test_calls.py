@@ -6,35 +6,26 @@ One gateway has a server for each fault and a healthy one; the run is made once,
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from muxway.testing import faulty
 
 from .calling import Report, run
-from .doors import DOORS, ERAS, EXIT, child
+from .doors import DOORS, ERAS, EXIT, child, combinations
 from .table import CALLS, MEMORY, WITNESS_STALL
 
-if TYPE_CHECKING:
-    from .doors import Door, Era
-
-EVERY = [(door, client, child) for door in DOORS for client in ERAS for child in ERAS]
-QUICK = {("stdio", "handshake", "stateless"), ("http", "stateless", "handshake"), ("sse", "handshake", "handshake")}
-"""What `make test` runs: each door once, each era on both sides."""
+EVERY = [(door, client, server) for door in DOORS for client in ERAS for server in ERAS]
+QUICK = {("stdio", "handshake", "stateless"), ("http", "stateless", "handshake")}
+"""What `make test` runs: each era once on each side."""
 
 
-def _marked(combination: tuple[Door, Era, Era]) -> object:
-    name = "-".join(combination)
-    return pytest.param(combination, id=name, marks=() if combination in QUICK else pytest.mark.long)
-
-
-@pytest.fixture(scope="module", params=[_marked(combination) for combination in EVERY])
+@pytest.fixture(scope="module", params=combinations(EVERY, QUICK))
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """What was seen of a gateway with these on its two sides."""
     folder = tmp_path_factory.mktemp("-".join(request.param))
     door, client_era, child_era = request.param
-    servers = {fault: child(folder, fault, f"faults-{folder.name}", child_era) for fault in CALLS}
+    servers = {fault: child(folder, fault, child_era) for fault in CALLS}
     return asyncio.run(run(door, client_era, servers, CALLS, folder))
 
 

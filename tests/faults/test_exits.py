@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from muxway.testing.faulty import STOPS
 
 from ..stdio.harness import until
-from .doors import ERAS, EXIT, child, crowding, gateway
+from .doors import ERAS, EXIT, child, combinations, crowding, gateway
 from .table import SETTINGS
 
 if TYPE_CHECKING:
@@ -37,21 +36,16 @@ QUICK = {
 }
 UNDER_WAY = 1.0
 """Seconds that a call takes which is under way when the end comes."""
-KILLED = 2.0
-"""Seconds after `kill -9` in which the servers are gone."""
 
 
-@pytest.mark.parametrize(
-    ("door", "how", "client_era", "child_era"),
-    [pytest.param(*each, id="-".join(each), marks=() if each in QUICK else pytest.mark.long) for each in EVERY],
-)
+@pytest.mark.parametrize("combination", combinations(EVERY, QUICK))
 async def test_nothing_is_left_of_servers_that_do_not_want_to_end(
-    door: Door, how: str, client_era: Era, child_era: Era, tmp_path: Path
+    combination: tuple[Door, str, Era, Era], tmp_path: Path
 ) -> None:
     """reliability.md 2.3: no survivors; gone in 9 s; what is under way is answered, unless the gateway is killed."""
-    mark = f"exits-{tmp_path.name}"
-    servers = {stop: child(tmp_path, stop, mark, child_era, stop=stop) for stop in STOPS}
-    async with gateway(door, tmp_path, servers, SETTINGS, mark) as running:
+    door, how, client_era, child_era = combination
+    servers = {stop: child(tmp_path, stop, child_era, stop=stop) for stop in STOPS}
+    async with gateway(door, tmp_path, servers, SETTINGS) as running:
         client = await running.client(client_era)
         ready = await asyncio.gather(*(client.call(f"{stop}__who") for stop in STOPS))
         assert all(outcome.ok for outcome in ready), ready
@@ -59,13 +53,11 @@ async def test_nothing_is_left_of_servers_that_do_not_want_to_end(
         under_way = asyncio.create_task(client.call("well__echo", text="under way", after=UNDER_WAY))
         await until(lambda: bool(running.journal("well", "echo")), 5 + crowding())
         took = await running.end(how)
-        gone = time.monotonic()
         assert running.process.returncode == HOWS[how]
         assert took < EXIT + crowding(), running.log()
         if how == "SIGKILL":
-            await until(lambda: not running.survivors(), KILLED + crowding())
             under_way.cancel()
         else:
             assert (await under_way).text == "under way"
-            assert running.survivors() == [], time.monotonic() - gone
+        assert await running.left() == []
         client.close()

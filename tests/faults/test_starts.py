@@ -12,7 +12,7 @@ import pytest
 
 from muxway.testing import faulty
 
-from .doors import DOORS, ERAS, child, crowding, gateway
+from .doors import DOORS, ERAS, child, combinations, crowding, gateway
 from .table import BETA_READY, MOST_PAGES, MOST_STARTS, SETTINGS, START_TIMEOUT, STARTS, Start
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .doors import Client, Door, Era, Outcome, Running
 
-EVERY = [(door, client, child) for door in DOORS for client in ERAS for child in ERAS]
+EVERY = [(door, client, server) for door in DOORS for client in ERAS for server in ERAS]
 QUICK = {("stdio", "stateless", "stateless"), ("http", "handshake", "handshake")}
 LOOPS = ("exit", "hello-then-exit", "list-exit", "forked")
 
@@ -40,17 +40,17 @@ class Seen:
     survivors: list[int] = field(default_factory=list)
 
 
-def _servers(folder: Path, modes: tuple[str, ...], mark: str, era: Era) -> dict[str, object]:
+def _servers(folder: Path, modes: tuple[str, ...], era: Era) -> dict[str, object]:
     # Only what never comes up is given up early: a busy machine may need longer for what does.
     limits = {mode: 20 if STARTS[mode].ready else START_TIMEOUT for mode in modes}
-    started = {mode: child(folder, mode, mark, era, start=mode, startTimeout=limits[mode]) for mode in modes}
-    return {**started, "beta": child(folder, "beta", mark, era)}
+    started = {mode: child(folder, mode, era, start=mode, startTimeout=limits[mode]) for mode in modes}
+    return {**started, "beta": child(folder, "beta", era)}
 
 
 async def _run(door: Door, client_era: Era, child_era: Era, folder: Path) -> Seen:
-    seen, mark = Seen(child_era, slack=crowding()), f"starts-{folder.name}"
+    seen = Seen(child_era, slack=crowding())
     modes = tuple(STARTS)
-    async with gateway(door, folder, _servers(folder, modes, mark, child_era), SETTINGS, mark) as running:
+    async with gateway(door, folder, _servers(folder, modes, child_era), SETTINGS) as running:
         client = await running.client(client_era)
         assert (await client.call("beta__echo", text="beta")).text == "beta"
         seen.beta_ready = time.monotonic() - running.began
@@ -61,8 +61,7 @@ async def _run(door: Door, client_era: Era, child_era: Era, folder: Path) -> See
         seen.lists = {mode: len(running.journal(mode, "list")) for mode in modes}
         seen.slack = max(seen.slack, crowding())
         await running.end("eof" if door == "stdio" else "SIGTERM")
-        await asyncio.sleep(0.1)
-        seen.survivors = running.survivors()
+        seen.survivors = await running.left()
         client.close()
     return seen
 
@@ -78,10 +77,7 @@ async def _try(running: Running, client: Client, mode: str) -> tuple[Outcome, fl
         await asyncio.sleep(wait)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(each, id="-".join(each), marks=() if each in QUICK else pytest.mark.long) for each in EVERY],
-)
+@pytest.fixture(scope="module", params=combinations(EVERY, QUICK))
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """What was seen of a gateway with these on its two sides."""
     return asyncio.run(_run(*request.param, tmp_path_factory.mktemp("-".join(request.param))))
@@ -126,11 +122,27 @@ def test_no_process_of_a_bad_start_is_left(seen: Seen) -> None:
     assert seen.survivors == []
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_server_that_comes_back_with_other_tools_is_listed_anew(era: Era, tmp_path: Path) -> None:
+    """Ours: what it had before it crashed is not listed for longer than its new process needs to start."""
+    servers = {"changing": child(tmp_path, "changing", era, start="list-new-each-start")}
+    async with gateway("http", tmp_path, servers, SETTINGS) as running:
+        client = await running.client(era)
+        before = (await client.call("changing__who")).text
+        assert f"changing__born-{before}" in await client.tools()
+        assert not (await client.call("changing__fault", kind="exits")).ok
+        after = (await client.call("changing__who")).text
+        assert after != before
+        names = await client.tools()
+        assert f"changing__born-{after}" in names
+        assert f"changing__born-{before}" not in names
+        assert not (await client.call(f"changing__born-{before}")).ok
+
+
 @pytest.mark.long
 async def test_a_crash_loop_costs_little_and_is_never_given_up(tmp_path: Path) -> None:
     """reliability.md 2.2: at most 8 starts in the first minute, and a call still says when the next one comes."""
-    mark = f"loops-{tmp_path.name}"
-    async with gateway("http", tmp_path, _servers(tmp_path, LOOPS, mark, "handshake"), SETTINGS, mark) as running:
+    async with gateway("http", tmp_path, _servers(tmp_path, LOOPS, "handshake"), SETTINGS) as running:
         client = await running.client("handshake")
         await asyncio.sleep(60)
         assert {mode: n for mode in LOOPS if (n := len(running.journal(mode, "start"))) > MOST_STARTS} == {}

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from muxway.catalog.naming import SEPARATORS, Naming
-from muxway.cli.exits import FAILED, INTERRUPTED, TIMED_OUT, TOOL_FAILED, UNREACHABLE
+from muxway.cli.exits import TOOL_FAILED
 from muxway.cli.help import Verb
-from muxway.cli.options import above_zero, config_option, debug_option, known_view, read_config, view_option
-from muxway.cli.output import badge, one_line, show_json, show_text, size
-from muxway.cli.session import StatusLine, only, opened, quiet_log, run
-from muxway.errors import InvalidParams, RpcError, ToolNotFound, UpstreamError
+from muxway.cli.options import known_view, no_config_file, read_config, view_option
+from muxway.cli.output import StatusLine, badge, one_line, show_json
+from muxway.cli.requesting import failure_told, named_owners, patient, request_options, show_block
+from muxway.cli.session import only, opened, quiet_log, run
+from muxway.errors import InvalidParams, ToolNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muxway.catalog.model import Catalog
     from muxway.config import Config
+    from muxway.errors import RpcError
     from muxway.library import ToolResult
 
 _BAR = 24
@@ -39,24 +38,9 @@ _NUMBERS = ("integer", "number")
 )
 @click.argument("tool")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
-@config_option
+@request_options
 @view_option
 @click.option("--json", "base", metavar="TEXT", help="Arguments as one JSON object; single ones win over it.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="Print the content for people, or the whole result as JSON.",
-)
-@click.option(
-    "--timeout",
-    type=float,
-    callback=above_zero,
-    metavar="SECONDS",
-    help="Longest silence of the call; progress restarts it.  [default: the config's, or 60]",
-)
-@debug_option
 def command(
     tool: str,
     arguments: Sequence[str],
@@ -80,11 +64,10 @@ def command(
     reports an error, 7 timeout, 130 interrupted.
     """
     quiet_log(debug=debug)
+    no_config_file(tool, "name of a tool")
     given = _Arguments(base, arguments)
-    loaded = read_config(config)
+    loaded = patient(read_config(config), timeout)
     known_view(loaded, view)
-    if timeout is not None:
-        loaded = _patient(loaded, timeout)
     code = run(_call(only(loaded, owners(loaded, tool)), view, tool, given, as_json=output == "json"))
     raise click.exceptions.Exit(code)
 
@@ -101,17 +84,8 @@ async def _call(config: Config, view: str | None, tool: str, given: _Arguments, 
         schema = _schema(catalog, tool)
         arguments = given.fitted(schema)
         missing = [str(name) for name in schema.get("required") or () if name not in arguments]
-        try:
+        with failure_told(tool, line, lambda error: _hint(catalog, tool, error), as_json=as_json):
             result = await gateway.call(tool, arguments, on_progress=show_progress, view=view)
-        except RpcError as error:
-            line.wipe()
-            _show_error(catalog, tool, error, as_json=as_json)
-            return _code(error)
-        except asyncio.CancelledError:
-            line.wipe()
-            click.echo(f"{badge('stopped')}  {tool} was cancelled", err=True)
-            return INTERRUPTED
-        line.wipe()
     if as_json:
         show_json(result.raw)
     else:
@@ -130,24 +104,7 @@ def owners(config: Config, tool: str) -> list[str]:
     if tool in config.tools:
         made = config.tools[tool]
         return [*made.subtools, *(name for step in made.steps for name in owners(config, step.tool))]
-    enabled = {name: server for name, server in config.servers.items() if server.enabled}
-    legal = Naming.of(config.gateway.separator, None).legal
-    found = [
-        name
-        for name, server in enabled.items()
-        for prefix in {name, server.prefix or name}
-        if any(tool.startswith(start + separator) for start in {prefix, legal(prefix)} for separator in SEPARATORS)
-    ]
-    if not found or any(server.prefix == "" for server in enabled.values()):
-        return [*enabled]
-    return found
-
-
-def _patient(config: Config, timeout: float) -> Config:
-    """The configuration with this much patience for every server, whatever it says itself."""
-    settings = replace(config.gateway, call_timeout=timeout, call_max=max(config.gateway.call_max, timeout))
-    servers = {name: replace(server, call_timeout=None) for name, server in config.servers.items()}
-    return replace(config, gateway=settings, servers=servers)
+    return named_owners(config, tool)
 
 
 # --- arguments --------------------------------------------------------------------------------
@@ -223,40 +180,15 @@ def _bar(done: float, total: float | None, message: str | None) -> str:
 
 def _show(result: ToolResult) -> None:
     for block in result.content:
-        show_text(str(block.get("text", "")) if block.get("type") == "text" else _summary(block))
+        show_block(block)
     if not result.text and result.structured_content is not None:
         show_json(result.structured_content)
     if result.is_error:
         click.echo(f"{badge('error')}  reported by the tool", err=True)
 
 
-def _summary(block: Mapping[str, Any]) -> str:
-    """A content block that is no text, in a few words."""
-    match block:
-        case {"type": "image" | "audio" as kind, "data": str(data)}:
-            return f"[{kind} {one_line(str(block.get('mimeType', '')))}, {size(len(data) * 3 // 4)}]"
-        case {"type": "resource", "resource": {"text": str(text)}}:
-            return text
-        case {"type": "resource", "resource": {"uri": str(uri), "blob": str(blob)}}:
-            return f"[resource {one_line(uri)}, {size(len(blob) * 3 // 4)}]"
-        case {"type": "resource_link", "uri": str(uri)}:
-            return f"[link {one_line(uri)}]"
-        case _:
-            return f"[{one_line(str(block.get('type')))}]"
-
-
-def _show_error(catalog: Catalog, tool: str, error: RpcError, *, as_json: bool) -> None:
-    if as_json:
-        show_json({"error": {"code": error.code, "message": error.message, "data": error.data}})
-        return
-    click.echo(f"{badge('error')}  {one_line(error.message)}", err=True)
-    if isinstance(error, ToolNotFound | InvalidParams) and catalog.find(tool).route is None:
-        near = catalog.nearest(tool)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "`muxway tools` lists what there is."
-        click.echo(hint, err=True)
-
-
-def _code(error: RpcError) -> int:
-    if isinstance(error, UpstreamError):
-        return {"timeout": TIMED_OUT, "lost": UNREACHABLE, "not_running": UNREACHABLE}.get(error.reason, FAILED)
-    return FAILED
+def _hint(catalog: Catalog, tool: str, error: RpcError) -> str | None:
+    if not isinstance(error, ToolNotFound | InvalidParams) or catalog.find(tool).route is not None:
+        return None
+    near = catalog.nearest(tool)
+    return f"Did you mean {' or '.join(near)}?" if near else "`muxway tools` lists what there is."

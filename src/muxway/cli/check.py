@@ -16,7 +16,7 @@ from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
 from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, read_config
 from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table
-from muxway.cli.session import opened, quiet_log, run
+from muxway.cli.session import awake, opened, quiet_log, run
 from muxway.config.plan import plan
 from muxway.errors import ConfigError, Problem
 from muxway.log import masker, printable
@@ -132,7 +132,7 @@ Found = dict[str, "Server"]
 
 
 async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem]]:
-    async with opened(config) as gateway:
+    async with opened(awake(config)) as gateway:
         found = {server.name: server for server in gateway.servers()}
         problems, doubts = composed_problems(config, gateway)
         notes = [(name, note) for name in config.views for note in gateway.notes(name)]
@@ -186,8 +186,7 @@ def show_connected(config: Config, found: Iterable[Server]) -> None:
             rows.append([badge("disabled"), name, "", "", ""])
             continue
         server = known[name]
-        running = server.status is Status.RUNNING
-        has = holdings(server) if running else ""
+        has = holdings(server) if server.status in (Status.RUNNING, Status.SLEEPING) else ""
         rows.append([badge(server.status), name, has, f"{(server.seconds or 0) * 1000:.0f} ms", server.revision or ""])
     show_table(rows, indent=2)
     for server in known.values():

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muxway.cli.output import plural
+import click
+
+from muxway.cli.exits import UNREACHABLE
+from muxway.cli.output import badge, one_line, plural
+from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muxway.config import Config
     from muxway.library import Server
 
@@ -20,6 +26,24 @@ def counted(tools: int, prompts: int, resources: int, templates: int) -> str:
     """These numbers in words. Tools are always told, the rest if there is any."""
     more = {"prompt": prompts, "resource": resources, "resource template": templates}
     return ", ".join([plural(tools, "tool"), *(plural(count, noun) for noun, count in more.items() if count)])
+
+
+def reason(name: str, error: str) -> str:
+    """Why a server is not there, for a place that says whose reason it is."""
+    return one_line(error).removeprefix(f'server "{one_line(name)}" ')
+
+
+def failures(servers: Sequence[Server]) -> dict[str, str]:
+    """Which servers are not there, and why."""
+    return {server.name: server.error for server in servers if server.error is not None}
+
+
+def tell_failures(servers: Sequence[Server]) -> None:
+    """Say on stderr which servers are not there. If none is, that ends the command."""
+    for why in failures(servers).values():
+        click.echo(f"{badge('failed')}  {one_line(why)}", err=True)
+    if servers and not any(server.status in (Status.RUNNING, Status.SLEEPING) for server in servers):
+        raise click.exceptions.Exit(UNREACHABLE)
 
 
 def middlewares(config: Config) -> list[tuple[str, str]]:

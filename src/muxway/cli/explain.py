@@ -14,7 +14,7 @@ from muxway.cli.exits import FAILED
 from muxway.cli.help import Verb
 from muxway.cli.options import json_option, known_view, read_config
 from muxway.cli.output import badge, dim, heading, on_terminal, one_line, plural, show_json, width
-from muxway.cli.running import answered, gateway_options, listed, matching
+from muxway.cli.running import answered, gateway_options, matching, nobody, several
 from muxway.cli.status import why
 from muxway.control.client import find
 
@@ -48,7 +48,7 @@ def command(tool: str, view: str | None, pid: int | None, config: str | None, *,
     A running gateway is asked, if there is one (with --config, one that runs this
     config); without one, the servers are started for as long as it takes.
 
-    Exit 1 if there is no such tool.
+    Exit 1 if there is no such tool, 4 if no gateway has the process id of --pid.
     """
     told = _told(tool, view, pid, config)
     lines = ConfigLines(told["config"])
@@ -67,13 +67,13 @@ def _told(tool: str, view: str | None, pid: int | None, config: str | None) -> d
     found = find()
     running = matching(found, pid, config)
     if len(running) > 1:
-        raise click.UsageError(f"{len(running)} gateways are running: pick one with --pid.\n{listed(running)}")
+        raise several(running, config)
     if running:
         with answered():
             told = running[0].ask("explain", tool=tool, view=view)
         return {**told, "config": running[0].config, "pid": running[0].pid}
     if pid is not None:
-        raise click.UsageError(f"no gateway of yours has pid {pid}.")
+        raise nobody(found, pid, config)
     # Only now, as it loads the whole gateway.
     from muxway.cli.session import quiet_log, run
 

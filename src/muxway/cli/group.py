@@ -30,6 +30,8 @@ VERBS = {
     "list": "Start the servers and show how each one is, and what it has.",
     "tools": "Start the servers and list their tools.",
     "call": "Call one tool and print what it returns.",
+    "read": "Read one resource and print it, or list them.",
+    "prompt": "Fill in one prompt and print it, or list them.",
     "status": "Show how a running gateway and its servers are.",
     "top": "Watch a running gateway and its servers, every second.",
     "logs": "Print what a server of a running gateway wrote to stderr.",

@@ -244,7 +244,7 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
         click.echo(f"  started when needed: {', '.join(asleep)}", err=True)
     # Why has been logged already.
     if down := [server.name for server in servers if server.status not in (Status.RUNNING, Status.SLEEPING)]:
-        click.echo(f"  not up: {', '.join(down)}; see above, or ask `muxway check --connect`", err=True)
+        click.echo(f"  not up: {', '.join(down)}; see above, or ask `muxway status`", err=True)
 
 
 def _allow_many_connections() -> None:

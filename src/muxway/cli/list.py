@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from muxway.cli.check import describe
-from muxway.cli.describing import holdings
+from muxway.cli.describing import failures, holdings, reason
 from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, read_config
-from muxway.cli.output import badge, one_line, show_json, show_table
-from muxway.cli.session import opened, quiet_log, run
+from muxway.cli.output import badge, cut, one_line, show_json, show_table, wrapped
+from muxway.cli.session import awake, opened, quiet_log, run
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.library import Server
+
+_LONGEST_NAME = 36
+"""Characters of a name on a terminal, so that there is room beside it."""
 
 
 @click.command(
@@ -35,14 +39,19 @@ def command(file: str | None, config: str | None, *, as_json: bool, debug: bool)
 
     A server that failed is shown with its reason and is no failure of this
     command; `muxway check --connect` also shows times and stderr, and exits 4.
+    `muxway tools`, `muxway read` and `muxway prompt` list what the servers have.
     """
     quiet_log(debug=debug)
     loaded = read_config(file or config)
-    servers = run(_servers(loaded))
+    servers = run(_servers(awake(loaded)))
     if as_json:
         show_json({"servers": [_described(loaded, name, servers.get(name)) for name in loaded.servers]})
     else:
         show_table([_row(name, servers.get(name)) for name in loaded.servers])
+        failed = failures([*servers.values()])
+        lines = [wrapped("failed", f"{one_line(name)}: {reason(name, why)}") for name, why in failed.items()]
+        if lines:
+            click.echo("\n".join(("", *chain.from_iterable(lines))))
 
 
 async def _servers(config: Config) -> dict[str, Server]:
@@ -51,11 +60,11 @@ async def _servers(config: Config) -> dict[str, Server]:
 
 
 def _row(name: str, server: Server | None) -> list[str]:
+    shown = cut(one_line(name), _LONGEST_NAME)
     if server is None:
-        return [badge("disabled"), name, "", ""]
-    if server.status is not Status.RUNNING:
-        return [badge(server.status), name, "", one_line(server.error or "")]
-    return [badge(server.status), name, server.revision or "", holdings(server)]
+        return [badge("disabled"), shown, "", ""]
+    has = holdings(server) if server.status in (Status.RUNNING, Status.SLEEPING) else ""
+    return [badge(server.status), shown, server.revision or "", has]
 
 
 def _described(config: Config, name: str, server: Server | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -12,11 +13,11 @@ from muxway.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from pathlib import Path
 
     from muxway.config import Config
 
 _F = TypeVar("_F", bound="Callable[..., object]")
+_CONFIG_ENDINGS = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".py")
 
 
 def _from_either_side(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
@@ -58,11 +59,10 @@ def known_view(config: Config, view: str | None) -> str | None:
 
 def watch_option(default: bool) -> Callable[[_F], _F]:
     """`--watch` and `--no-watch`."""
-    usual = "on" if default else "off"
     return click.option(
         "--watch/--no-watch",
         default=default,
-        help=f"Reload when the config file, or an envFile it names, changes.  [default: {usual}]",
+        help="Reload when the config file, or an envFile it names, changes.",
     )
 
 
@@ -74,6 +74,12 @@ def json_option(command: _F) -> _F:
 def debug_option(command: _F) -> _F:
     """`--debug`, for verbs that are quiet otherwise."""
     return click.option("--debug", is_flag=True, help="Show muxway's log, and the servers', on stderr.")(command)
+
+
+def no_config_file(word: str | None, what: str) -> None:
+    """Refuse the name of a config where something else is meant: other verbs take it there. Raises UsageError."""
+    if word is not None and word.endswith(_CONFIG_ENDINGS) and Path(word).is_file():
+        raise click.UsageError(f"{word} is a file, no {what}: write --config {word}.")
 
 
 def read_config(path: str | None) -> Config:

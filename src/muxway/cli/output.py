@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
+import textwrap
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -94,6 +96,11 @@ def show_table(rows: Sequence[Sequence[str]], *, indent: int = 0, gap: int = 2) 
         click.echo(" " * indent + (" " * gap).join([*cells, last]).rstrip())
 
 
+def fits(line: str) -> bool:
+    """Whether there is room for the line; a pipe has room."""
+    return not on_terminal() or width(line) <= _terminal_width()
+
+
 def cut(text: str, room: int) -> str:
     """The text, ended with an ellipsis if it is wider than the room. Only on a terminal: a pipe has room."""
     if not on_terminal() or width(text) <= room:
@@ -102,6 +109,47 @@ def cut(text: str, room: int) -> str:
     while text and width(text) > room - 1:
         text = text[:-1]
     return text + "…"
+
+
+def wrapped(word: str, text: str, lines: int | None = None) -> list[str]:
+    """A badge and text beside it: on a terminal in as many lines as it takes, or at most so many; else in one."""
+    start = f"{badge(word)}  "
+    if not on_terminal():
+        return [start + text]
+    # Blanks in place of the badge, whose colours take no room.
+    blank = " " * width(start)
+    found = textwrap.wrap(
+        text,
+        max(_terminal_width(), 20),
+        initial_indent=blank,
+        subsequent_indent="    ",
+        max_lines=lines,
+        placeholder=" …",
+        break_on_hyphens=False,
+    )
+    return [start + found[0].removeprefix(blank), *found[1:]]
+
+
+class StatusLine:
+    """One line on stderr that is written over again and again; nothing at all unless that is a terminal."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Replace what the line says."""
+        if self._on:
+            # A terminal that nobody has given a size has none.
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            click.echo(f"\r\x1b[K{text[: columns - 1]}", err=True, nl=False, color=True)
+            self._shown = True
+
+    def wipe(self) -> None:
+        """Leave no trace."""
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False, color=True)
+            self._shown = False
 
 
 def plural(count: int, noun: str) -> str:

@@ -9,9 +9,8 @@ from muxway.cli.exits import UNREACHABLE
 from muxway.cli.figures import latency
 from muxway.cli.help import Verb
 from muxway.cli.options import json_option
-from muxway.cli.output import badge, one_line, show_json
+from muxway.cli.output import StatusLine, badge, one_line, show_json
 from muxway.cli.running import CHANGE_WAIT, answered, gateway_options, pick
-from muxway.cli.session import StatusLine
 from muxway.cli.status import why
 
 

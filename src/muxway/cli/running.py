@@ -55,8 +55,8 @@ def pick(pid: int | None, config: str | None) -> Running:
     if len(chosen) == 1:
         return chosen[0]
     if chosen:
-        raise click.UsageError(f"{len(chosen)} gateways are running: pick one with --pid.\n{listed(chosen)}")
-    raise Unreachable(_nobody(found, pid, config))
+        raise several(chosen, config)
+    raise nobody(found, pid, config)
 
 
 def matching(found: Found, pid: int | None, config: str | None) -> list[Running]:
@@ -69,7 +69,13 @@ def matching(found: Found, pid: int | None, config: str | None) -> list[Running]
     ]
 
 
-def listed(gateways: list[Running]) -> str:
+def several(gateways: list[Running], config: str | None) -> click.UsageError:
+    """What to say where one gateway is meant, and all of these may be."""
+    how = "--pid or --config" if config is None and len({one.config for one in gateways}) > 1 else "--pid"
+    return click.UsageError(f"{len(gateways)} gateways are running: pick one with {how}.\n{_listed(gateways)}")
+
+
+def _listed(gateways: list[Running]) -> str:
     """Gateways, one a line, so that a person can choose."""
     every = processes.running()
     rows = [
@@ -89,6 +95,11 @@ def _door(gateway: Running, every: Mapping[int, Process]) -> str:
     return gateway.door if gateway.door != "stdio" or client is None else f"stdio, of {client.name}"
 
 
+def nobody(found: Found, pid: int | None, config: str | None) -> Unreachable:
+    """What to say where a gateway is meant that is not there, or does not answer."""
+    return Unreachable(_nobody(found, pid, config))
+
+
 def _nobody(found: Found, pid: int | None, config: str | None) -> str:
     if found.silent and (pid in found.silent or not found.gateways):
         silent = f"pid {pid or ', '.join(map(str, found.silent))}"
@@ -96,7 +107,7 @@ def _nobody(found: Found, pid: int | None, config: str | None) -> str:
     which = f" with pid {pid}" if pid is not None else f" with {config}" if config is not None else ""
     said = f"no gateway of yours is running{which}."
     if found.gateways:
-        return f"{said} There is:\n{listed(found.gateways)}"
+        return f"{said} There {'is' if len(found.gateways) == 1 else 'are'}:\n{_listed(found.gateways)}"
     for problem in found.problems:
         said += f"\nNot looked into: {problem}."
     return f"{said}\nStart one with `muxway serve` or let a client launch `muxway`; other users' are not shown."

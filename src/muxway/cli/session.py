@@ -15,6 +15,7 @@ import click
 from muxway import log
 from muxway.app import Gateway
 from muxway.cli.exits import INTERRUPTED
+from muxway.cli.output import StatusLine
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ async def opened(config: Config) -> AsyncGenerator[Gateway]:
 def only(config: Config, names: Collection[str]) -> Config:
     """The configuration with these servers alone."""
     return replace(config, servers={name: server for name, server in config.servers.items() if name in names})
+
+
+def awake(config: Config) -> Config:
+    """The configuration with no server waiting to be needed: for whoever wants to know whether they start."""
+    servers = {name: replace(server, start="eager") for name, server in config.servers.items()}
+    return replace(config, servers=servers)
 
 
 def quiet_log(*, debug: bool) -> None:
@@ -111,25 +118,3 @@ def _shown_waiting(gateway: Gateway) -> Generator[None]:
     finally:
         timer.cancel()
         line.wipe()
-
-
-class StatusLine:
-    """One line on stderr that is written over again and again; nothing at all unless that is a terminal."""
-
-    def __init__(self) -> None:
-        self._on = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._shown = False
-
-    def show(self, text: str) -> None:
-        """Replace what the line says."""
-        if self._on:
-            # A terminal that nobody has given a size has none.
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            click.echo(f"\r\x1b[K{text[: columns - 1]}", err=True, nl=False, color=True)
-            self._shown = True
-
-    def wipe(self) -> None:
-        """Leave no trace."""
-        if self._shown:
-            click.echo("\r\x1b[K", err=True, nl=False, color=True)
-            self._shown = False

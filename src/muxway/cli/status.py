@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from muxway.cli import figures, processes
-from muxway.cli.describing import counted
+from muxway.cli.describing import counted, reason
 from muxway.cli.figures import Column, duration, latency, memory, number
 from muxway.cli.help import Verb
 from muxway.cli.options import json_option
-from muxway.cli.output import badge, dim, heading, on_terminal, one_line, plural, show_json, width
+from muxway.cli.output import badge, dim, fits, heading, one_line, plural, show_json, wrapped
 from muxway.cli.running import answered, gateway_options, known_server, pick
 
 if TYPE_CHECKING:
@@ -78,15 +76,19 @@ def look(gateway: Running, *, wait: float = 10.0) -> Facts:
 
 
 def head(facts: Facts) -> list[str]:
-    """The gateway itself, in two lines."""
+    """The gateway itself, in two lines, or three if the terminal is narrow."""
     servers: Sequence[Facts] = facts["servers"]
     up = sum(1 for server in servers if server["status"] == "running")
     words = [f"pid {facts['pid']}", one_line(facts["door"]), f"up {duration(facts['uptime'])}"]
     if facts["memory"] is not None:
         words.append(memory(facts["memory"]))
-    words.append("servers stopped until a client comes" if facts["resting"] else f"{up} of {len(servers)} servers up")
+    asleep = sum(1 for server in servers if server["status"] == "sleeping")
+    state = f"{up} of {len(servers)} servers up" + (f", {asleep} sleeping" if asleep else "")
+    if facts["resting"]:
+        state = "servers stopped until a client comes"
     first = f"{heading('muxway')} {one_line(facts['version'])}  " + "  ".join(words)
-    return [first, dim(one_line(facts["config"] or "no config file"))]
+    lines = [f"{first}  {state}"] if fits(f"{first}  {state}") else [first, state]
+    return [*lines, dim(one_line(facts["config"] or "no config file"))]
 
 
 def table(servers: Sequence[Facts]) -> list[str]:
@@ -97,17 +99,17 @@ def table(servers: Sequence[Facts]) -> list[str]:
         [
             Column("server", [one_line(server["name"]) for server in servers], left=True),
             Column("state", [badge(server["status"]) for server in servers], left=True),
-            Column("revision", [server["revision"] or figures.NOTHING for server in servers], left=True, spare=2),
-            Column("pid", [*map(_pid, servers)], spare=1),
+            Column("revision", [server["revision"] or figures.NOTHING for server in servers], left=True, spare=7),
+            Column("pid", [*map(_pid, servers)], spare=6),
             Column("up", [duration(server["uptime"]) for server in servers]),
-            Column("restarts", [number(server["restarts"]) for server in servers], short="rst"),
-            Column("busy", [number(server["inFlight"]) for server in servers]),
-            Column("queue", [number(server["queued"]) for server in servers]),
-            Column("calls", [number(server["calls"]) for server in servers], spare=3),
-            Column("p50", [latency(server["p50"]) for server in servers]),
+            Column("restarts", [number(server["restarts"]) for server in servers], short="rst", spare=1),
+            Column("busy", [number(server["inFlight"]) for server in servers], spare=3),
+            Column("queue", [number(server["queued"]) for server in servers], spare=5),
+            Column("calls", [number(server["calls"]) for server in servers], spare=8),
+            Column("p50", [latency(server["p50"]) for server in servers], spare=4),
             Column("p99", [latency(server["p99"]) for server in servers]),
             Column("errors", [_errors(server["errors"]) for server in servers], short="err"),
-            Column("mem", [memory(server["memory"]) for server in servers]),
+            Column("mem", [memory(server["memory"]) for server in servers], spare=2),
         ]
     )
 
@@ -129,11 +131,11 @@ def troubles(servers: Sequence[Facts], lines: int) -> list[str]:
     for server in servers:
         if server["status"] != "running" and server["error"] is not None:
             text = f"{one_line(server['name'])}{_again(server)}: {_error(server)}"
-            said += _wrapped(server["status"], text, lines)
+            said += wrapped(server["status"], text, lines)
     odd = [one_line(server["name"]) for server in servers if server["notes"]]
     if odd:
         notes = f"{', '.join(odd)}: something is odd about the tools; see `muxway status SERVER`"
-        said += _wrapped("warning", notes, lines)
+        said += wrapped("warning", notes, lines)
     return ["", *said] if said else []
 
 
@@ -143,26 +145,12 @@ def why(server: Mapping[str, Any]) -> str:
 
 
 def _error(server: Mapping[str, Any]) -> str:
-    error = one_line(server["error"] or f"it is {server['status']}")
-    return error.removeprefix(f'server "{one_line(server["name"])}" ')
+    return reason(server["name"], server["error"] or f"it is {server['status']}")
 
 
 def _again(server: Mapping[str, Any]) -> str:
     wait = server["retryIn"]
     return "" if wait is None else f" (again in {duration(wait)})" if wait >= 1 else " (again in a moment)"
-
-
-def _wrapped(word: str, text: str, lines: int) -> list[str]:
-    start = f"{badge(word)}  "
-    if not on_terminal():
-        return [start + text]
-    room = max(shutil.get_terminal_size().columns, 20)
-    # Blanks in place of the badge, whose colours take no room.
-    blank = " " * width(start)
-    wrapped = textwrap.wrap(
-        text, room, initial_indent=blank, subsequent_indent="    ", max_lines=lines, placeholder=" …"
-    )
-    return [start + wrapped[0].removeprefix(blank), *wrapped[1:]]
 
 
 # --- one server -------------------------------------------------------------------------------
@@ -178,12 +166,14 @@ def _show_server(server: Facts) -> None:
     rows.append(["restarts", str(server["restarts"])])
     rows.append(["calls", _calls(server)])
     rows += [["" if number else "processes", line] for number, line in enumerate(_tree(server["processes"]))]
+    if server["status"] == "sleeping":
+        rows.append(["why", "nobody needs it now; the next call starts it"])
+    elif server["status"] != "running":
+        rows.append(["why", why(server)])
     for label, cell in rows:
         click.echo(f"  {dim(label.ljust(9))}  {cell}")
-    if server["status"] != "running":
-        click.echo(f"  {dim('why'.ljust(9))}  {why(server)}")
     for note in server["notes"]:
-        click.echo(f"  {badge('warning')}  {one_line(note)}")
+        click.echo(f"  {badge('warning')}  {one_line(note).removeprefix(f'{name}: ')}")
     if server["error"] is not None:
         click.echo(f"What it wrote last: `muxway logs {name}`. Start it anew: `muxway restart {name}`.")
 

@@ -5,25 +5,29 @@ from __future__ import annotations
 import fnmatch
 import json
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from muxway.cli.exits import UNREACHABLE
+from muxway.cli.describing import failures, tell_failures
 from muxway.cli.help import Verb
-from muxway.cli.options import config_option, debug_option, json_option, known_view, read_config, view_option
-from muxway.cli.output import badge, dim, heading, one_line, show_json, show_table
+from muxway.cli.options import (
+    config_option,
+    debug_option,
+    json_option,
+    known_view,
+    no_config_file,
+    read_config,
+    view_option,
+)
+from muxway.cli.output import dim, heading, one_line, show_json, show_table
 from muxway.cli.session import only, opened, quiet_log, run
-from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from muxway.config import Config
     from muxway.library import Server, Tool
-
-_CONFIG_ENDINGS = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".py")
 
 
 @click.command(
@@ -59,8 +63,7 @@ def command(
     Exit 4 if no server could be started.
     """
     quiet_log(debug=debug)
-    if pattern is not None and pattern.endswith(_CONFIG_ENDINGS) and Path(pattern).is_file():
-        raise click.UsageError(f"{pattern} is a file, no part of a tool's name: write --config {pattern}.")
+    no_config_file(pattern, "part of a tool's name")
     loaded = read_config(config)
     known_view(loaded, view)
     if server is not None:
@@ -69,16 +72,13 @@ def command(
     tools = [tool for tool in every if server is None or tool.server == server]
     tools = [tool for tool in tools if pattern is None or _matches(tool.name, pattern)]
     if as_json:
-        show_json({"tools": [_described(tool) for tool in tools], "failed": _failures(servers)})
+        show_json({"tools": [_described(tool) for tool in tools], "failed": failures(servers)})
     elif schema:
         for tool in tools:
             _show_with_arguments(tool)
     else:
         show_table([[tool.name, one_line(tool.description)] for tool in tools])
-    for why in _failures(servers).values():
-        click.echo(f"{badge('failed')}  {one_line(why)}", err=True)
-    if servers and all(known.status is not Status.RUNNING for known in servers):
-        raise click.exceptions.Exit(UNREACHABLE)
+    tell_failures(servers)
     if not tools and not as_json:
         click.echo(f"no tool matches {pattern}" if every and pattern else "there are no tools", err=True)
 
@@ -99,10 +99,6 @@ def _known(config: Config, server: str) -> str:
 def _matches(name: str, pattern: str) -> bool:
     name, pattern = name.lower(), pattern.lower()
     return fnmatch.fnmatchcase(name, pattern) if set(pattern) & set("*?[") else pattern in name
-
-
-def _failures(servers: Sequence[Server]) -> dict[str, str]:
-    return {server.name: server.error for server in servers if server.error is not None}
 
 
 def _described(tool: Tool) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _LEAVE = "\x1b[?25h\x1b[?1049l"
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 _ORDERS: dict[str, Callable[[Facts], Any]] = {
-    "trouble": lambda server: (server["status"] == "running", -server["errors"], -server["inFlight"]),
+    "trouble": lambda server: (server["status"] in ("running", "sleeping"), -server["errors"], -server["inFlight"]),
     "busy": lambda server: (-server["inFlight"] - server["queued"], -server["calls"]),
     "slow": lambda server: -(server["p99"] or 0),
     "memory": lambda server: -(server["memory"] or 0),
@@ -45,8 +45,9 @@ _ORDERS: dict[str, Callable[[Facts], Any]] = {
     "--sort",
     "order",
     type=click.Choice([*_ORDERS]),
+    metavar="ORDER",
     default="trouble",
-    help="What stands first: servers that are down or fail, many calls, slow calls, much memory.",
+    help="What stands first: trouble (servers that are down or fail), busy (many calls), slow, memory, or name.",
 )
 def command(pid: int | None, config: str | None, order: str) -> None:
     """Watch a running gateway and its servers, every second.
@@ -62,7 +63,7 @@ def command(pid: int | None, config: str | None, order: str) -> None:
             return
         with _screen() as screen:
             while True:
-                screen.draw(_lines(facts, order), doubt)
+                screen.draw(_lines(facts, order, screen.room()), doubt)
                 if screen.asked_to_end(_EVERY):
                     return
                 try:
@@ -73,9 +74,22 @@ def command(pid: int | None, config: str | None, order: str) -> None:
                     doubt = one_line(str(error))
 
 
-def _lines(facts: Facts, order: str) -> list[str]:
+def _lines(facts: Facts, order: str, room: int | None = None) -> list[str]:
+    """What there is to show. Where there is not room for all of it, reasons get what servers leave, or a third."""
     servers = sorted(facts["servers"], key=_ORDERS[order])
-    return [*head(facts), "", *table(servers), *troubles(servers, 2)]
+    above, rows, below = [*head(facts), ""], table(servers), troubles(servers, 2)
+    if room is not None:
+        left = max(room - len(above), 0)
+        rows = _cut(rows, left - min(len(below), left // 3), "servers")
+        below = _cut(below, left - len(rows), "lines")
+    return [*above, *rows, *below]
+
+
+def _cut(lines: list[str], room: int, what: str) -> list[str]:
+    if len(lines) <= room:
+        return lines
+    kept = max(room - 1, 0)
+    return [*lines[:kept], dim(f"… and {len(lines) - kept} more {what}: make the window higher")]
 
 
 class _Screen:
@@ -85,14 +99,15 @@ class _Screen:
         self._keys = keys
         self._plain = click.get_current_context().color is False
 
+    def room(self) -> int:
+        """How many lines it has, beside the last."""
+        return max(shutil.get_terminal_size().lines - 2, 1)
+
     def draw(self, lines: Sequence[str], doubt: str) -> None:
         """Show these lines, as far as there is room, in place of what is there."""
-        columns, rows = shutil.get_terminal_size()
+        columns, room = shutil.get_terminal_size().columns, self.room()
         last = f"{badge('warning')}  {doubt}" if doubt else dim("q ends")
-        room = max(rows - 2, 1)
-        if len(lines) > room:
-            lines = [*lines[: room - 1], dim(f"… and {len(lines) - room + 1} more lines: make the window higher")]
-        shown = [*lines, *[""] * (room - len(lines)), last]
+        shown = [*lines[:room], *[""] * (room - len(lines)), last]
         sys.stdout.write(_HOME + "\r\n".join(self._fitted(line, columns) for line in shown) + _BELOW)
         sys.stdout.flush()
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 VARIABLES = ("MUXWAY_CONFIG", "MCP_PROXY_CONFIG_PATH")
 """Variables that may name the file, the first that is set winning."""
-NAMES = tuple(f"muxway.{extension}" for extension in ("json", "jsonc", "toml", "yaml", "yml"))
+_EXTENSIONS = ("json", "jsonc", "toml", "yaml", "yml")
+NAMES = tuple(f"muxway.{extension}" for extension in _EXTENSIONS)
 
 
 def find_config(explicit: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
@@ -34,12 +35,12 @@ def find_config(explicit: str | None = None, environ: Mapping[str, str] | None =
             if not _exists(file):
                 raise _not_found(f"Config file not found: {path}{origin}. Check the path.")
             return file
-    here = [Path(name) for name in (*NAMES, ".mcp.json")]
-    user = [user_config_folder(environ) / name for name in NAMES]
-    for file in (*here, *user):
+    user = user_config_folder(environ)
+    for file in (*map(Path, (*NAMES, ".mcp.json")), *(user / name for name in NAMES)):
         if file.is_file():
             return file
-    looked = "\n".join(f"  {file}" for file in (*(working_folder() / file for file in here), *user))
+    here, any_of_ours = working_folder(), f"muxway.{{{','.join(_EXTENSIONS)}}}"
+    looked = "\n".join(f"  {file}" for file in (here / any_of_ours, here / ".mcp.json", user / any_of_ours))
     raise _not_found(
         f"No config file found. Looked for:\n{looked}\n"
         f"Name one with --config FILE or $MUXWAY_CONFIG, or create muxway.json with: {MINIMAL}"

@@ -37,6 +37,10 @@ class Feed(Protocol):
         """Ask the server to say when this changes, unless it does already; `settled` may hear of it at once."""
         ...
 
+    def keep(self, uri: str) -> None:
+        """The same as soon as it can be, for those who were told until now by another server in this one's place."""
+        ...
+
     def drop(self, uri: str) -> None:
         """Nobody wants to hear of this any more."""
         ...
@@ -103,8 +107,8 @@ class Subscriptions:
     def replace(self, upstream: str, feed: Feed) -> None:
         """Another one has taken the place of a server: what was subscribed to there is subscribed to here."""
         self._feeds[upstream] = feed
-        for uri in self._topics[upstream]:
-            feed.want(uri, _unheard)
+        for uri in list(self._topics[upstream]):
+            feed.keep(uri)
 
     def remove(self, upstream: str) -> None:
         """A server will not come back: so neither do its resources."""
@@ -198,10 +202,6 @@ class Subscriptions:
                 else:
                     catalog = (subscriber.catalog or self._catalog)()
                     subscriber.told(uris[0], _public(catalog, upstream, native, as_in=uris[0], of=whole))
-
-
-def _unheard(_: RpcError | None) -> None:
-    """Nobody waits to hear how it went."""
 
 
 def _public(catalog: ResourceCatalog, upstream: str, native: str, *, as_in: str, of: str) -> str:

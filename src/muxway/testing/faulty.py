@@ -41,6 +41,7 @@ STARTS = {
     "exit": "say why on stderr and exit with status 2",
     "exit-twice": "exit with status 2 at the first two starts, then start well (needs --journal)",
     "slow": "start well, but only after 1.5 seconds",
+    "very-slow": "start well, but only after 6 seconds",
     "silence": "read everything and answer nothing",
     "deaf": "close stdin at once, and stay",
     "mute": "close stdout at once, and stay",
@@ -97,6 +98,8 @@ class Server:
         self.deaf_to_pings = False
         self.list_fault = ""
         """What goes wrong with the next lists, as if it were the start."""
+        self.when_cancelled: dict[Any, Callable[[], None]] = {}
+        """What to do when a call is cancelled, by its id."""
         self.extra = 0
         """How many tools are listed beside the usual ones."""
         self._journal, self._mark = journal, mark
@@ -171,8 +174,8 @@ class Server:
         if start == "exit" or (start == "exit-twice" and self._starts() <= 2):
             os.write(2, b"fatal: the key is missing\n")
             os._exit(2)
-        if start == "slow":
-            time.sleep(1.5)
+        if start in ("slow", "very-slow"):
+            time.sleep(1.5 if start == "slow" else 6)
         elif start == "deaf":
             _close(0)
             while True:
@@ -183,8 +186,10 @@ class Server:
             self.write(b"Server v1.2.3\n\x1b[32mready\x1b[0m\n{not json}\n\xff\xfe\n\n")
         elif start == "banner-unended":
             self.write(b"loading... ")
-        elif start == "forked" and os.fork():
-            os._exit(0)
+        elif start == "forked":
+            if os.fork():
+                os._exit(0)
+            time.sleep(0.5)  # Whoever looks sees the parent go before the child says anything.
         elif start == "stderr":
             for _ in range(80):
                 os.write(2, (b"e" * 99 + b"\n") * 1000)
@@ -244,6 +249,7 @@ class Server:
     def _hear_notice(self, method: str, params: dict[str, Any]) -> None:
         if method == "notifications/cancelled":
             self.note("cancelled", id=params.get("requestId"))
+            self.when_cancelled.pop(params.get("requestId"), _nothing)()
 
     def _greet(self, id_: Any, method: str, params: dict[str, Any]) -> None:
         start = self.start
@@ -358,6 +364,10 @@ def _line(message: dict[str, Any]) -> bytes:
 
 def _object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _nothing() -> None:
+    pass
 
 
 def _close(file: int) -> None:
@@ -503,6 +513,17 @@ def stops(_: Call) -> None:
 def answers_late(call: Call) -> None:
     """Answer after three seconds, when nobody waits any more."""
     call.server.later(3.0, lambda: call.answer(POISON))
+
+
+@_named
+def answers_when_cancelled(call: Call) -> None:
+    """Answer, with progress before, as soon as nobody waits any more."""
+
+    def answer() -> None:
+        call.progress(1)
+        call.answer(POISON)
+
+    call.server.when_cancelled[call.id] = answer
 
 
 @_named

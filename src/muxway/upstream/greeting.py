@@ -118,12 +118,12 @@ async def greet(
     try:
         return await _initialize(link, client_info, capabilities, timeout)
     except UpstreamSaid as error:
-        if error.code == METHOD_NOT_FOUND and refused is not None and refused.code != METHOD_NOT_FOUND:
-            # It knows `server/discover` and not `initialize`: what it has against us it has said before.
-            raise refused from error
-        if error.code != UNSUPPORTED_VERSION:
+        if error.code == METHOD_NOT_FOUND and refused is not None:
+            # If it knows only `server/discover`, what it has against us it has said before.
+            raise (error if refused.code == METHOD_NOT_FOUND else refused) from error
+        if error.code not in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND):
             raise
-        # A stateless server that was only slow to start: it has answered `initialize` the way such a server must.
+        # A stateless server that was only slow to start: it has answered `initialize` the way such servers do.
         found = await _discover(link, meta, timeout)
         if found is None:
             raise

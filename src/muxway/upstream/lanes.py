@@ -175,6 +175,9 @@ class Lanes:
                 raise UpstreamError(self._first.name, "not_running", said, retry_after=record.retry_at - now)
             lane = self._open(key, caller)
         lane.used = now
+        if self._first.link is not None:
+            # A server in use does not fall asleep, whichever of its connections is used.
+            self._first.link.used = now
         if lane.member.starting:
             raise StillStarting(lane.member)
         return lane.upstream.link
@@ -197,6 +200,8 @@ class Lanes:
 
         now = asyncio.get_running_loop().time()
         lane = _Lane(self._open_lane(changed, key.era, told, key.owner is None), member, now)
+        if key in self._lanes:
+            self._end(key)
         self._lanes[key] = lane
         self._records.setdefault(key, _Record(Restarts())).history.began(now)
         lane.upstream.start()
@@ -211,12 +216,12 @@ class Lanes:
         # One that was ended here may already have a successor, which is none of its business.
         if upstream.link is None and lane is not None and lane.upstream is upstream:
             if not member.starting:
-                del self._lanes[key]
+                self._end(key)
             elif key.era == "legacy" and self._first.link is not None and self._first.link.revision.stateless:
                 # It does not take a handshake, or not now: calls go over the first connection, as well as they can.
                 log.info("takes no handshake; used in its own era", upstream=upstream.name, why=upstream.error)
                 self._no_handshake_until = asyncio.get_running_loop().time() + _TRY_AGAIN
-                del self._lanes[key]
+                self._end(key)
         member.settle(upstream.link, "" if upstream.link is not None else upstream.error or "it ended")
         member.release()
 
@@ -232,6 +237,13 @@ class Lanes:
         """A client session has ended: so do the connections that were only for it."""
         for key in [key for key in self._lanes if key.owner is party]:
             self._end(key)
+
+    def renew(self) -> None:
+        """End all of them. Those that are needed are opened anew, whatever became of the ones before."""
+        for key in list(self._lanes):
+            self._end(key)
+        self._records.clear()
+        self._no_handshake_until = 0.0
 
     def _sweep(self) -> None:
         self._timer = None

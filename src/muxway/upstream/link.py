@@ -47,6 +47,7 @@ _SWEEP: Final = 0.25
 """Seconds between two looks at the deadlines: one timer for all calls instead of one each."""
 _QUEUE_LIMIT: Final = 64 * 1024 * 1024
 _SHOWN: Final = 120
+_LOOKED_AT: Final = 4096
 _NEVER_CANCELLED: Final = frozenset(("server/discover", "initialize"))
 _IN_HEAD: Final = frozenset(("name", "uri", "ref", "_meta"))
 """Params that are written anew for each upstream."""
@@ -136,8 +137,17 @@ class Queued:
 class Link:
     """A connection to the upstream `name` over a channel. Implements `core.ports.Link`."""
 
-    def __init__(self, name: str, channel: Channel, limits: Limits = DEFAULT, stats: Stats | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        channel: Channel,
+        limits: Limits = DEFAULT,
+        stats: Stats | None = None,
+        mask: Callable[[str], str] = str,
+    ) -> None:
+        """Prepare; `mask` hides secrets in what is shown of what the upstream sent."""
         self.name = name
+        self._mask = mask
         self.revision: Revision = NEWEST_HANDSHAKE
         self.peer: Peer[Ticket, None] = Peer()
         self.stats = stats or Stats()
@@ -446,7 +456,8 @@ class Link:
         ticket.sink.failed(self._error("timeout", f"{why}, so the call was given up; it may have run"))
         if not hard and ticket.caller is not None and self.on_timeout is not None:
             self.on_timeout()
-        if not hard and self._channel.remote:
+        if not hard and self._channel.remote and self.heard < ticket.began:
+            # Else it is only slow with this one.
             self._note_broken(why)
 
     @property
@@ -724,7 +735,8 @@ class Link:
             self._junk_since, self._junk_shown = self.heard, 0
         if self._junk_shown < _JUNK_LINES:
             self._junk_shown += 1
-            line = printable(frame[:_SHOWN].decode("utf-8", "replace"))
+            # Cut after it was masked: a part of a secret would not be known for one.
+            line = printable(self._mask(frame[:_LOOKED_AT].decode("utf-8", "replace"))[:_SHOWN])
             log.warning(event, upstream=self.name, why=why, line=line, count=self.stats.junk)
 
     def _fail(self, ticket: Ticket, error: RpcError) -> None:

@@ -92,6 +92,12 @@ class Feed:
         elif self.wake is not None:
             self.wake()
 
+    def keep(self, uri: str) -> None:
+        """See `core.subscriptions.Feed`."""
+        self.wanted.setdefault(uri, [])
+        if self._way is not None:
+            self._way.turn(uri)
+
     def drop(self, uri: str) -> None:
         """See `core.subscriptions.Feed`."""
         waiting = self.wanted.pop(uri, ())
@@ -172,6 +178,12 @@ class Feeds:
         if self._other is not None:
             self._other.want(uri, _unheard)
         self._first.want(uri, settled)
+
+    def keep(self, uri: str) -> None:
+        """See `core.subscriptions.Feed`."""
+        self._first.keep(uri)
+        if self._other is not None:
+            self._other.keep(uri)
 
     def drop(self, uri: str) -> None:
         """See `core.subscriptions.Feed`."""

@@ -135,6 +135,8 @@ class Nursery:
         self._reapers: list[_Reaper] = []
         """The last one serves; those before it died and may still be ending what they left."""
         self._slots = asyncio.Semaphore(_SPAWNS_AT_ONCE)
+        self._waiting = 0
+        """Children that wait for a slot."""
         self._closed = False
 
     async def start(self) -> None:
@@ -162,7 +164,12 @@ class Nursery:
                 f"muxway runs inside itself {_DEEPEST + 1} times over: does its config start muxway again?"
             )
         order = _order(argv, path, env, cwd)
-        async with self._slots:
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        try:
             try:
                 return await self._living_reaper().spawn(next(self._ids), order)
             except _ReaperLost:
@@ -172,11 +179,13 @@ class Nursery:
                 return await self._living_reaper().spawn(next(self._ids), order)
             except _ReaperLost as lost:
                 raise SpawnError(f"cannot start {path}: {lost}") from lost
+        finally:
+            self._slots.release()
 
     @property
     def count(self) -> int:
         """How many children there are, or are being started."""
-        return sum(reaper.count for reaper in self._reapers)
+        return self._waiting + sum(reaper.count for reaper in self._reapers)
 
     async def aclose(self) -> None:
         """End every child and the reaper, and wait until they are gone. Bounded; may be called twice."""

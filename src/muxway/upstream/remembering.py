@@ -53,6 +53,8 @@ class Memory:
             text = path.read_bytes() if path.stat().st_size <= _LARGEST else b""
             known = messages.value(text)
             offers = {kind: _offer(config.name, kind, text) for kind in KINDS if kind.name in known["offers"]}
+            if not isinstance(known["instructions"], str):
+                raise TypeError("instructions are text")
             greeting = Greeting(
                 REVISIONS[known["revision"]], known["serverInfo"], known["capabilities"], known["instructions"]
             )
@@ -118,5 +120,7 @@ def _offer(upstream: str, kind: Kind, text: bytes) -> Offer:
     lists = messages.members((messages.members(text) or {})["offers"]) or {}
     listed = messages.members(lists[kind.name]) or {}
     ttl_ms, public = messages.value(listed["hint"])
+    if type(ttl_ms) is not int or type(public) is not bool:
+        raise TypeError("a hint is a number and whether it is public")
     natives, _ = read_listing(kind, upstream, messages.items(listed["items"]) or ())
     return Offer(natives, (), Hint(ttl_ms, public))

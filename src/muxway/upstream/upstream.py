@@ -113,6 +113,7 @@ class Upstream:
         care: Care = UNSUPERVISED,
         limits: Limits = Limits(),  # noqa: B008 -- it cannot be changed
         stats: Stats | None = None,
+        mask: Callable[[str], str] = str,
     ) -> None:
         self.name = name
         self.status = Status.STOPPED
@@ -138,11 +139,12 @@ class Upstream:
         self.on_page_done: Callable[[str], None] | None = None
         """Called with the id of an elicitation that sent the user to a web page, when that is done."""
         self._dial = dial
+        self._mask = mask
+        """Hides secrets in what it said, where people see it."""
         self._client_info = client_info
         self._on_change = on_change
         self._era: Era = era
-        self._blind_starts = 0
-        """How often it was started since it was last greeted."""
+        self._died_of_probe = self._unprobed_next = False
         self._capabilities = capabilities
         self._kinds = kinds
         self._tell = log.error if first else log.info
@@ -301,14 +303,15 @@ class Upstream:
         try:
             async with asyncio.timeout(self._start_timeout):
                 link = self._new_link()
-                blind, self._blind_starts = self._blind_starts, self._blind_starts + 1
+                unprobed, self._unprobed_next = self._unprobed_next, False
                 try:
-                    # One that ended when it was probed, and also when it was not, may speak either era once it can
-                    # be started: from then on each start tries one of them.
-                    unprobed = self._era == "auto" and blind > 0 and blind % 2 == 0
                     await self._greet(link, "legacy" if unprobed else self._era)
                 except DiedOfProbe as died:
-                    if blind:
+                    # One that also ends unprobed may speak either era once it can be started: from then on, each
+                    # start tries one of them.
+                    again, self._died_of_probe = self._died_of_probe, True
+                    if again:
+                        self._unprobed_next = True
                         raise died.lost from died
                     log.info("ended when probed; starting it again with a handshake", upstream=self.name)
                     await link.close()
@@ -357,7 +360,7 @@ class Upstream:
 
     def _new_link(self) -> Link:
         self.channel = self._dial()
-        link = Link(self.name, self.channel, self._limits, self.stats)
+        link = Link(self.name, self.channel, self._limits, self.stats, self._mask)
         link.on_notice = self.hear_notice
         self._stale.clear()
         return link
@@ -367,10 +370,10 @@ class Upstream:
         self.greeting = await greet(link, era, self._client_info, self._capabilities, self._start_timeout)
         # Which era it speaks does not change between two starts of one configuration.
         self._era = "modern" if link.revision.stateless else "legacy"
-        self._blind_starts = 0
+        self._died_of_probe = False
 
     def _fail_start(self, link: Link | None, error: Exception) -> None:
-        why = str(error) or repr(error)
+        why = self._mask(str(error) or repr(error))
         if isinstance(error, TimeoutError):
             why = f'server "{self.name}" was not ready after {self._start_timeout:g} s (startTimeout)'
         elif not isinstance(error, RpcError) or not why.startswith("server "):
@@ -401,8 +404,9 @@ class Upstream:
             elif kind is TOOLS or not isinstance(offer, MuxwayError):
                 failed = failed or offer
             else:
-                log.warning("could not list", upstream=self.name, kind=kind.name, error=offer)
-                note = f"{self.name}: its {kind.word}s could not be listed: {offer}"
+                why = self._mask(str(offer))
+                log.warning("could not list", upstream=self.name, kind=kind.name, error=why)
+                note = f"{self.name}: its {kind.word}s could not be listed: {why}"
                 self.offers.setdefault(kind, Offer(notes=[note]))
         if failed is not None:
             raise failed
@@ -448,7 +452,8 @@ class Upstream:
             try:
                 await self._list(self.link, [kind for kind in self._kinds if kind in stale])
             except MuxwayError as error:
-                log.warning("could not list again; the old list stays", upstream=self.name, error=error)
+                why = self._mask(str(error))
+                log.warning("could not list again; the old list stays", upstream=self.name, error=why)
             self._on_change(self)
             await asyncio.sleep(pause)
             pause = min(3 * pause, _LONGEST_PAUSE)
