@@ -60,6 +60,9 @@ class Problem:
     """The environment variable that is missing, for `missing_env_var`."""
 
     def __str__(self) -> str:
+        if self.path == "$":
+            # The whole file: the message names it.
+            return self.message
         where = f"{self.path} (line {self.line})" if self.line is not None else self.path
         return f"{where}: {self.message}"
 

@@ -145,7 +145,10 @@ class Reloader:
                 if warning not in self._config.warnings:
                     log.warning("config", problem=warning)
             self._config = config
-            log.info("config reloaded", changes=changes)
+            if changes:
+                log.info("config reloaded", changes=changes)
+            else:
+                log.info("config read again, nothing changes")
             return changes
 
     async def _reload_quietly(self) -> None:
