@@ -145,10 +145,7 @@ class Reloader:
                 if warning not in self._config.warnings:
                     log.warning("config", problem=warning)
             self._config = config
-            if changes:
-                log.info("config reloaded", changes=changes)
-            else:
-                log.info("config read again, nothing changes")
+            log.info("config reloaded", changes=changes)
             return changes
 
     async def _reload_quietly(self) -> None:

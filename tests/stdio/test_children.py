@@ -35,7 +35,7 @@ async def test_a_crash_names_server_status_and_last_stderr_line(tmp_path: Path) 
         assert (await client.answer(waiting)).error["message"] == error["message"]
         assert (await client.call("good__echo", {"a": 1})).result
         assert (await client.call("bad__echo", {"a": 2})).result
-        assert "server failed upstream=bad" in process.log()
+        assert "server ended; starting it again upstream=bad" in process.log()
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,8 @@ class Link:
         """Not empty only while as many calls are under way as may be."""
         self._answers = 0
         self._circuit = Circuit()
+        self.first_junk: str | None = None
+        """The first line that was no message, as it may be shown."""
         self._junk_since = 0.0
         self._junk_shown = 0
         self._meta_head = b""
@@ -205,6 +207,11 @@ class Link:
     def introduced(self) -> None:
         """The greeting is over."""
         self._channel.introduced()
+
+    @property
+    def answered(self) -> bool:
+        """Whether anything that was asked has got an answer."""
+        return self._answers > 0
 
     @property
     def called(self) -> bool:
@@ -449,7 +456,9 @@ class Link:
             return
         hard = ticket.deadline == ticket.limit_at and ticket.last_progress >= 0
         why = "took longer than any call may (callMax)" if hard else f"gave no sign for {ticket.idle:g} s"
-        log.warning("call timed out", upstream=self.name, request=ticket.id, why=why)
+        # What we asked ourselves, as at a start, is told by whoever asked.
+        tell = log.debug if ticket.caller is None else log.warning
+        tell("call timed out", upstream=self.name, request=ticket.id, why=why)
         if ticket.caller is not None:
             self.stats.timeouts += 1
             self.stats.failed += 1
@@ -737,6 +746,7 @@ class Link:
             self._junk_shown += 1
             # Cut after it was masked: a part of a secret would not be known for one.
             line = printable(self._mask(frame[:_LOOKED_AT].decode("utf-8", "replace"))[:_SHOWN])
+            self.first_junk = self.first_junk or line
             log.warning(event, upstream=self.name, why=why, line=line, count=self.stats.junk)
 
     def _fail(self, ticket: Ticket, error: RpcError) -> None:

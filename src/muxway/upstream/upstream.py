@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _START: Final = 30.0
 _FETCHING_START: Final = 120.0
 _FETCHERS: Final = frozenset(("npx", "npm", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno"))
+_LOOPING: Final = f"it failed {BUDGET} times within a minute, so it is tried once a minute now"
 _RELIST_PAUSE: Final = 0.25
 """Seconds between two listings at the upstream's own wish, so that a flood of wishes costs little."""
 _LONGEST_PAUSE: Final = 15.0
@@ -341,6 +342,7 @@ class Upstream:
         link.introduced()
         self.starting = False
         self._set(Event.READY)
+        self._last_failure = ""
         self._settle()
         self.ready_at = asyncio.get_running_loop().time()
         self._history.ready(self.ready_at)
@@ -351,6 +353,7 @@ class Upstream:
             tools=len(self.offer(TOOLS).natives),
             revision=link.revision.date,
             ms=round((self.took or 0) * 1000),
+            restarts=self.restarts or None,
         )
         if self.feed is not None and self.greeting is not None:
             self.feed.connect(link, self.greeting)
@@ -378,6 +381,8 @@ class Upstream:
             why = f'server "{self.name}" was not ready after {self._start_timeout:g} s (startTimeout)'
         elif not isinstance(error, RpcError) or not why.startswith("server "):
             why = f'server "{self.name}" could not be started: {why}'
+        elif link is not None and isinstance(error, UpstreamError) and error.reason == "lost":
+            why += _said_instead(link, why)
         words = None if self.channel is None else self.channel.last_words()
         if words is not None and words not in why:
             why = f"{why}; its last stderr line: {words}"
@@ -543,19 +548,28 @@ class Upstream:
         again, self._last_failure = why == self._last_failure, why
         self._cancel_timers()
         self.ready_at, self.starting = None, False
+        looped = self.looping
         pause = self._history.failed(now) if self._care.supervised else None
         self._set(Event.LOOPED if self.looping else Event.LOST)
         if self.status is Status.FAILED or pause is None:
             self.offers = {}
-        self.error = why
+        loops = self.looping and not looped
+        self.error = f"{why}; {_LOOPING}" if self.looping and pause is not None else why
         if pause is not None:
-            if self.looping:
-                self.error = f"{why} (it ended {BUDGET} times within a minute, so it is tried once a minute now)"
             self._retry_at = now + pause
             self._retry = asyncio.get_running_loop().call_later(pause, self._try_again)
         self._settle()
         self._unfeed(why.removeprefix(f'server "{self.name}" '))
-        (log.debug if again else self._tell)("server failed", upstream=self.name, error=self.error, retry_s=pause)
+        # The same reason again is no news, but that it is given up on for a while is.
+        ended = self.status is Status.RESTARTING
+        tell = log.debug if again and not loops else log.warning if ended and self._tell == log.error else self._tell
+        reason = self.error.removeprefix(f'server "{self.name}" ')
+        tell(
+            "server ended; starting it again" if ended else "server failed",
+            upstream=self.name,
+            error=reason,
+            next_try=None if pause is None else "now" if pause < 1 else f"in {pause:.0f} s",
+        )
         self._on_change(self)
 
     def _try_again(self) -> None:
@@ -576,3 +590,11 @@ class Upstream:
         self.status = advance(self.status, event)
         if event in (Event.READY, Event.RETIRED, Event.LAID_DOWN):
             self.error = None
+
+
+def _said_instead(link: Link, why: str) -> str:
+    """What to add to how a program ended that has answered nothing: it may be no MCP server."""
+    if link.answered or "exited with status" not in why:
+        return ""
+    hint = " before it answered, as a program does that is no MCP server" if why.endswith("status 0") else ""
+    return hint if link.first_junk is None else f"{hint}; its first line on stdout: {link.first_junk}"
