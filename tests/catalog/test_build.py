@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -314,3 +315,19 @@ def test_an_empty_catalog_finds_nothing_and_lists_nothing() -> None:
     """Issue 2, point 3: `tools/list` is answered at once with what is ready."""
     assert EMPTY.page(0, None) == b""
     assert EMPTY.find("a__b").problem == "Tool not found: a__b"
+
+
+def test_what_stays_is_taken_over_and_what_changes_is_made_anew() -> None:
+    """Ours: with thousands of tools, a server that comes or goes costs what it has itself."""
+    natives, _ = read_listing(TOOLS, "a", [Raw(b'{"name":"x","inputSchema":{"type":"object"}}')])
+    one = Source(upstream="a", tools=natives, prefix="a", asked="a")
+    other = Source(upstream="b", tools=natives, prefix="b", asked="b")
+    first = build(Naming(), [one])
+    second = build(Naming(), [other, one], first)
+    assert second.routes["a__x"] is first.routes["a__x"]
+    assert second.routes["b__x"].upstream == "b"
+    renamed = build(Naming(), [replace(one, exposed={"x": "a__x"})], first)
+    assert renamed.routes["a__x"].alias == "a__x"
+    fresh, _ = read_listing(TOOLS, "a", [Raw(b'{"name":"x","description":"new","inputSchema":{"type":"object"}}')])
+    third = build(Naming(), [replace(one, tools=fresh)], first)
+    assert b"new" in third.routes["a__x"].definition

@@ -87,6 +87,8 @@ class Offer(NamedTuple):
 class _Draft:
     naming: Naming
     kind: Kind
+    before: Mapping[str, Route]
+    """The routes there were, many of which are as good as new."""
     routes: dict[str, Route] = field(default_factory=dict[str, Route])
     findings: list[Finding] = field(default_factory=list[Finding])
     shapes: dict[tuple[str, str], Shaping] = field(default_factory=dict[tuple[str, str], "Shaping"])
@@ -170,7 +172,7 @@ def build(naming: Naming, sources: Sequence[Source], before: Catalog = EMPTY) ->
 
     It has a version of its own only if a client that lists both sees a difference.
     """
-    draft = _Draft(naming, before.kind)
+    draft = _Draft(naming, before.kind, before.routes)
     for source in sources:
         _add(draft, source)
     catalog = Catalog(
@@ -276,6 +278,13 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
             f"listed as {public!r}, because {taken.public!r}{alike} is already {taken.upstream!r}'s {taken.native!r}; "
             f"set `prefix` or rename it in `{draft.kind.exposed}`",
         )
+    plain = shaped is None and draft.kind is not PROMPTS
+    known = draft.before.get(public) if plain else None
+    alias = renamed or native.name
+    if known is not None and known.origin is native and (known.prefix, known.alias) == (source.prefix, alias):
+        # Servers come and go while thousands of tools of others stay.
+        draft.put(known)
+        return
     members = native.members if shaped is None else shaped.members
     if draft.kind is PROMPTS:
         members = _with_server(source, native)
@@ -283,7 +292,17 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
     head = b'"method":"%b","params":{"name":%b' % (draft.kind.use, messages.encode(native.name))
     shape = None if shaped is None or shaped.shaping is None else shaped.shaping.called(public)
     draft.put(
-        Route(public, source.upstream, native.name, source.prefix, renamed or native.name, definition, head, shape)
+        Route(
+            public,
+            source.upstream,
+            native.name,
+            source.prefix,
+            alias,
+            definition,
+            head,
+            shape,
+            native if plain else None,
+        )
     )
 
 

@@ -100,6 +100,8 @@ class Route:
     """The start of the request that uses it at the upstream, ready to be followed by the call's own params."""
     shape: Shaping | None = field(default=None, compare=False, repr=False)
     """What is done to its calls and results, if the configuration shapes it."""
+    origin: Native | None = field(default=None, compare=False, repr=False)
+    """What it was made of, if nothing else went into it: the next catalog may take it over."""
     wrapped: bool = field(init=False)
     """Whether its output may be no object, so that callers who know only objects get it wrapped in one."""
     tasked: bool = field(init=False)
