@@ -88,7 +88,7 @@ class _Serving:
     def __init__(self, config: Config, reaper: ReaperProcess, terms: Terms) -> None:
         self._config = config
         self._terms = terms
-        self._stopping: asyncio.Task[None] | None = None
+        self._stopping: set[asyncio.Future[None]] = set()
         self._prepared: Gateway | None = None
         """What is to run next, if the configuration has changed while nothing did."""
         self._was_ready = False
@@ -122,7 +122,9 @@ class _Serving:
     def _rest(self) -> None:
         if self.gateway is not None:
             log.info("the last client has left; servers are stopped until the next one comes")
-            self._stopping = asyncio.ensure_future(self.gateway.stop())
+            stopping = asyncio.ensure_future(self.gateway.stop())
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
             self.gateway = None
 
     def _wake(self) -> None:
@@ -147,8 +149,7 @@ class _Serving:
         return changes
 
     async def stop(self) -> None:
-        if self._stopping is not None:
-            await self._stopping
+        await asyncio.gather(*self._stopping)
         if self.gateway is not None:
             await self.gateway.stop()
 

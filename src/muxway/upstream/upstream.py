@@ -482,6 +482,8 @@ class Upstream:
         if link is None or self.ready_at is None:
             return
         quiet = not link.called  # A server at work may have no time for questions, and calls have their own clocks.
+        if not quiet:
+            link.used = now
         due: list[tuple[float, float]] = []
         if care.idle_stop is not None:
             sleep_at = max(link.used, self.ready_at) + care.idle_stop
