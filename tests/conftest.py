@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from muxway.config import parse_config
 from muxway.testing import RawClient, ScriptedServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
@@ -54,3 +55,13 @@ async def a_world(
 @pytest.fixture
 def world() -> Callable[..., AbstractAsyncContextManager[World]]:
     return a_world
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """A command that is run in this process sets up the log for itself; the next test wants it as it was."""
+    logger = logging.getLogger("muxway")
+    handlers, propagate, level = [*logger.handlers], logger.propagate, logger.level
+    yield
+    logger.handlers[:], logger.propagate = handlers, propagate
+    logger.setLevel(level)

@@ -18,7 +18,8 @@ import importlib.util
 import inspect
 import sys
 from dataclasses import replace
-from types import FunctionType
+from importlib.machinery import SourceFileLoader
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from muxway.app import Gateway
@@ -97,13 +98,21 @@ def _entry(server: object) -> dict[str, object] | None:
     return cast("dict[str, object]", server) if isinstance(server, dict) else None
 
 
+class _AsItIs(SourceFileLoader):
+    """Reads the file each time. What Python keeps compiled is compared to the second, and a reload may come sooner."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The file's code, compiled."""
+        return self.source_to_code(self.get_data(self.path), self.get_filename(fullname))
+
+
 def load_chain(path: Path) -> Config:
     """The configuration of the chain that a Python file defines.
 
     Raises:
         ConfigError: the file fails, or defines no chain, or several none of which is called `gateway`.
     """
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path, loader=_AsItIs(path.stem, str(path)))
     if spec is None or spec.loader is None:
         raise _problem(path, "cannot be loaded as Python")
     module = importlib.util.module_from_spec(spec)
@@ -113,8 +122,7 @@ def load_chain(path: Path) -> Config:
         sys.path.insert(0, beside)
     sys.modules.setdefault(path.stem, module)
     try:
-        # Not by the loader: what it keeps compiled is only compared to the second, and a reload may come sooner.
-        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))  # noqa: S102 - that is what was asked for
+        spec.loader.exec_module(module)
     except Exception as error:
         raise _problem(path, f"failed with {type(error).__name__}: {error}") from error
     chains = {name: value for name, value in vars(module).items() if isinstance(value, Chain)}

@@ -170,9 +170,12 @@ class OnTerminal:
 
     async def ended(self) -> int:
         """Its exit code."""
-        async with asyncio.timeout(NINE):
-            while (found := os.waitpid(self.pid, os.WNOHANG)) == (0, 0):
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(NINE):
+                while (found := os.waitpid(self.pid, os.WNOHANG)) == (0, 0):
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"it goes on; its log:\n{self.log()}") from None
         self.pid = 0
         return os.waitstatus_to_exitcode(found[1])
 

@@ -251,7 +251,7 @@ async def test_many_reloads_in_a_row_end_with_the_last(tmp_path: Path) -> None:
 
 def children(pid: int) -> list[str]:
     """The servers that run for this gateway, by their command lines."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
     reapers = {row[0] for row in rows if row[1] == str(pid)}
     return [row[2] for row in rows if row[1] in reapers and "child.py" in row[2]]

@@ -217,12 +217,14 @@ async def test_credentials_of_the_caller_do_not_reach_a_server(web: Webs) -> Non
 async def test_whoever_guesses_is_told_to_wait_and_whoever_knows_is_not(web: Webs) -> None:
     """reliability.md S33: ten wrong tokens a minute and address, then 429; the right token is never locked out."""
     async with web(guard=Guard(tokens=["t0ken"])) as http:
-        for _ in range(10):
-            assert (await http.post(initialize(), {"Authorization": "Bearer guess"})).status == 401
-        answer = await http.post(initialize(), {"Authorization": "Bearer guess"})
+        for number in range(10):
+            assert (await http.post(initialize(), {"Authorization": f"Bearer guess{number}"})).status == 401
+        answer = await http.post(initialize(), {"Authorization": "Bearer another"})
         assert answer.status == 429
         assert 0 < int(answer.headers["retry-after"]) <= 60
         assert (await http.post(initialize(), {"Authorization": "Bearer t0ken"})).status == 200
+        # A client with a mistake in its configuration goes on hearing what is wrong.
+        assert (await http.post(initialize(), {"Authorization": "Bearer guess3"})).status == 401
         # Whoever brings no token has not guessed.
         assert (await http.post(initialize())).status == 401
 
@@ -237,19 +239,20 @@ def test_guesses_are_counted_by_network_and_forgotten_after_a_minute() -> None:
     """Ours: whoever has one address of an IPv6 network has all of them."""
     now = 0.0
     guesses = Guesses(lambda: now)
-    assert [guesses.add("10.0.0.1") for _ in range(11)] == [0.0] * 10 + [60.0]
-    assert guesses.add("10.0.0.2") == 0.0
-    assert [guesses.add(f"2001:db8::{number}") for number in range(1, 12)] == [0.0] * 10 + [60.0]
-    assert guesses.add("2001:db8:0:1::1") == 0.0
+    assert [guesses.add("10.0.0.1", b"%d" % number) for number in range(11)] == [0.0] * 10 + [60.0]
+    assert guesses.add("10.0.0.1", b"3") == 0.0, "the same again is no guess"
+    assert guesses.add("10.0.0.2", b"x") == 0.0
+    assert [guesses.add(f"2001:db8::{number}", b"%d" % number) for number in range(1, 12)] == [0.0] * 10 + [60.0]
+    assert guesses.add("2001:db8:0:1::1", b"x") == 0.0
     now = 45.0
-    assert guesses.add("10.0.0.1") == 15.0
+    assert guesses.add("10.0.0.1", b"x") == 15.0
     now = 60.0
-    assert guesses.add("10.0.0.1") == 0.0
+    assert guesses.add("10.0.0.1", b"x") == 0.0
 
 
 def test_many_addresses_take_little_memory() -> None:
     """Ours: the oldest make room."""
     guesses = Guesses(lambda: 0.0)
     for number in range(10_000):
-        guesses.add(f"10.0.{number // 256}.{number % 256}")
+        guesses.add(f"10.0.{number // 256}.{number % 256}", b"x")
     assert len(guesses._of) == 4096

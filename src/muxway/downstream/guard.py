@@ -172,7 +172,7 @@ class Guard:
             # However often somebody at this address has guessed: whoever has the token is let in.
             return None
         given = authorizations[0] if authorizations else b""
-        seconds = self._guesses.add(address) if given else 0.0
+        seconds = self._guesses.add(address, given) if given else 0.0
         if seconds:
             why = f"too many wrong tokens from this address: try again in {math.ceil(seconds)} s, with the right one"
             return Refusal(429, why, [(b"retry-after", b"%d" % math.ceil(seconds))])

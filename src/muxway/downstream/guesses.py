@@ -1,16 +1,21 @@
-"""Counts wrong tokens by the address they come from: a guesser gets ten a minute."""
+"""Counts wrong tokens by the address they come from: a guesser gets ten a minute.
+
+Only different ones count. A client with a mistake in its configuration sends the same again and again, and should go on
+hearing what is wrong.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import time
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MOST: Final = 10
-"""Wrong tokens of one address within a minute that are answered as such."""
+"""Different wrong tokens of one address within a minute that are answered as such."""
 _MINUTE: Final = 60.0
 _MOST_ADDRESSES: Final = 4096
 _OWN_NETWORK: Final = 64
@@ -22,21 +27,27 @@ class Guesses:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._of: dict[str, tuple[float, int]] = {}
-        """Network → when its minute began, and how many there were since."""
+        self._of: dict[str, tuple[float, set[bytes]]] = {}
+        """Network → when its minute began, and digests of the wrong tokens since."""
 
-    def add(self, address: str) -> float:
-        """Note a wrong token. Seconds until the next one may be tried; 0: at once."""
+    def add(self, address: str, token: bytes) -> float:
+        """Note a wrong token. Seconds until another one may be tried; 0: at once."""
         now = self._clock()
         network = _network(address)
-        began, count = self._of.pop(network, (now, 0))
+        began, tried = self._of.pop(network, (now, set[bytes]()))
         if now - began >= _MINUTE:
-            began, count = now, 0
+            began, tried = now, set[bytes]()
         if len(self._of) >= _MOST_ADDRESSES:
             # Whoever comes from that many addresses is not stopped by this, and memory is not for him to fill.
             del self._of[next(iter(self._of))]
-        self._of[network] = (began, count + 1)
-        return began + _MINUTE - now if count >= _MOST else 0.0
+        self._of[network] = (began, tried)
+        digest = sha256(token).digest()[:8]
+        if digest in tried:
+            return 0.0
+        if len(tried) >= _MOST:
+            return began + _MINUTE - now
+        tried.add(digest)
+        return 0.0
 
 
 def _network(address: str) -> str:
