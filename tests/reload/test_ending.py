@@ -146,8 +146,8 @@ class OnTerminal:
         command = [sys.executable, "-m", "muxway", "serve", "-c", str(file), "--port", "0", "--no-watch"]
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            if nohup:
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            # Said either way: whoever runs the tests may ignore it, and that is inherited.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
             # Its own messages must not depend on a terminal that goes.
             log = os.open(folder / "log", os.O_WRONLY | os.O_APPEND)
             os.dup2(log, 1)
