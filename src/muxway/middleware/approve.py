@@ -76,7 +76,7 @@ class Approve(Middleware):
     What a tool is marked as is its server's word: name the tools of servers that you do not trust. Put it after
     `cache`, and before `timeout`, `retry` and `secrets`, in the list: people are slow, and need not see secrets.
 
-    Costs 4 µs for a call of a tool that is not asked about.
+    Costs 10 µs for a call of a tool that is not asked about.
     """
 
     plain = True

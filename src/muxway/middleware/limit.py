@@ -73,7 +73,7 @@ class Limit(Middleware):
 
     The error is -32603 with `data.muxway` = `{"reason": "limited", "retryAfterMs": …}`; the call did not run.
 
-    Costs about 5 µs a call, and memory for the 10,000 callers, servers or tools that were seen last.
+    Costs about 7 µs a call, and memory for the 10,000 callers, servers or tools that were seen last.
     """
 
     shared = True

@@ -40,7 +40,7 @@ class Retry(Middleware):
 
     Whatever the options say, nothing is tried again after a minute.
 
-    Costs a task: about 10 µs a call that succeeds.
+    Costs a task: about 19 µs a call that succeeds.
     """
 
     def __init__(self, *, times: int = 2, pause: float = 0.2) -> None:

@@ -67,7 +67,7 @@ class Truncate(Middleware):
 
     Put it before `redact`, `secrets` and `cache` in the list, so that what it keeps is masked and is not kept twice.
 
-    Costs 3 µs for a result within the budget, whatever its size; 0.2 ms to cut 100 KB.
+    Costs 7 µs for a result within the budget, whatever its size; 0.2 ms to cut 100 KB.
     """
 
     plain = True
