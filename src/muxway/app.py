@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from muxway.catalog.model import Finding, Route
     from muxway.catalog.selection import Selection
-    from muxway.config.model import ServerConfig
+    from muxway.config.model import MiddlewareSpec, ServerConfig
     from muxway.config.plan import Plan
     from muxway.core.ports import Running
     from muxway.core.relay import Member
@@ -468,7 +468,7 @@ class Gateway:
         """The middlewares around the whole and around each view; without any, nothing is loaded. Raises ConfigError."""
         given = [*self._given, *cast("tuple[Middleware, ...]", config.middleware)]
         views = config.views.values()
-        if not given and not any(specs for _, specs in _chained(config)[1:]):
+        if not given and not any(specs for _, specs in _specs(config)):
             return {}
         from muxway.middleware.loading import layers_of
         from muxway.middleware.running import Layer
@@ -546,13 +546,17 @@ def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:
     return {str(finding) for finding in findings}
 
 
-def _chained(config: Config) -> list[tuple[str, object]]:
+def _chained(config: Config) -> tuple[object, ...]:
     """What the middlewares around requests are made of."""
-    servers = [server for server in config.servers.values() if server.enabled and server.middleware]
     # Some of them hide the secrets that they know of.
     secrets = {secret for one in (*config.servers.values(), *config.views.values()) for secret in one.secrets}
+    return [id(one) for one in config.middleware], secrets, _specs(config)
+
+
+def _specs(config: Config) -> list[tuple[str, tuple[MiddlewareSpec, ...]]]:
+    """The middlewares that the configuration names, by where they stand."""
+    servers = [server for server in config.servers.values() if server.enabled and server.middleware]
     return [
-        ("given", ([id(one) for one in config.middleware], secrets)),
         ("gateway", config.gateway.middleware),
         *((f"view {view.name}", view.middleware) for view in config.views.values()),
         *((f"server {server.name}", server.middleware) for server in servers),

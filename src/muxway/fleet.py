@@ -21,10 +21,10 @@ from muxway.upstream.listening import Feed, Feeds
 from muxway.upstream.nursery import Nursery
 from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
-from muxway.upstream.upstream import UNSUPERVISED, Care, Upstream, start_timeout
+from muxway.upstream.upstream import Care, Upstream, start_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
@@ -235,11 +235,6 @@ class Fleet:
             task.cancel()
             self._end(station)
 
-    def _drain(self, station: Station) -> None:
-        task = asyncio.get_running_loop().create_task(self._drained(station))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
     async def _drained(self, station: Station) -> None:
         loop = asyncio.get_running_loop()
         over = loop.time() + station.member.limit
@@ -250,8 +245,15 @@ class Fleet:
         finally:
             await station.stop()
 
+    def _drain(self, station: Station) -> None:
+        self._in_background(self._drained(station))
+
     def _end(self, station: Station) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(station.stop())
+        return self._in_background(station.stop())
+
+    def _in_background(self, ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Go on with the end of a server, whoever waits for it or does not."""
+        task = asyncio.get_running_loop().create_task(ending)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
         return task
@@ -321,15 +323,18 @@ class Fleet:
         config, settings, member = station.config, self.settings, station.member
         member.idle = config.call_timeout or settings.call_timeout
         member.limit = config.call_max or settings.call_max
-        station.upstream.adjust(
-            start_timeout(config.start_timeout, config.command),
-            settings.list_timeout,
-            settings.max_tools,
-            self._care(config),
-            Limits(config.max_concurrency, config.max_queue, settings.queue_wait),
-        )
+        station.upstream.adjust(**self._terms(config), care=self._care(config))
         if station.lanes is not None:
             station.lanes.adjust(settings.max_instances, settings.instance_idle)
+
+    def _terms(self, config: ServerConfig) -> dict[str, Any]:
+        """What holds for each connection to a server."""
+        return {
+            "start_timeout": start_timeout(config.start_timeout, config.command),
+            "list_timeout": self.settings.list_timeout,
+            "max_listed": self.settings.max_tools,
+            "limits": Limits(config.max_concurrency, config.max_queue, self.settings.queue_wait),
+        }
 
     def reconfigure(self, settings: GatewaySettings, naming: Naming) -> None:
         """The gateway behaves otherwise from now on."""
@@ -416,11 +421,8 @@ class Fleet:
             client_info=self._client_info,
             on_change=on_change,
             era=era,
-            start_timeout=start_timeout(config.start_timeout, config.command),
-            list_timeout=self.settings.list_timeout,
-            max_listed=self.settings.max_tools,
-            limits=Limits(config.max_concurrency, config.max_queue, self.settings.queue_wait),
             mask=masker(config.secrets),
+            **self._terms(config),
             **more,
         )
         upstream.on_page_done = self._switchboard.audience.page_done
@@ -444,7 +446,6 @@ class Fleet:
                 capabilities=capabilities,
                 kinds=kinds,
                 first=False,
-                care=UNSUPERVISED,
                 stats=station.upstream.stats,
             )
 
@@ -474,7 +475,6 @@ class Fleet:
             era,
             capabilities=capabilities,
             first=False,
-            care=UNSUPERVISED,
             stats=station.upstream.stats,
         )
         twin.feed = self._feed(twin)

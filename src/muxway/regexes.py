@@ -42,8 +42,9 @@ class TakesForever(ValueError):
 
 def longest_text(pattern: str) -> int:
     """The length of text that may be searched for this at one go. Raises as `repetitions`."""
-    unanchored = not _is_anchored(_parsed(pattern))
-    return _LONGEST[repetitions(pattern, len(_LONGEST) - 1 - unanchored) + unanchored]
+    tree = _parsed(pattern)
+    unanchored = not _is_anchored(tree)
+    return _LONGEST[_counted(tree, len(_LONGEST) - 1 - unanchored) + unanchored]
 
 
 def repetitions(pattern: str, most: int) -> int:
@@ -53,10 +54,7 @@ def repetitions(pattern: str, most: int) -> int:
         TakesForever: it cannot be trusted with any text, or has more than `most`.
         re.error, RecursionError, OverflowError: it is no regular expression.
     """
-    places = _counted(_parsed(pattern))
-    if places > most:
-        raise TakesForever(f"has too many repetitions{_FOREVER}")
-    return places
+    return _counted(_parsed(pattern), most)
 
 
 def _parsed(pattern: str) -> Any:
@@ -67,10 +65,10 @@ def _parsed(pattern: str) -> Any:
     return tree
 
 
-def _counted(tree: Any) -> int:
+def _counted(tree: Any, most: int) -> int:
     shape = _Shape()
     shape.varies(tree)
-    if shape.tangled or shape.ways > _MOST_WAYS:
+    if shape.tangled or shape.ways > _MOST_WAYS or shape.places > most:
         why = "repeats what can be repeated in several ways" if shape.tangled else "has too many repetitions"
         raise TakesForever(why + _FOREVER)
     return shape.places
