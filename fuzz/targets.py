@@ -92,7 +92,7 @@ def classifier(data: bytes) -> None:
         assert known.get("method") == envelope.method
         assert ("id" in known) == (envelope.id is not ABSENT)
         if "id" in known:
-            assert json.loads(bytes(envelope.id)) == known["id"]
+            assert _read(bytes(envelope.id).decode()) == known["id"]
         assert ("result" in known) == (envelope.result is not ABSENT)
         assert set(envelope.params or ()) == set(known.get("params") or ())
     elif known is not None and known.get("jsonrpc") == "2.0":
@@ -113,20 +113,29 @@ def _standard(data: bytes, *, strict: bool = True) -> dict[str, Any] | None:
             raise ValueError("a name stands twice")
         return dict(members)
 
+    try:
+        text = data.decode()
+        if strict and (_LONE.search(text) or "\ufeff" in text[:1] or text.count("[") + text.count("{") > 100):
+            return None
+        read = _read(text, pairs)
+    except (ValueError, RecursionError):
+        return None
+    return read if isinstance(read, dict) else None
+
+
+def _read(text: str, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] = dict) -> Any:
+    """The standard library's reading. A number that it cannot hold exactly, or refuses for its length, is its text."""
+
     def constant(name: str) -> None:
         raise ValueError(f"{name} is no JSON")
 
     def number(text: str) -> object:
         return text if len(text) > 300 else float(text)
 
-    try:
-        text = data.decode()
-        if strict and (_LONE.search(text) or "\ufeff" in text[:1] or text.count("[") + text.count("{") > 100):
-            return None
-        read = json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=number, parse_float=number)
-    except (ValueError, RecursionError):
-        return None
-    return read if isinstance(read, dict) else None
+    def integer(text: str) -> object:
+        return text if len(text) > 300 else int(text)
+
+    return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=integer, parse_float=number)
 
 
 def _allow(errors: Any, function: Callable[[bytes], Any], data: bytes) -> Any:
