@@ -35,6 +35,7 @@ from muxway.library import (
     Server,
     Tool,
     ToolResult,
+    encoded_arguments,
 )
 from muxway.log import EventLog
 from muxway.protocol import messages
@@ -242,12 +243,12 @@ class Gateway:
 
         Raises:
             ToolNotFound: there is no such tool, or the name may mean several.
-            InvalidParams: the name lacks its server.
+            InvalidParams: the name lacks its server, or an argument is a number that JSON does not have.
             UpstreamSaid: the server answered with a JSON-RPC error.
             UpstreamError: the server is not running, was lost, or did not answer in time.
             KeyError: there is no such view.
         """
-        params = {"name": messages.encode(name), "arguments": messages.encode(dict(arguments or {}))}
+        params = {"name": messages.encode(name), "arguments": encoded_arguments(arguments or {})}
         meta = None if on_progress is None else {PROGRESS_TOKEN: messages.Raw(b"1")}
         waiter = Waiter(None if on_progress is None else _progress(on_progress))
         return ToolResult(await self._ask("tools/call", params, meta, waiter, view))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from muxway.errors import InvalidParams
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from muxway.upstream.state import Status
 
@@ -230,3 +233,31 @@ class Server:
     """What is odd about its tools and their names: left out, renamed, clashing, or asked for in vain."""
     stderr: Sequence[str] = field(default=(), repr=False)
     """The last lines it wrote to stderr."""
+
+
+def encoded_arguments(arguments: Mapping[str, Any]) -> bytes:
+    """Arguments as JSON.
+
+    Raises:
+        InvalidParams: one is infinite or no number, which JSON does not have and encoders quietly turn into null.
+    """
+    encoded = messages.encode(dict(arguments))
+    if b"null" in encoded and (place := _not_finite(arguments)) is not None:
+        raise InvalidParams(f"the argument {place} is not a finite number: JSON has no NaN and no infinity")
+    return encoded
+
+
+def _not_finite(value: object, place: str = "") -> str | None:
+    """Where in a value a number stands that JSON does not have."""
+    match value:
+        case float():
+            return None if math.isfinite(value) else place
+        case Mapping():
+            inside = cast("Mapping[object, object]", value).items()
+            found = (_not_finite(one, f"{place}.{key}" if place else str(key)) for key, one in inside)
+        case list() | tuple():
+            inside = enumerate(cast("list[object]", value))
+            found = (_not_finite(one, f"{place}[{index}]") for index, one in inside)
+        case _:
+            return None
+    return next((one for one in found if one is not None), None)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
+from muxway.cli.arguments import Arguments, missing, remarks
 from muxway.cli.exits import TOOL_FAILED
 from muxway.cli.help import Verb
 from muxway.cli.options import known_view, no_config_file, read_config, view_option
-from muxway.cli.output import StatusLine, badge, one_line, show_json
+from muxway.cli.output import StatusLine, badge, dim, one_line, show_json
 from muxway.cli.requesting import failure_told, named_owners, patient, request_options, show_block
 from muxway.cli.session import only, opened, quiet_log, run
+from muxway.core.signatures import Schema, as_schema, kind
 from muxway.errors import InvalidParams, ToolNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from muxway.catalog.model import Catalog
     from muxway.config import Config
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from muxway.library import ToolResult
 
 _BAR = 24
-_NUMBERS = ("integer", "number")
 
 
 @click.command(
@@ -54,8 +56,9 @@ def command(
 ) -> None:
     """Call one tool and print what it returns.
 
-    KEY=VALUE passes text, or a number or true/false where the tool's schema wants
-    one; KEY:=JSON passes any JSON. The tool may be written server__tool,
+    KEY=VALUE passes text, or a number, true/false, null, array or object where the
+    tool's schema wants one; KEY:=JSON passes any JSON. What the schema requires and
+    is not given is asked for on a terminal. The tool may be written server__tool,
     server:tool or server.tool; only the servers it may belong to are started.
 
     Ctrl-C cancels the call at its server; a second one quits.
@@ -65,14 +68,14 @@ def command(
     """
     quiet_log(debug=debug)
     no_config_file(tool, "name of a tool")
-    given = _Arguments(base, arguments)
+    given = Arguments(base, arguments)
     loaded = patient(read_config(config), timeout)
     known_view(loaded, view)
     code = run(_call(only(loaded, owners(loaded, tool)), view, tool, given, as_json=output == "json"))
     raise click.exceptions.Exit(code)
 
 
-async def _call(config: Config, view: str | None, tool: str, given: _Arguments, *, as_json: bool) -> int:
+async def _call(config: Config, view: str | None, tool: str, given: Arguments, *, as_json: bool) -> int:
     """Make the call and print its outcome. Returns the exit code."""
     line = StatusLine()
 
@@ -82,17 +85,16 @@ async def _call(config: Config, view: str | None, tool: str, given: _Arguments, 
     async with opened(config) as gateway:
         catalog = (gateway.switchboard if view is None else gateway.switchboard.views[view]).catalog
         schema = _schema(catalog, tool)
-        arguments = given.fitted(schema)
-        missing = [str(name) for name in schema.get("required") or () if name not in arguments]
         with failure_told(tool, line, lambda error: _hint(catalog, tool, error), as_json=as_json):
+            await _asked(given, schema)
+            arguments = given.fitted(schema)
+            for remark in remarks(tool, arguments, schema):
+                click.echo(remark, err=True)
             result = await gateway.call(tool, arguments, on_progress=show_progress, view=view)
     if as_json:
         show_json(result.raw)
     else:
         _show(result)
-        if result.is_error and missing:
-            needs = ", ".join(map(one_line, missing))
-            click.echo(f"It needs {needs}: `muxway tools {tool} --schema` shows its arguments.", err=True)
     return TOOL_FAILED if result.is_error else 0
 
 
@@ -107,63 +109,40 @@ def owners(config: Config, tool: str) -> list[str]:
     return named_owners(config, tool)
 
 
-# --- arguments --------------------------------------------------------------------------------
-
-
-class _Arguments:
-    """The arguments as given on the command line. Whatever can be wrong with them is told before anything starts."""
-
-    def __init__(self, base: str | None, words: Sequence[str]) -> None:
-        self._values = {} if base is None else _object(base)
-        self._texts: dict[str, str] = {}
-        for word in words:
-            key, equals, value = word.partition("=")
-            if not equals or not key.rstrip(":"):
-                raise click.UsageError(f"{word!r} is no argument: write KEY=VALUE, or KEY:=JSON for other than text.")
-            if key.endswith(":"):
-                self._values[key[:-1]] = _json(value, f"the value of {key[:-1]}")
-                self._texts.pop(key[:-1], None)
-            else:
-                self._texts[key] = value
-
-    def fitted(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments, with each text turned into the number or flag that the schema wants, if it does."""
-        known = _mapping(schema.get("properties"))
-        return {**self._values, **{key: _fitted(text, known.get(key)) for key, text in self._texts.items()}}
-
-
-def _fitted(text: str, schema: object) -> object:
-    kind = _mapping(schema).get("type")
-    if kind == "boolean":
-        return {"true": True, "false": False}.get(text, text)
-    if kind in _NUMBERS:
-        # What is no number goes as it is: the server's complaint about it is better than ours.
-        with suppress(ValueError):
-            return json.loads(text) if kind == "number" else int(text)
-    return text
-
-
-def _object(text: str) -> dict[str, Any]:
-    value = _json(text, "--json")
-    if not isinstance(value, dict):
-        raise click.UsageError('--json must be an object, such as {"city": "Paris"}. For JSON output use -o json.')
-    return cast("dict[str, Any]", value)
-
-
-def _json(text: str, what: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise click.UsageError(f"{what} is not JSON ({error}): {text}") from None
-
-
-def _schema(catalog: Catalog, tool: str) -> Mapping[str, Any]:
+def _schema(catalog: Catalog, tool: str) -> Schema:
     route = catalog.find(tool).route
-    return {} if route is None else _mapping(route.describe().get("inputSchema"))
+    return {} if route is None else as_schema(route.describe().get("inputSchema"))
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+async def _asked(given: Arguments, schema: Schema) -> None:
+    """On a terminal, ask for what the tool needs and was not given."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    known = as_schema(schema.get("properties"))
+    for name in missing(given.fitted(schema), schema):
+        about = as_schema(known.get(name))
+        if about.get("description"):
+            click.echo(dim(one_line(str(about["description"]))), err=True)
+        click.echo(f"{one_line(name)} ({one_line(kind(about, schema))}): ", err=True, nl=False)
+        text = await _typed_line()
+        if text is None:
+            click.echo(err=True)
+            return
+        given.add(name, text)
+
+
+async def _typed_line() -> str | None:
+    """The next line from the terminal; None at its end. Ctrl-C cancels this as anything else."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(0, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(0)
+    # A terminal gives whole lines.
+    line = os.read(0, 65536).decode(errors="replace")
+    return line.rstrip("\r\n") if line else None
 
 
 # --- outcome ----------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from muxway.cli.options import (
 )
 from muxway.cli.output import dim, heading, one_line, show_json, show_table
 from muxway.cli.session import only, opened, quiet_log, run
+from muxway.core.signatures import kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,22 +117,14 @@ def _show_with_arguments(tool: Tool) -> None:
         click.echo(f"  {one_line(tool.description)}")
     properties = _object(tool.input_schema.get("properties"))
     required = tool.input_schema.get("required") or ()
-    rows = [_argument(name, _object(schema), required=name in required) for name, schema in properties.items()]
+    rows = [_argument(name, _object(schema), tool, required=name in required) for name, schema in properties.items()]
     show_table(rows or [[dim("no arguments")]], indent=4)
     click.echo()
 
 
-def _argument(name: str, schema: Mapping[str, Any], *, required: bool) -> list[str]:
+def _argument(name: str, schema: Mapping[str, Any], tool: Tool, *, required: bool) -> list[str]:
     need = "required" if required else _default(schema)
-    return [*map(one_line, (name, _kind(schema), need, str(schema.get("description", ""))))]
-
-
-def _kind(schema: Mapping[str, Any]) -> str:
-    if isinstance(schema.get("enum"), list):
-        return "|".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
-    kind = schema.get("type", "any")
-    name = "|".join(map(str, cast("list[object]", kind))) if isinstance(kind, list) else str(kind)
-    return f"{_kind(_object(schema['items']))}[]" if name == "array" and "items" in schema else name
+    return [*map(one_line, (name, kind(schema, tool.input_schema), need, str(schema.get("description", ""))))]
 
 
 def _default(schema: Mapping[str, Any]) -> str:
