@@ -436,6 +436,59 @@ async def test_a_call_whose_question_the_server_takes_back_times_out_like_any_ot
         assert [notice["method"] for notice in client.notices] == ["elicitation/create", "notifications/cancelled"]
 
 
+@pytest.mark.parametrize("revision", REVISIONS[2:])
+async def test_a_call_may_have_so_many_questions_open_and_no_more(revision: str) -> None:
+    """Ours: 32; a server that asks on is told so at once (docs/behaviour.md#size-limits)."""
+    refused: list[dict[str, Any]] = []
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        waiting = [asyncio.create_task(server.ask("elicitation/create", ELICIT)) for _ in range(100)]
+        done, still = await asyncio.wait(waiting, timeout=0.5)
+        refused.extend(task.result() for task in done)
+        for task in still:
+            task.cancel()
+        server.reply(request, {"content": []})
+
+    async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
+        client = RawClient(world.gateway.memory_door(), capabilities=EVERYTHING, revision=revision)
+        await client.hello()
+        client.start("tools/call", {"name": "up__asks", "arguments": {}})
+        async with asyncio.timeout(5):
+            while not refused:
+                await asyncio.sleep(0.02)
+        assert len(refused) == 68
+        assert all("at most 32 questions" in answer["error"]["message"] for answer in refused)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_stateless_server_that_asks_too_much_at_once_fails_its_call(revision: str) -> None:
+    """Ours: 32 questions (docs/behaviour.md#size-limits)."""
+
+    def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.need(request, {f"q{n}": {"method": "elicitation/create", "params": ELICIT} for n in range(33)}, "s")
+
+    async with a_world({"up": ScriptedServer("2026-07-28", tools={"asks": asks})}) as world:
+        client = RawClient(world.gateway.memory_door(), capabilities=EVERYTHING, revision=revision)
+        await client.hello()
+        assert "more than 32 questions at once" in str((await client.call("up__asks")).message)
+
+
+async def test_parked_calls_are_counted_by_their_bytes() -> None:
+    """Ours: 64 MiB of a principal's (docs/behaviour.md#size-limits)."""
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        answer = await server.ask("elicitation/create", ELICIT)
+        said = answer["error"]["message"] if "error" in answer else "answered"
+        server.reply(request, {"content": [{"type": "text", "text": said}]})
+
+    async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
+        client, _ = await client_of(world, "2026-07-28")
+        large = {"text": "x" * 15_000_000}
+        for _ in range(4):
+            assert (await client.call("up__asks", large)).result["resultType"] == "input_required"
+        assert "too many calls wait" in text((await client.call("up__asks", large)).result)
+
+
 async def test_nothing_is_kept_of_questions_that_nobody_need_answer_any_more() -> None:
     def hasty(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.say({"jsonrpc": "2.0", "id": f"q{request['id']}", "method": "elicitation/create", "params": ELICIT})

@@ -303,6 +303,17 @@ async def test_a_batch_whose_call_is_cancelled_still_answers_the_rest() -> None:
         assert [answer["id"] for answer in (await client.answer_batch()).result] == [2]
 
 
+@pytest.mark.parametrize("many", [b"1," * 100 + b"1", b"{}," * 100 + b"{}", b"1," * 5_000_000 + b"1"])
+async def test_a_batch_of_too_many_messages_is_refused_as_a_whole(many: bytes) -> None:
+    """Ours: with one error, whatever is in it (docs/behaviour.md#size-limits)."""
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+        client = await world.client("2025-03-26")
+        client.say(b"[" + many + b"]")
+        assert "at most 100 messages" in (await client.answer(None)).error["message"]
+        await _echo_still_works(client)
+        assert client.unread == 0
+
+
 @pytest.mark.parametrize(("line", "code"), [(b"[]", -32600), (b"[1,", -32700), (b"[" * 100_000, -32700)])
 async def test_a_batch_that_is_none_is_refused(line: bytes, code: int) -> None:
     """JSON-RPC 2.0 §6."""

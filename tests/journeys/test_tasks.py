@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from muxway import Gateway
 from muxway.config import parse_config
-from muxway.core import tasks
+from muxway.core import holding, tasks
 from muxway.core.call import Call, Caller
 from muxway.downstream.endpoint import Endpoint
 from muxway.downstream.memory import MemoryDoor
@@ -840,7 +840,7 @@ class TestOwn:
             assert not world.gateway.switchboard.tasks
 
     async def test_outcomes_that_take_too_much_room_go_oldest_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tasks, "_MOST_BYTES", 2500)
+        monkeypatch.setattr(holding, "MOST_BYTES", 2500)
 
         async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
             await asyncio.sleep(0.2)
@@ -857,8 +857,8 @@ class TestOwn:
 
     async def test_nobody_has_more_tasks_than_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ours: beyond the limit a call is simply answered when it is over."""
-        monkeypatch.setattr(tasks, "_MOST_EACH", 2)
-        monkeypatch.setattr(tasks, "_MOST", 3)
+        monkeypatch.setattr(holding, "MOST_EACH", 2)
+        monkeypatch.setattr(holding, "MOST", 3)
 
         async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
             await asyncio.sleep(0.3)

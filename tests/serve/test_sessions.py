@@ -171,10 +171,36 @@ async def test_there_may_be_so_many_sessions_and_no_more(web: Webs) -> None:
     """Issue 3, 2: a cap; reliability.md S24: 429. Those that are open go on."""
     async with web(max_sessions=3) as http:
         clients = [await http.session() for _ in range(3)]
+        for client in clients:
+            await client.ask("tools/call", {"name": "s__none"})
         assert (await http.post(initialize())).status == 429
         assert (await clients[0].ask("ping")).status == 200
         await http.ask("DELETE", "/mcp", clients[0].headers)
         await http.session()
+
+
+async def test_a_session_that_never_made_a_call_makes_room_for_a_new_one(web: Webs) -> None:
+    """Ours: whoever opens session after session without using them shuts nobody out (docs/behaviour.md#size-limits)."""
+    async with web(max_sessions=4) as http:
+        used, listening = await http.session(), await http.session()
+        await used.ask("tools/call", {"name": "s__none"})
+        await listening.listen()
+        unused = [await http.session() for _ in range(6)]
+        assert http.door.sessions == 4
+        assert [(await client.ask("ping")).status for client in unused] == [404] * 4 + [200] * 2
+        assert [(await client.ask("ping")).status for client in (used, listening)] == [200, 200]
+
+
+async def test_when_all_were_used_those_left_behind_make_room(web: Webs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: nor does whoever makes one call in each (docs/behaviour.md#size-limits)."""
+    async with web(max_sessions=3) as http:
+        clients = [await http.session() for _ in range(3)]
+        for client in clients:
+            await client.ask("tools/call", {"name": "s__none"})
+        await clients[0].listen()
+        monkeypatch.setattr("muxway.downstream.sessions._LEFT_BEHIND", 0.0)
+        await http.session()
+        assert (await clients[0].ask("ping")).status == 200
 
 
 def bearer(token: str, scheme: str = "Bearer") -> dict[str, str]:
@@ -280,6 +306,51 @@ async def test_a_batch_is_answered_with_an_array(web: Webs) -> None:
         answer = await http.post(batch, client.headers)
         assert answer.status == 200
         assert [part["id"] for part in answer.json] == [1, 2]
+
+
+async def test_a_batch_of_too_many_messages_is_refused_as_a_whole(web: Webs) -> None:
+    """Ours: 100 messages, whatever they are (docs/behaviour.md#size-limits)."""
+    async with web(echo()) as http:
+        client = await http.session("2025-03-26")
+        pings = [request("ping", id_=number) for number in range(100)]
+        assert len((await http.post(pings, client.headers)).json) == 100
+        for body in (json.dumps([*pings, 1]).encode(), b"[" + b"1," * 1_900_000 + b"1]"):
+            refused = await http.post(body, client.headers)
+            assert len(refused.body) < 500
+            assert "at most 100 messages" in refused.json["error"]["message"]
+
+
+@pytest.mark.parametrize("what", ["capabilities", "clientInfo"])
+async def test_a_client_that_says_too_much_of_itself_is_refused(what: str, web: Webs) -> None:
+    """Ours: it would be kept for as long as the session (docs/behaviour.md#size-limits)."""
+    async with web() as http:
+        for size, status in ((60_000, 200), (70_000, 400)):
+            first = initialize()
+            first["params"][what] = {"name": "x", "version": "1", "experimental": {"x": "x" * size}}
+            answer = await http.post(first)
+            assert answer.status == status
+        assert f"params.{what} has more than the 65536 bytes" in answer.json["error"]["message"]
+        asked = request("tools/list", {"_meta": {f"io.modelcontextprotocol/{_STATELESS[what]}": {"x": "x" * 70_000}}})
+        asked["params"]["_meta"].setdefault("io.modelcontextprotocol/clientCapabilities", {})
+        asked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28"
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
+        assert "65536 bytes" in (await http.post(asked, headers)).json["error"]["message"]
+
+
+async def test_a_session_keeps_little_of_a_large_greeting(web: Webs) -> None:
+    """Ours: what a client says of itself, and nothing that came with it."""
+    async with web() as http:
+        body = json.dumps({**initialize(), "padding": "x" * 3_000_000}).encode()
+        assert (await http.post(body)).status == 200
+        (session,) = http.door._sessions  # pyright: ignore[reportPrivateUsage]
+        caller = session.endpoint.session
+        assert caller is not None
+        assert caller.capabilities is not None
+        # Only a piece of something larger is not its own copy.
+        assert caller.capabilities.copy() is caller.capabilities
+
+
+_STATELESS = {"capabilities": "clientCapabilities", "clientInfo": "clientInfo"}
 
 
 async def test_a_batch_of_notifications_is_accepted(web: Webs) -> None:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from muxway.core.asks import Ask
+from muxway.core.holding import Holding, own_call, size_of
 from muxway.core.polling import Polling, wants_tasks
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
-from muxway.core.sinks import Passing
+from muxway.core.sinks import Nobody, Passing
 from muxway.errors import (
     MISSING_CAPABILITY,
     URL_ELICITATION_REQUIRED,
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer, Params
 
 _MOST_ROUNDS: Final = 10
-_MOST_PARKED: Final = 4000
-_MOST_PARKED_EACH: Final = 1000
 _GATHERING: Final = 0.02
 """Seconds to wait for further questions of one call before the caller is asked them all at once."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.25)
@@ -68,13 +67,7 @@ class Desk:
     def __init__(self, seal: Seal) -> None:
         self.seal = seal
         self.parked: dict[str, Parking] = {}
-
-    def has_room(self, principal: bytes) -> bool:
-        """Whether one more call of this principal may be parked."""
-        if len(self.parked) < _MOST_PARKED_EACH:
-            return True
-        its = sum(1 for parked in self.parked.values() if parked.principal == principal)
-        return its < _MOST_PARKED_EACH and len(self.parked) < _MOST_PARKED
+        self.holding = Holding()
 
     def close(self) -> None:
         """The gateway has stopped: nobody comes back."""
@@ -208,6 +201,8 @@ class Asking(Crossing):
         entries = messages.members(fields.get("inputRequests", b"{}"))
         if self._rounds > _MOST_ROUNDS:
             self._fail(f'server "{self._way.upstream}" asked for input {_MOST_ROUNDS} times and still asks')
+        elif entries is not None and len(entries) > asking.MOST_OPEN:
+            self._fail(f'server "{self._way.upstream}" asked more than {asking.MOST_OPEN} questions at once')
         elif entries is None or (not entries and self._state is None):
             super().questioned(fields)
         elif not entries:
@@ -358,7 +353,7 @@ class Wrapping(_Sealing):
 class Parking(_Sealing):
     """A stateless caller's call to a handshake upstream: while the caller gathers answers the call waits here."""
 
-    __slots__ = ("_asked", "_expiry", "_gathering", "_key", "_outcome", "_pending", "_refused", "principal")
+    __slots__ = ("_asked", "_expiry", "_gathering", "_key", "_outcome", "_pending", "_refused", "_size", "principal")
 
     def __init__(self, sink: Sink, way: Way, head: bytes, call: Call, desk: Desk, round_: int = 0) -> None:
         if not _RETRY_KEYS.isdisjoint(call.params) or "task" in call.params:
@@ -376,6 +371,8 @@ class Parking(_Sealing):
         """The name under which it is parked; empty while a caller waits for it."""
         self._outcome: tuple[tuple[Buffer, ...], RpcError | None] | None = None
         """How the call ended while it was parked."""
+        self._size = 0
+        """What it counts for while it is parked."""
 
     # --- the upstream asks --------------------------------------------------------------------
 
@@ -412,15 +409,22 @@ class Parking(_Sealing):
             self._refuse_pending(f"no call may ask more than {_MOST_ROUNDS} times")
             return
         # Only here, where it is parked: of calls that are made all at once each would find room before that.
-        if not self._desk.has_room(self.principal):
+        call = own_call(self._call)
+        entries: dict[str, Buffer] = {key: entry for key, (_, entry) in self._pending.items()}
+        size = size_of(call) + sum(len(entry) for _, entry in self._pending.values())
+        if not self._desk.holding.has_room(self.principal, size):
             log.warning("too many parked calls; a question was refused", upstream=self._way.upstream)
             self._refuse_pending("too many calls wait for answers; try again later")
             return
         self._key = secrets.token_urlsafe(16)
-        entries: dict[str, Buffer] = {key: entry for key, (_, entry) in self._pending.items()}
         if not self._end_with_questions(self._sink, self._claims("park", self._key), entries):
             self._give_up("the questions are too large")
             return
+        # Nothing is kept of the request that has been answered now.
+        self._call = self._sent = call
+        self._sink = Nobody()
+        self._size = size
+        self._desk.holding.take(self.principal, size)
         self._desk.parked[self._key] = self
         self._expiry = later(LIFETIME, self._give_up, "nobody answered in time")
 
@@ -429,9 +433,13 @@ class Parking(_Sealing):
         for ask, _ in pending:
             ask.refuse(RpcError(why))
 
+    def _unpark(self) -> None:
+        if self._desk.parked.pop(self._key, None) is not None:
+            self._desk.holding.give_back(self.principal, self._size)
+
     def _give_up(self, why: str) -> None:
         """The caller has not come back."""
-        self._desk.parked.pop(self._key, None)
+        self._unpark()
         pending, self._pending = list(self._pending.values()), {}
         for ask, _ in pending:
             ask.give_up(RpcError(why))
@@ -467,7 +475,7 @@ class Parking(_Sealing):
                         raise InvalidParams(error.message) from None
                     # It is asked again: a user may have left something out.
                     wrong = error.message
-        del self._desk.parked[self._key]
+        self._unpark()
         self._key = ""
         if self._expiry is not None:
             self._expiry.cancel()
@@ -527,7 +535,7 @@ class Parking(_Sealing):
         said = messages.members(error.raw) or {}
         listed = (messages.members(said.get("data", b"{}")) or {}).get("elicitations", b"[]")
         entries: dict[str, Buffer] = {}
-        for number, raw in enumerate(messages.items(listed) or [], 1):
+        for number, raw in enumerate((messages.items(listed) or [])[: asking.MOST_OPEN], 1):
             params = messages.members(raw) or {}
             params.setdefault("mode", msgspec.Raw(b'"url"'))
             refusal = asking.refusal(self._call.caller.capabilities, self._call.caller.revision, asking.ELICIT, params)
@@ -558,6 +566,8 @@ class Parking(_Sealing):
 def labelled_questions(entries: Params, call: Call, upstream: str) -> dict[str, Buffer]:
     """Questions of a stateless upstream that say who asks. Raises RpcError if this caller cannot be asked them."""
     caller = call.caller
+    if len(entries) > asking.MOST_OPEN:
+        raise RpcError(f"more than {asking.MOST_OPEN} questions at once")
 
     def labelled(raw: Buffer) -> Buffer:
         entry = messages.members(raw) or {}

@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from muxway.core.asks import Ask
 from muxway.core.crossing import Parking, labelled_questions
+from muxway.core.holding import Holding, own_call, size_of
 from muxway.core.polling import Polling
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import LIFETIME
@@ -48,10 +49,6 @@ PATIENCE: Final = 5.0
 KEPT: Final = 600.0
 """Seconds for which the outcome of a task can be asked for."""
 _POLL_MS: Final = 1000
-_MOST: Final = 4000
-_MOST_EACH: Final = 1000
-_MOST_BYTES: Final = 256 * 1024 * 1024
-"""How much the outcomes that are kept may take in all; the oldest go first."""
 _UNKNOWN: Final = "Unknown task: there is none of this name, or not any more"
 
 
@@ -63,7 +60,8 @@ class Tasks:
         self.seal = seal
         self._reach = reach
         self._own: dict[str, Task] = {}
-        self._bytes = 0
+        self._calls, self._outcomes = Holding(), Holding()
+        """What is kept of those that go on, and of those that are over. The first counts how many there are."""
 
     def __len__(self) -> int:
         return len(self._own)
@@ -112,42 +110,48 @@ class Tasks:
 
     def open(self, work: Background, way: Way) -> Task | None:
         """A new task, if its principal may have one more."""
-        if len(self._own) >= _MOST_EACH:
-            its = sum(1 for task in self._own.values() if task.principal == work.principal)
-            if its >= _MOST_EACH or len(self._own) >= _MOST:
-                log.warning("too many tasks; a call is answered only when it is over", upstream=way.upstream)
-                return None
-        task = Task(self, secrets.token_urlsafe(24), work, way)
+        size = work.settle_down()
+        if not self._calls.has_room(work.principal, size):
+            log.warning("too many tasks; a call is answered only when it is over", upstream=way.upstream)
+            return None
+        task = Task(self, secrets.token_urlsafe(24), work, way, size)
+        self._calls.take(task.principal, size)
         self._own[task.name] = task
         return task
 
     def keep(self, task: Task) -> None:
-        """The task is over; its outcome is kept for a while."""
-        self._bytes += task.size
+        """The task is over; its outcome is kept for a while, in place of its call."""
+        self._calls.resize(task.principal, 0, task.size)
+        task.size = task.outcome_size()
+        self._outcomes.take(task.principal, task.size)
         later(KEPT, self._forget, task)
-        if self._bytes <= _MOST_BYTES:
+        if not self._outcomes.is_over(task.principal):
             return
-        for other in [other for other in self._own.values() if other.ended]:
-            if self._bytes <= _MOST_BYTES:
+        # Whoever keeps too much loses the oldest of it; others do only if that was not enough.
+        ended = [other for other in self._own.values() if other.ended]
+        for other in sorted(ended, key=lambda other: other.principal != task.principal):
+            if not self._outcomes.is_over(task.principal):
                 break
             log.warning("too much to keep; the outcome of a task is forgotten early", bytes=other.size)
             self._forget(other)
 
     def _forget(self, task: Task) -> None:
         if self._own.pop(task.name, None) is not None:
-            self._bytes -= task.size
+            self._calls.give_back(task.principal, 0)
+            self._outcomes.give_back(task.principal, task.size)
 
 
 class Task:
     """A call that goes on after its caller was told its name. The sink of its outcome."""
 
-    def __init__(self, tasks: Tasks, name: str, work: Background, way: Way) -> None:
+    def __init__(self, tasks: Tasks, name: str, work: Background, way: Way, size: int) -> None:
         self.name = name
         self.principal = work.principal
         self.upstream = way.upstream
         self.ended = ""
         """How it ended; empty while it goes on."""
-        self.size = 0
+        self.size = size
+        """What it counts for: its call while it goes on, then its outcome."""
         self._tasks = tasks
         self._work: Background | None = work
         self._created = self._updated = clock()
@@ -225,8 +229,11 @@ class Task:
         self.ended = status
         self._work = None
         self.touch()
-        self.size = sum(len(bytes(raw)) for raw in self._outcome.values())
         self._tasks.keep(self)
+
+    def outcome_size(self) -> int:
+        """Bytes of its outcome."""
+        return sum(len(bytes(raw)) for raw in self._outcome.values())
 
 
 class Background(Parking):
@@ -279,6 +286,11 @@ class Background(Parking):
         if task is not None:
             sink, self._sink = self._sink, task
             sink.done(task.shown("task"))
+
+    def settle_down(self) -> int:
+        """It may outlast its caller's request by long: keep nothing of that but the call. Returns the call's size."""
+        self._call = self._sent = own_call(self._call)
+        return size_of(self._call)
 
     # --- questions ----------------------------------------------------------------------------
 

@@ -43,6 +43,8 @@ NO_BATCHES: Final = (
 )
 _ANSWER_SECONDS: Final = 600.0
 """How long a client may take to answer."""
+_MOST_QUESTIONS: Final = 256
+"""What a client may be asked at once, in all its calls together."""
 _MOST_LISTENS: Final = 100
 """Streams of changes that one connection may have open."""
 _NOTHING: Final[dict[str, messages.Raw]] = {}
@@ -174,6 +176,8 @@ class Endpoint:
         self._alone = alone
         self.session: Caller | None = None
         """The handshake session, once `initialize` has opened it."""
+        self.called = False
+        """Whether it ever made a call."""
         self._ready = False
         self._here: dict[str, Callable[[Exchange], bool]] = {
             "subscriptions/listen": self._listen,
@@ -240,6 +244,9 @@ class Endpoint:
 
     def put(self, ask: Ask, caller: Caller, tell: Callable[[Sequence[Buffer]], None]) -> None:
         """Ask the client; the question goes to `tell`."""
+        if len(self.peer.ours) >= _MOST_QUESTIONS:
+            ask.refuse(RpcError(f"{ask.method}: the client has {_MOST_QUESTIONS} questions to answer already"))
+            return
         try:
             params = ask.worded(caller)
         except RpcError as error:
@@ -303,6 +310,7 @@ class Endpoint:
                     say(messages.failure(id_, refusal))
                     return
             admission.running += 1
+            self.called = True
         call = Call(caller, method, params, meta)
         exchange = Exchange(self, id_, call, say, tell)
         self.peer.theirs[id_] = exchange
@@ -342,8 +350,8 @@ class Endpoint:
         revision = era.negotiate(version)
         self.session = Caller(
             revision=revision,
-            capabilities=params.get("capabilities"),
-            client_info=params.get("clientInfo"),
+            capabilities=era.introduction("params.capabilities", params.get("capabilities")),
+            client_info=era.introduction("params.clientInfo", params.get("clientInfo")),
             principal=self._principal,
             party=self,
         )
@@ -376,7 +384,11 @@ class Endpoint:
         if self.session is None or not self.session.revision.batches:
             say(messages.failure(None, InvalidRequest(NO_BATCHES)))
             return True
-        parts = messages.decode_batch(frame)
+        try:
+            parts = messages.decode_batch(frame)
+        except NotAnEnvelope as error:
+            say(messages.failure(None, InvalidRequest(str(error))))
+            return True
         if not parts:
             say(messages.failure(None, InvalidRequest("a batch may not be empty")))
             return True

@@ -6,6 +6,7 @@ connections that carry them, so that a client can come back and read on; how muc
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
 import time
@@ -31,6 +32,9 @@ _RETRY_MS: Final = 1000
 """How long a client is told to wait before it comes back to a stream that broke off."""
 _LEFT_BEHIND: Final = 60.0
 """Seconds of silence after which an owner with too many sessions may lose one: many clients just walk away."""
+_LOOKED_AT: Final = 100
+"""Sessions that are looked at, or ended, at once to make room for others."""
+_LOOK_AGAIN: Final = 1.0
 
 
 class Stream:
@@ -204,6 +208,9 @@ class Sessions:
         self._all: dict[str, Session] = {}
         self._of: Counter[bytes] = Counter()
         """How many each owner has."""
+        self._uncalled: dict[str, Session] = {}
+        """Those that have made no call when last looked at, the oldest first."""
+        self._looked = 0.0
 
     def __len__(self) -> int:
         return len(self._all)
@@ -213,10 +220,32 @@ class Sessions:
 
     @property
     def full(self) -> bool:
-        """Whether there may be no more."""
-        if len(self._all) >= self._limit:
-            self.sweep()
-        return len(self._all) >= self._limit
+        """Whether there may be no more, not even in the place of one that nobody would miss."""
+        return len(self._all) >= self._limit and not (self._end_uncalled() or self._end_left())
+
+    def _end_uncalled(self) -> bool:
+        """End the oldest that never made a call and does nothing: whoever opens many sessions fills its own places."""
+        for id_ in list(itertools.islice(self._uncalled, _LOOKED_AT)):
+            session = self._uncalled.pop(id_)
+            if session.busy and not session.endpoint.called:
+                # It may be idle later. To the end, so that the next look finds others.
+                self._uncalled[id_] = session
+            elif not session.endpoint.called:
+                self.end(session)
+                return True
+        return False
+
+    def _end_left(self) -> bool:
+        """End the one whose client has been silent for the longest time, if that is long. All are looked at: seldom."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_AGAIN:
+            return False
+        self._looked = now
+        self.sweep()
+        idle = [one for one in self._all.values() if one.used < now - _LEFT_BEHIND and not one.busy]
+        for session in sorted(idle, key=lambda one: one.used)[:_LOOKED_AT]:
+            self.end(session)
+        return len(self._all) < self._limit
 
     def crowded_by(self, owner: bytes) -> bool:
         """Whether this owner may have no more. Never true of callers without credentials: these may be anybody."""
@@ -235,7 +264,7 @@ class Sessions:
 
     def add(self, session: Session) -> None:
         """Make a session known."""
-        self._all[session.id] = session
+        self._all[session.id] = self._uncalled[session.id] = session
         self._of[session.owner] += 1
 
     def find(self, id_: str, owner: bytes, view: str | None) -> Session | None:
@@ -248,6 +277,7 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         """End a session."""
+        self._uncalled.pop(session.id, None)
         if self._all.pop(session.id, None) is not None:
             self._of[session.owner] -= 1
             if not self._of[session.owner]:

@@ -25,6 +25,8 @@ ROOTS: Final = "roots/list"
 METHODS: Final = frozenset((ELICIT, SAMPLE, ROOTS))
 REPEATABLE: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
 """Requests of 2026-07-28 that may be answered with questions, and are then sent again with the answers."""
+MOST_OPEN: Final = 32
+"""Questions of one call that may be open at once."""
 UI_EXTENSION: Final = PREFIX + "ui"
 TASKS_EXTENSION: Final = PREFIX + "tasks"
 

@@ -130,6 +130,21 @@ def negotiate(requested: str | None) -> Revision:
     return NEWEST_HANDSHAKE if revision is None or revision.stateless else revision
 
 
+MOST_INTRODUCTION: Final = 64 * 1024
+"""Bytes of a client's capabilities, and of its name. They are kept with its session, and read for its calls."""
+
+
+def introduction(what: str, raw: Raw | None) -> Raw | None:
+    """What a client says of itself, fit to be kept: by itself, and not too large. Raises InvalidParams."""
+    if raw is not None and memoryview(raw).nbytes > MOST_INTRODUCTION:
+        raise _too_large(what)
+    return messages.own(raw)
+
+
+def _too_large(what: str) -> InvalidParams:
+    return InvalidParams(f"{what} has more than the {MOST_INTRODUCTION} bytes that this server accepts there")
+
+
 @dataclass(frozen=True, slots=True)
 class RequestEnvelope:
     """What a stateless request says of its sender."""
@@ -144,7 +159,7 @@ def read_envelope(meta: Params | None) -> RequestEnvelope | None:
     """The 2026-07-28 envelope of a request; None when it is written in a handshake revision.
 
     Raises:
-        InvalidParams: it has the version but not the capabilities.
+        InvalidParams: it has the version but not the capabilities, or they are too large.
         UnsupportedVersion: it names a revision that has no such envelope, or one we do not know.
     """
     if meta is None or PROTOCOL_VERSION not in meta:
@@ -160,8 +175,11 @@ def read_envelope(meta: Params | None) -> RequestEnvelope | None:
             f"protocol version {version} has no stateless form here; use {NEWEST.date}, or `initialize` for older ones",
             data={"supported": list(SUPPORTED), "requested": version},
         )
-    level = meta.get(LOG_LEVEL)
-    return RequestEnvelope(capabilities, meta.get(CLIENT_INFO), None if level is None else read_log_level(level))
+    level, client_info = meta.get(LOG_LEVEL), meta.get(CLIENT_INFO)
+    for name, raw in ((CLIENT_CAPABILITIES, capabilities), (CLIENT_INFO, client_info)):
+        if raw is not None and memoryview(raw).nbytes > MOST_INTRODUCTION:
+            raise _too_large(f'params._meta["{name}"]')
+    return RequestEnvelope(capabilities, client_info, None if level is None else read_log_level(level))
 
 
 def read_log_level(raw: Raw | bytes) -> int:

@@ -184,7 +184,9 @@ def _check_utf8(frame: bytes) -> None:
 def _explain(frame: bytes, why: str) -> NotAnEnvelope | ParseError:
     try:
         # The decoder stops at the first wrong type; whether what follows is JSON at all is not known yet.
-        _check(frame)
+        (_decode_few if is_batch(frame) else _check)(frame)
+    except msgspec.ValidationError as error:
+        return NotAnEnvelope(str(error))
     except _INVALID as error:
         return ParseError(f"not valid JSON: {error}")
     try:
@@ -197,11 +199,31 @@ def _explain(frame: bytes, why: str) -> NotAnEnvelope | ParseError:
     return NotAnEnvelope(why, id_)
 
 
+MOST_IN_A_BATCH: Final = 100
+"""Messages of one batch. Each is a request that may have an answer, and all are looked at in one turn of the loop."""
+TOO_MANY: Final = f"a batch may hold at most {MOST_IN_A_BATCH} messages: send several batches"
+# A list would be read to its end before its length is known. This stops at the first item too many.
+_Batch = msgspec.defstruct(
+    "_Batch",
+    [(f"message_{number}", Raw, ABSENT) for number in range(MOST_IN_A_BATCH)],
+    array_like=True,
+    forbid_unknown_fields=True,
+)
+_decode_few = msgspec.json.Decoder(_Batch).decode
+
+
 def decode_batch(frame: bytes) -> list[bytes]:
-    """The messages of a JSON array, each as its own frame. Raises ParseError if it is not JSON."""
+    """The messages of a JSON array, each as its own frame.
+
+    Raises:
+        ParseError: it is not JSON.
+        NotAnEnvelope: there are more than MOST_IN_A_BATCH. What follows the last that may be has not been looked at.
+    """
     try:
-        return [bytes(item) for item in _decode_batch(frame)]
+        return [bytes(item) for item in msgspec.structs.astuple(_decode_few(frame)) if item is not ABSENT]
     except _INVALID as error:
+        if isinstance(error, msgspec.ValidationError) and is_batch(frame):
+            raise NotAnEnvelope(TOO_MANY) from None
         raise ParseError(f"not valid JSON: {error}") from None
 
 
@@ -211,6 +233,11 @@ def is_batch(frame: bytes) -> bool:
 
 
 _INTEGER = re.compile(rb"-?\d+").fullmatch
+
+
+def own(raw: Raw | None) -> Raw | None:
+    """The same bytes by themselves. What is kept must not keep the whole message that it was a part of."""
+    return None if raw is None else raw.copy()
 
 
 def is_id(raw: Raw | bytes) -> bool:

@@ -468,7 +468,7 @@ class HttpChannel:
             return
         parts = [frame]
         if messages.is_batch(frame):
-            with contextlib.suppress(ParseError):
+            with contextlib.suppress(ParseError, NotAnEnvelope):
                 parts = messages.decode_batch(frame)
         for part in parts:
             try:

@@ -56,6 +56,8 @@ _REMEMBERED: Final = 1000
 _SET_LEVEL: Final = 10.0
 _LINGERS: Final = 60.0
 """Seconds for which an upstream that answers no more may still be at a request that was cancelled."""
+_MOST_ASKS: Final = 4096
+"""Questions that a server may have no answer to yet: as many as calls may be parked, and a few."""
 _NEVER_ASKED: Final = len(LOG_LEVELS)
 _SOON: Final = 1.0
 """Seconds after which a call that was refused for want of room may be tried again."""
@@ -513,7 +515,12 @@ class Link:
             self._hear_request(envelope, envelope.method, about)
 
     def _hear_batch(self, frame: bytes, about: bytes) -> None:
-        for part in messages.decode_batch(frame):
+        try:
+            parts = messages.decode_batch(frame)
+        except NotAnEnvelope as error:
+            self._unreadable(frame, str(error))
+            return
+        for part in parts:
             if messages.is_batch(part):
                 self._unreadable(part, "a batch inside a batch")
             else:
@@ -657,6 +664,10 @@ class Link:
         if id_ in self.asked:
             # Whoever uses an id again does not wait for the first answer any more.
             self._withdraw(id_)
+        if len(self.asked) >= _MOST_ASKS or len(ticket.asks or ()) >= asking.MOST_OPEN:
+            why = f"{method}: at most {asking.MOST_OPEN} questions of a call, and {_MOST_ASKS} in all, may be open"
+            self._channel.send(messages.failure(id_, RpcError(why)))
+            return
         ask = Ask(self.name, self.revision, method, params, answer=answer, refuse=refuse)
         self.asked[id_] = ticket
         if ticket.asks is None:
