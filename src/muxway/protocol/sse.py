@@ -58,6 +58,14 @@ class SseParser:
     def feed(self, data: bytes) -> list[Event]:
         """Take a chunk; return the events it completes, and the beginning of one that passes the limit."""
         events: list[Event] = []
+        if self._fresh:
+            data = bytes(self._pending) + data
+            self._pending.clear()
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._pending += data  # the rest of the mark may come
+                return events
+            self._fresh = False
+            data = data.removeprefix(_BOM)
         start = 1 if self._swallow and data.startswith(b"\n") else 0
         self._swallow = data.endswith(b"\r") if data else self._swallow
         for match in _LINE_END.finditer(data, start):
@@ -89,9 +97,6 @@ class SseParser:
         return False
 
     def _take(self, line: bytes, events: list[Event]) -> None:
-        if self._fresh:
-            self._fresh = False
-            line = line.removeprefix(_BOM)
         if not line:
             # Without a data line it is no event, but its id counts all the same.
             if self._data and not self._skipping:
