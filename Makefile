@@ -1,32 +1,46 @@
 # `make run` and `make test` need nothing but Python 3.11 or newer: they set up .venv by themselves.
 
 PYTHON ?= python3
-BIN := .venv/bin
+VENV := .venv
+ifneq ($(origin PYTHON),file)
+# One that is asked for may be pyenv's without being on PATH; it gets a venv of its own if `.venv` is another version's.
+SHOW_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+override PYTHON := $(shell $(PYTHON) -c '' 2> /dev/null && echo $(PYTHON) || \
+	ls $${PYENV_ROOT:-$$HOME/.pyenv}/versions/*/bin/$(PYTHON) 2> /dev/null | tail -n 1 | grep . || echo $(PYTHON))
+ASKED := $(shell $(PYTHON) $(SHOW_VERSION) 2> /dev/null)
+$(if $(ASKED),,$(error $(PYTHON) does not run))
+HERE := $(shell .venv/bin/python $(SHOW_VERSION) 2> /dev/null)
+VENV := .venv$(if $(filter-out $(ASKED),$(HERE)),-$(ASKED))
+endif
+BIN := $(VENV)/bin
 RUN_LOCKS := requirements/run.txt requirements/build.txt
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 FUZZ_SECONDS ?= 30
 SOAK_SECONDS ?= 3600
 
-.PHONY: run test test-all lint types tests long-tests soak fuzz peers bench format lock clean
+.PHONY: run test test-all lint types tests other-pythons long-tests soak fuzz peers bench format lock clean
 
-run: .venv/run.stamp  ## Run muxway in front of its demo servers and show what it does.
+run: $(VENV)/run.stamp  ## Run muxway in front of its demo servers and show what it does.
 	$(BIN)/muxway demo
 
-test: lint types tests  ## Set up everything and run every check.
+test: lint types tests other-pythons  ## Set up everything and run every check.
 
-lint: .venv/dev.stamp
+lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/dev.stamp
-	$(BIN)/pyright
+types: $(VENV)/dev.stamp
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
-peers: .venv/dev.stamp  ## Install the real clients and servers the tests talk to.
+peers: $(VENV)/dev.stamp  ## Install the real clients and servers the tests talk to.
 	$(BIN)/python -m tests.interop.peers
 
 tests: peers  # Two at a time, because much of it waits for other programs; a file stays in one process.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+other-pythons: $(VENV)/dev.stamp  # What does not touch the system, on every other interpreter of this machine.
+	$(BIN)/python -m tests.interpreters
 
 test-all: test long-tests  ## The same, and what takes long: half an hour.
 	$(MAKE) soak SOAK_SECONDS=120
@@ -34,7 +48,7 @@ test-all: test long-tests  ## The same, and what takes long: half an hour.
 long-tests: peers
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
-soak: .venv/dev.stamp  ## An hour of calls while servers are hurt (SOAK_SECONDS); fails if anything grows or is lost.
+soak: $(VENV)/dev.stamp  ## An hour of calls while servers are hurt (SOAK_SECONDS); fails if anything grows or is lost.
 	$(BIN)/python -m tests.proof.soak $(SOAK_SECONDS)
 
 fuzz: .fuzz/stamp  ## Look for bytes that break a reader, FUZZ_SECONDS for each.
@@ -45,32 +59,32 @@ fuzz: .fuzz/stamp  ## Look for bytes that break a reader, FUZZ_SECONDS for each.
 		grep -E "number_of_executed_units|peak_rss_mb" .fuzz/$$target.log; \
 	done
 
-bench: .venv/dev.stamp  ## Measure muxway and its peers side by side (about eight minutes).
+bench: $(VENV)/dev.stamp  ## Measure muxway and its peers side by side (about eight minutes).
 	$(BIN)/python -m bench
 
-format: .venv/dev.stamp  ## Put the code in its usual shape.
+format: $(VENV)/dev.stamp  ## Put the code in its usual shape.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: .venv/dev.stamp  ## Resolve the dependencies anew.
+lock: $(VENV)/dev.stamp  ## Resolve the dependencies anew.
 	$(UV_COMPILE) pyproject.toml -o requirements/run.txt
 	$(UV_COMPILE) --group build -o requirements/build.txt
 	$(UV_COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 	$(UV_COMPILE) --group fuzz -o requirements/fuzz.txt
 
 clean:  ## Remove everything that was set up.
-	rm -rf .venv .envs .bench .fuzz dist
+	rm -rf .venv .venv-* .envs .bench .fuzz dist
 
-.venv/run.stamp: pyproject.toml $(RUN_LOCKS)
+$(VENV)/run.stamp: pyproject.toml $(RUN_LOCKS)
 	$(call make_venv)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes $(RUN_LOCKS:%=-r %)
 	$(call install_muxway)
 
-.venv/dev.stamp: pyproject.toml requirements/dev.txt
+$(VENV)/dev.stamp: pyproject.toml requirements/dev.txt
 	$(call make_venv)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(call install_muxway)
-	@touch .venv/run.stamp
+	@touch $(VENV)/run.stamp
 
 # A venv of its own: the fuzzer has wheels for few interpreters, and nothing else needs it.
 .fuzz/stamp: requirements/run.txt requirements/fuzz.txt
@@ -81,7 +95,7 @@ clean:  ## Remove everything that was set up.
 define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "muxway needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
-	@test -x $(BIN)/python || { echo "setting up .venv ..."; $(PYTHON) -m venv .venv; }
+	@test -x $(BIN)/python || { echo "setting up $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 endef
 
 define install_muxway

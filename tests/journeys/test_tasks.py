@@ -23,6 +23,7 @@ from muxway.testing import RawClient, ScriptedServer
 from muxway.upstream import lanes
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, World, a_world
 from tests.journeys.worker import RELATED, TASKS, Job, Worker
+from tests.noting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -802,8 +803,12 @@ class TestOwn:
             assert shown["status"] == "cancelled"
             assert not {"inputRequests", "result", "error"} & set(shown)
             call = next(message for message in server.heard if message.get("method") == "tools/call")
-            told = [message for message in server.heard if message.get("method") == "notifications/cancelled"]
-            assert [message["params"]["requestId"] for message in told] == [call["id"]]
+
+            def told() -> list[dict[str, Any]]:
+                return [message for message in server.heard if message.get("method") == "notifications/cancelled"]
+
+            await until(told)  # the server is told while the client is answered
+            assert [message["params"]["requestId"] for message in told()] == [call["id"]]
             await ask_task(client, "update", name, inputResponses={"q1": ANN})
             await ask_task(client, "cancel", name)
             assert (await ask_task(client, "get", name))["status"] == "cancelled"

@@ -159,6 +159,8 @@ class RawClient:
             await self._hear()
 
     async def _hear(self) -> None:
+        # What comes over a wire never comes in the same turn of the loop; here it could, and starve everybody else.
+        await asyncio.sleep(0)
         line = await asyncio.wait_for(self._wire.receive(), _PATIENCE)
         message = json.loads(line)
         if isinstance(message, list):

@@ -1,0 +1,55 @@
+"""Which interpreters the tests are run on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tests.interpreters import ROOT, interpreters, named
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _program(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_shim_that_stands_for_nothing_does_not_hide_the_interpreter_behind_it(tmp_path: Path) -> None:
+    """Ours: pyenv's shims are on PATH for versions that are not switched on."""
+    _program(tmp_path / "shims" / f"python{HERE}", "exit 127")
+    real = _program(
+        tmp_path / "pyenv" / "versions" / f"{HERE}.9" / "bin" / f"python{HERE}", f'exec {sys.executable} "$@"'
+    )
+    asked = [HERE, "3.99"]
+    assert interpreters(asked, path=str(tmp_path / "shims"), pyenv=tmp_path / "pyenv") == {HERE: real}
+
+
+def test_every_version_that_is_promised_is_looked_for() -> None:
+    """pyproject.toml: the classifiers are the promise."""
+    assert named((ROOT / "pyproject.toml").read_text(encoding="utf-8")) == ["3.11", "3.12", "3.13"]
+
+
+def _venv_for(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "--no-print-directory", "--dry-run", "--always-make", "lint", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_interpreter_that_is_asked_for_gets_a_venv_of_its_own(tmp_path: Path) -> None:
+    """CONTRIBUTING.md: `make test PYTHON=python3.13` leaves `.venv` to whoever made it."""
+    other = _program(tmp_path / "python3.77", 'case "$*" in *print*) echo 3.77;; esac')
+    assert ".venv/bin/ruff check" in _venv_for().stdout
+    assert ".venv-3.77/bin/ruff check" in _venv_for(f"PYTHON={other}").stdout
+
+
+def test_an_interpreter_that_does_not_run_is_named(tmp_path: Path) -> None:
+    """Ours: a check that silently ran on another interpreter would be none."""
+    done = _venv_for(f"PYTHON={tmp_path / 'python3.99'}")
+    assert done.returncode == 2
+    assert "python3.99 does not run" in done.stderr
