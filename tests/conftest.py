@@ -65,3 +65,9 @@ def _log_as_before() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     yield
     logger.handlers[:], logger.propagate = handlers, propagate
     logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    """What muxway remembers of servers is remembered for one test, and never where the user's own muxway finds it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))

@@ -18,6 +18,7 @@ from muxway.config import load_config, parse_config, parse_server
 from muxway.config.model import Config, GatewaySettings, ViewConfig
 from muxway.core import custom
 from muxway.core.call import LIBRARY, Call
+from muxway.core.first_listing import FirstListing
 from muxway.core.ports import Waiter
 from muxway.core.sealing import Seal
 from muxway.core.switchboard import Switchboard
@@ -91,7 +92,7 @@ class Gateway:
         self.config = config
         members: dict[str, Member] = {}
         naming = Naming.of(settings.separator, settings.max_name_length)
-        self._listings: asyncio.TimerHandle | None = None
+        self._first_listing: FirstListing | None = None
         self._noted: set[str] = set()
         """The findings that have been told."""
         self._noted_of_views: set[str] = set()
@@ -159,14 +160,11 @@ class Gateway:
     def start(self) -> None:
         """Begin to start every server, all at once, in the background."""
         servers = [server for server in self.config.servers.values() if server.enabled]
-        wait = self.config.gateway.list_wait
-        if servers and wait > 0:
-            self.switchboard.hold_listings()
+        self.switchboard.hold_listings()
         for server in servers:
             self._fleet.add(server, self.config.objects.get(server.name))
-        if servers and wait > 0:
-            self._listings = asyncio.get_running_loop().call_later(wait, self.switchboard.release_listings)
-            self._changed()
+        self._first_listing = FirstListing(self.switchboard.release_listings, self.config.gateway.list_wait)
+        self._changed()
 
     async def settled(self) -> None:
         """Wait until every server is ready or has failed. Each has its own time limit."""
@@ -525,10 +523,8 @@ class Gateway:
         if self._quiet:
             return
         self._publish()
-        if self._listings is not None and not self._fleet.starting:
-            self._listings.cancel()
-            self._listings = None
-            self.switchboard.release_listings()
+        if self._first_listing is not None:
+            self._first_listing.look(self._fleet.unknown, shows=self._fleet.shows)
 
     def _publish(self) -> None:
         self.switchboard.publish([self._custom, *self._fleet.sources()])

@@ -19,9 +19,10 @@ from muxway.upstream.lanes import Lanes
 from muxway.upstream.limits import Limits
 from muxway.upstream.listening import Feed, Feeds
 from muxway.upstream.nursery import Nursery
+from muxway.upstream.remembering import Memory
 from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
-from muxway.upstream.upstream import Care, Upstream, start_timeout
+from muxway.upstream.upstream import Care, Upstream, may_fetch, start_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
     from muxway.upstream.launch import ReaperProcess
-    from muxway.upstream.remembering import Memory
 
 _LAZY_IDLE: Final = 300.0
 """Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
@@ -113,7 +113,7 @@ class Fleet:
         self._on_change = on_change
         self._nursery = Nursery(reaper)
         self._client_info = {"name": "muxway", "version": __version__}
-        self._remembered: Memory | None = None
+        self._memory = Memory()
         self._swapping: dict[str, tuple[Station, asyncio.Task[None]]] = {}
         """What will take the place of a server."""
         self._ending: set[asyncio.Task[None]] = set()
@@ -129,21 +129,18 @@ class Fleet:
         self._members[config.name] = station.member
         self._name_prefixes()
         self._switchboard.subscriptions.add(config.name, station.feeds)
-        known = self._memory.recall(config) if config.start == "lazy" and thing is None else None
-        if known is None:
-            station.upstream.start()
+        if self._recall(station) and config.start == "lazy":
+            station.upstream.lie_down()
         else:
-            station.upstream.recall(*known)
+            station.upstream.start()
         return station
 
-    @property
-    def _memory(self) -> Memory:
-        if self._remembered is None:
-            # Only for those who have lazy servers.
-            from muxway.upstream.remembering import Memory
-
-            self._remembered = Memory()
-        return self._remembered
+    def _recall(self, station: Station) -> bool:
+        """Let a server show what it had when it last ran, started in the same way. Whether that is known."""
+        known = None if station.thing is not None else self._memory.recall(station.config)
+        if known is not None:
+            station.upstream.expect(*known)
+        return known is not None
 
     @staticmethod
     def check(name: str, thing: object) -> None:
@@ -201,6 +198,7 @@ class Fleet:
         old = self.stations[config.name].upstream
         if old.link is None and old.status is not Status.SLEEPING:
             # Nothing is lost if the old one goes first, and whoever calls waits for the new one.
+            self._recall(station)
             station.upstream.start()
             self._put(station)
             return
@@ -286,9 +284,18 @@ class Fleet:
             await self._nursery.aclose()
 
     @property
-    def starting(self) -> bool:
-        """Whether any server is being started."""
-        return any(member.starting for member in self._members.values())
+    def unknown(self) -> list[bool]:
+        """For each server that is being started and of which nothing is known yet: whether it may have to be fetched.
+
+        One that has failed is known to have nothing for now, however often it is tried again.
+        """
+        upstreams = [(station.upstream, station.config.command) for station in self.stations.values()]
+        return [may_fetch(by) for one, by in upstreams if one.starting and not one.offers and not one.restarts]
+
+    @property
+    def shows(self) -> bool:
+        """Whether any server has something to show, or is known to have nothing."""
+        return any(one.upstream.link is not None or one.upstream.offers for one in self.stations.values())
 
     @property
     def complete(self) -> bool:
@@ -491,7 +498,7 @@ class Fleet:
 
     def _changed(self, station: Station) -> None:
         upstream, member = station.upstream, station.member
-        if station.config.start == "lazy" and upstream.link is not None and upstream.greeting is not None:
+        if station.thing is None and upstream.link is not None and upstream.greeting is not None:
             self._memory.keep(station.config, upstream.greeting, upstream.offers)
         why = (upstream.error or f"it is {upstream.status}").removeprefix(f'server "{upstream.name}" ')
         member.settle(upstream.link, why)

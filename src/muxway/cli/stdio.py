@@ -55,7 +55,7 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
     "--list-wait",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="How long a first listing waits for servers still starting.  [default: 1.5]",
+    help="Longest wait of a first listing for servers never seen before.  [default: as they need]",
 )
 @click.option(
     "--page-size",

@@ -474,8 +474,10 @@ GATEWAY = Section(
             kind="seconds",
             attribute="list_wait",
             minimum=0,
-            doc="How long after the start a listing waits for servers that are still starting; 0 answers at once with "
-            "what is ready. Tools that come later are announced. Raise it for clients that list once and leave.",
+            doc="How long after the start of muxway a listing waits, at most, for servers that are still starting and "
+            "were never seen before; 0 answers at once. Servers that ran before are listed at once, from memory. "
+            "Default: while there is nothing to list, up to 45 s; then 2 s for each server that may follow, and 10 s "
+            "since the start for `npx`, `uvx` and the like. Tools that come later are announced.",
             example="10s",
         ),
         Field(

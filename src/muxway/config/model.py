@@ -271,8 +271,8 @@ class GatewaySettings:
     """Public names longer than this are shortened with a stable hash. None: 50, or 128 with another separator."""
     max_message_bytes: int = 16 * 1024 * 1024
     """Largest message accepted from anyone."""
-    list_wait: float = 1.5
-    """Seconds after the start in which a listing waits for servers that are still starting; 0: never."""
+    list_wait: float | None = None
+    """Seconds after the start in which a listing waits for servers never seen before; 0: never. None: as they need."""
     list_timeout: float = 15.0
     """Seconds an upstream may take for one page of a listing."""
     max_tools: int = 10_000

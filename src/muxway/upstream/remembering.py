@@ -1,7 +1,8 @@
-"""What lazy servers have, remembered between two runs, so that they can be listed without being started.
+"""What each server had when it last ran: listed until it is started again, or without a start if it is lazy.
 
 One file for each way to start a server, in the user's cache folder. Nothing there is needed: what is missing, old or
-broken only means that the server is started once to learn it again.
+broken only means that the server is waited for once more. Whatever starts a server is in the name of its file, values
+of variables and headers too, but only hashed under a key that never leaves the folder: they may be secrets.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import contextlib
 import hashlib
 import os
 import tempfile
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from muxway import __version__
 from muxway.catalog.build import read_listing
 from muxway.catalog.kinds import KINDS
 from muxway.catalog.model import Hint
+from muxway.config.plan import ADJUSTABLE
 from muxway.errors import ParseError
 from muxway.log import EventLog
 from muxway.protocol import messages
@@ -25,12 +29,13 @@ from muxway.upstream.greeting import Greeting
 from muxway.upstream.upstream import Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from muxway.catalog.kinds import Kind
     from muxway.config.model import ServerConfig
 
 _LARGEST: Final = 64 * 1024 * 1024
+_MOST: Final = 256
+"""Ways to start a server that are remembered; those that were not used for the longest time go first."""
+_KEY_SIZE: Final = 32
 
 log = EventLog("upstream")
 
@@ -43,58 +48,100 @@ class Memory:
         # XDG: a relative path is invalid and to be ignored.
         home = base if base.startswith("/") else f"{environ.get('HOME', '')}/.cache"
         self._folder = Path(home) / "muxway" / "servers"
-        self._kept: dict[str, bytes] = {}
+        self._key: bytes | None = None
+        self._kept: dict[Path, tuple[object, ...]] = {}
+        """What is in the files, as far as that is known."""
         self._told = False
 
     def recall(self, config: ServerConfig) -> tuple[Greeting, dict[Kind, Offer]] | None:
         """How a server introduced itself and what it had, when it last ran; None if that is not known."""
-        path = self._path(config)
         try:
+            path = self._path(config, self._read_key())
             text = path.read_bytes() if path.stat().st_size <= _LARGEST else b""
-            known = messages.value(text)
-            offers = {kind: _offer(config.name, kind, text) for kind in KINDS if kind.name in known["offers"]}
-            if not isinstance(known["instructions"], str):
-                raise TypeError("instructions are text")
-            greeting = Greeting(
-                REVISIONS[known["revision"]], known["serverInfo"], known["capabilities"], known["instructions"]
-            )
+            known = messages.members(text) or {}
+            lists = messages.members(known["offers"]) or {}
+            offers = {kind: _offer(config.name, kind, lists[kind.name]) for kind in KINDS if kind.name in lists}
+            greeting = _greeting(known)
+            # The folder's oldest files go first: this one is in use.
+            os.utime(path)
         except FileNotFoundError:
             return None
         except (OSError, ParseError, ValueError, KeyError, TypeError, AttributeError) as error:
             log.debug("what was remembered cannot be used", upstream=config.name, error=error)
             return None
-        self._kept[config.name] = text
+        self._kept[path] = _content(greeting, offers)
         return greeting, offers
 
     def keep(self, config: ServerConfig, greeting: Greeting, offers: Mapping[Kind, Offer]) -> None:
         """Remember this for the next run, unless it is known already."""
-        text = _written(greeting, offers)
-        if self._kept.get(config.name) == text:
-            return
-        self._kept[config.name] = text
-        path = self._path(config)
+        content = _content(greeting, offers)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Whole or not at all, whoever else writes: a name that appears is a file that is complete.
-            handle, name = tempfile.mkstemp(dir=path.parent)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(text)
-                Path(name).replace(path)
-            except OSError:
-                with contextlib.suppress(OSError):  # the first trouble is the one to tell of
-                    Path(name).unlink()
-                raise
+            path = self._path(config, self._key or self._make_key())
+            if self._kept.get(path) == content:
+                return
+            self._kept[path] = content
+            new = not path.exists()
+            _write(path, _written(greeting, offers))
+            if new:
+                self._clear_out()
         except OSError as error:
             if not self._told:
                 self._told = True
-                log.warning("lazy servers cannot be remembered", folder=self._folder, error=error)
+                log.info("servers cannot be remembered", folder=self._folder, error=error)
 
-    def _path(self, config: ServerConfig) -> Path:
-        """Where it is kept. Values of variables and headers are left out: they may be secrets."""
-        way = [__version__, config.name, config.transport, config.command, config.args, config.cwd, config.url]
-        way += [sorted(config.env), sorted(config.headers), config.era]
-        return self._folder / f"{hashlib.sha256(messages.encode(way)).hexdigest()[:32]}.json"
+    def _read_key(self) -> bytes:
+        """The key of this folder. Raises OSError if it cannot be had."""
+        if self._key is None:
+            key = self._folder.with_suffix(".key").read_bytes()
+            if len(key) != _KEY_SIZE:
+                raise FileNotFoundError(f"the key of {self._folder} is not whole")
+            self._key = key
+        return self._key
+
+    def _make_key(self) -> bytes:
+        with contextlib.suppress(FileNotFoundError):
+            return self._read_key()
+        # Whoever is quicker decides: others find nothing under their own key, and read this one the next time.
+        _write(self._folder.with_suffix(".key"), os.urandom(_KEY_SIZE))
+        return self._read_key()
+
+    def _path(self, config: ServerConfig, key: bytes) -> Path:
+        """Where it is kept: all that a change of would mean another process or connection decides."""
+        way = {
+            item.name: _plain(getattr(config, item.name))
+            for item in fields(config)
+            if item.compare and item.name not in ADJUSTABLE
+        }
+        digest = hashlib.blake2b(messages.encode([__version__, way]), digest_size=16, key=key)
+        return self._folder / f"{digest.hexdigest()}.json"
+
+    def _clear_out(self) -> None:
+        files = [(entry.stat().st_mtime, entry.path) for entry in os.scandir(self._folder)]
+        for _, path in sorted(files)[:-_MOST]:
+            Path(path).unlink()
+
+
+def _plain(value: object) -> object:
+    """A setting's value, the same for settings that mean the same."""
+    return sorted(cast("Mapping[str, object]", value).items()) if isinstance(value, Mapping) else value
+
+
+def _content(greeting: Greeting, offers: Mapping[Kind, Offer]) -> tuple[object, ...]:
+    return greeting, {kind: (offer.natives, offer.hint) for kind, offer in offers.items()}
+
+
+def _write(path: Path, text: bytes) -> None:
+    """Write a file, whole or not at all, whoever else writes: a name that appears is a file that is complete."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):  # the first trouble is the one to tell of
+            Path(name).unlink()
+        raise
 
 
 def _written(greeting: Greeting, offers: Mapping[Kind, Offer]) -> bytes:
@@ -116,9 +163,17 @@ def _written(greeting: Greeting, offers: Mapping[Kind, Offer]) -> bytes:
     return messages.object_of((*members, ("offers", messages.object_of(lists.items()))))
 
 
-def _offer(upstream: str, kind: Kind, text: bytes) -> Offer:
-    lists = messages.members((messages.members(text) or {})["offers"]) or {}
-    listed = messages.members(lists[kind.name]) or {}
+def _greeting(known: messages.Params) -> Greeting:
+    info, capabilities = messages.value(known["serverInfo"]), messages.value(known["capabilities"])
+    instructions = messages.text(known["instructions"])
+    if instructions is None or not isinstance(info, dict) or not isinstance(capabilities, dict | None):
+        raise TypeError("instructions are text, the rest are objects")
+    said = cast("dict[str, Any]", info), cast("dict[str, Any] | None", capabilities)
+    return Greeting(REVISIONS[messages.value(known["revision"])], *said, instructions)
+
+
+def _offer(upstream: str, kind: Kind, text: messages.Buffer) -> Offer:
+    listed = messages.members(text) or {}
     ttl_ms, public = messages.value(listed["hint"])
     if type(ttl_ms) is not int or type(public) is not bool:
         raise TypeError("a hint is a number and whether it is public")

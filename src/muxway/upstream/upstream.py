@@ -8,7 +8,7 @@ and a client that was told that tools have gone would only ask for the same list
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -81,7 +81,12 @@ def start_timeout(configured: float | None, command: str | None) -> float:
     """Seconds a server may take to be ready. Launchers that may first download the server get longer."""
     if configured is not None:
         return configured
-    return _FETCHING_START if command is not None and PurePath(command).stem in _FETCHERS else _START
+    return _FETCHING_START if may_fetch(command) else _START
+
+
+def may_fetch(command: str | None) -> bool:
+    """Whether a command is a launcher that may first have to download the server."""
+    return command is not None and PurePath(command).stem in _FETCHERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +214,12 @@ class Upstream:
         self._history.began(self._began)
         self._starting = loop.create_task(self._start())
 
-    def recall(self, greeting: Greeting, offers: dict[Kind, Offer]) -> None:
-        """Instead of a start: what it had when it last ran. It sleeps until somebody calls it."""
+    def expect(self, greeting: Greeting, offers: dict[Kind, Offer]) -> None:
+        """Before a start: what it had when it last ran. That is listed until it says what it has now, or fails."""
         self.greeting, self.offers = greeting, offers
+
+    def lie_down(self) -> None:
+        """Instead of a start: sleep until somebody calls it."""
         self._set(Event.LAID_DOWN)
         self.settled.set()
         self._on_change(self)
@@ -432,6 +440,10 @@ class Upstream:
         return Offer(natives, notes, listing.hint)
 
     def _take(self, kind: Kind, offer: Offer) -> None:
+        known = self.offers.get(kind)
+        if known is not None and known.natives == offer.natives:
+            # What was made of them is as good as new.
+            offer = replace(offer, natives=known.natives)
         self.offers[kind] = offer
         for note in offer.notes:
             log.warning(f"{kind.word} list", upstream=self.name, problem=note)
