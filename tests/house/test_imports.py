@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).parents[2] / "src"
 
 FLOORS = (
-    {"errors", "log", "regexes"},
+    {"errors", "log", "regexes", "likeness"},
     {"protocol"},
     {"pipes"},
     {"catalog", "config"},

@@ -94,6 +94,17 @@ def test_the_digest_does_not_depend_on_how_the_arguments_are_written() -> None:
     assert audit.digest(Raw(b'{"n":1e999}')).startswith("sha256:")
 
 
+async def test_a_line_is_one_line_to_every_reader(tmp_path: Path) -> None:
+    """docs/middleware/audit.md: one JSON object a line, also to readers that know more ends of a line than \\n."""
+    path = tmp_path / "audit.jsonl"
+    ends = "".join(map(chr, (0x0A, 0x0B, 0x0C, 0x0D, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029)))
+    async with chained({"up": ScriptedServer(tools={"t": None})}, Audit(path=str(path))) as world:
+        client = await world.client()
+        await client.ask("tools/call", {"name": f"up__{ends}é", "arguments": {}})
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert f"up__{ends}é" in [json.loads(line)["name"] for line in lines]
+
+
 async def test_whoever_came_with_a_token_is_told_by_its_digest(tmp_path: Path) -> None:
     """Ours: enough of it to tell callers apart, not enough to be of use."""
     path = tmp_path / "audit.jsonl"

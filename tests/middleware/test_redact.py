@@ -226,6 +226,19 @@ def test_keys_that_were_different_stay_different() -> None:
     assert sorted(masked["structuredContent"].values()) == list(range(20_000))
 
 
+def test_a_key_that_looks_masked_already_keeps_its_name_and_value() -> None:
+    """docs/middleware/redact.md: keys that were different stay different, whatever they are."""
+    for keys in (
+        ["a@b.example", "c@d.example", "[redacted: email]"],
+        ["[redacted: email]", "[redacted: email] (2)", "a@b.example", "c@d.example"],
+        ["\\u005bredacted: email]", "a@b.example"],
+    ):
+        raw = ",".join(f'"{key}":{number}' for number, key in enumerate(keys))
+        masked = json.loads(Masker({}, ["email"]).result(b'{"structuredContent":{%b}}' % raw.encode()))
+        assert sorted(masked["structuredContent"].values()) == [*range(len(keys))]
+        assert masked["structuredContent"]["[redacted: email]"] == next(n for n, key in enumerate(keys) if "red" in key)
+
+
 def test_a_pattern_that_fits_the_protocols_own_words_does_no_harm() -> None:
     raw = b'{"messages":[{"role":"user","content":{"type":"text","text":"text of a user"}}]}'
     masked = json.loads(Masker({}, (), compiled(["text|user"])).result(raw))

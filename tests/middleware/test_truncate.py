@@ -57,6 +57,30 @@ async def test_a_result_within_the_budget_stays_the_bytes_that_came() -> None:
         assert (await client.call("up__say")).result == text("x" * 3000)
 
 
+@pytest.mark.parametrize("blocks", [0, 1, 200])
+async def test_large_metadata_is_taken_out_and_the_content_stays(blocks: int) -> None:
+    """docs/middleware/truncate.md: everything in a result counts, and every note is true."""
+    meta = {"big": "m" * 9000, "small": 1, "n" * 3000: 2}
+    result = {**text(*("x" * 20 for _ in range(blocks))), "_meta": meta, "vendor": "v" * 2000}
+    async with chained({"up": saying(result)}, Truncate(bytes=5000)) as world:
+        client = await world.client()
+        got = (await client.call("up__say")).result
+        assert len(json.dumps(got, ensure_ascii=False)) < 5200
+        assert got["_meta"] == {"small": 1}
+        notes = [block["text"] for block in got["content"] if block.get("text", "").startswith("[")]
+        assert not any(note.startswith(("[0 ", "[-")) for note in notes)
+        assert "`vendor`" in notes[0]
+        assert "`_meta.big`" in notes[0]
+        found = URI.search(notes[0])
+        assert found is not None
+        assert json.loads(await read_all(client, found[0])) == {
+            "vendor": "v" * 2000,
+            "_meta.big": "m" * 9000,
+            "_meta." + "n" * 3000: 2,
+        }
+        assert blocks == 0 or {"type": "text", "text": "x" * 20} in got["content"]
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_long_text_becomes_its_beginning_and_end_and_the_rest_can_be_read(revision: str) -> None:
     async with chained({"up": saying(text("before", LONG, "after"))}, Truncate(bytes=10_000)) as world:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from muxway.catalog.kinds import TOOLS, Kind
 from muxway.catalog.naming import spellings
+from muxway.likeness import most_like, short
 from muxway.protocol import convert, messages
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class Catalog:
                 return Lookup(route)
             candidates = [route.public for route in self.routes.values() if name in route.spellings()]
             return Lookup(None, f"{self.kind.ambiguous}: {name} may be {' or '.join(candidates)}")
-        return Lookup(None, f"{self.kind.not_found}: {name}")
+        return Lookup(None, f"{self.kind.not_found}: {short(name)}")
 
     def with_routes_of(self, other: Catalog) -> Catalog:
         """The other catalog under this one's version, for one that lists the same: what is encoded stays so."""
@@ -215,11 +216,8 @@ class Catalog:
 
     def nearest(self, name: str) -> list[str]:
         """The three listed names most like this one, for an error that helps; a bare name is a tool's own."""
-        # Only for an error; not worth its import at every start.
-        from difflib import get_close_matches
-
         owners = [public for public, route in self.routes.items() if route.alias == name]
-        return owners[:3] or get_close_matches(name, self.routes, n=3, cutoff=0.6)
+        return owners[:3] or most_like(name, self.routes, n=3, cutoff=0.6)
 
     def page(self, offset: int, size: int | None, variant: Variant | None = None) -> bytes:
         """What is listed from `offset` on, joined with commas; encoded once for all who ask for the same variant."""

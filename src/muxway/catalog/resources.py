@@ -17,6 +17,7 @@ from muxway.catalog import hygiene, rewriting
 from muxway.catalog.kinds import RESOURCES, TEMPLATES
 from muxway.catalog.model import Finding, Pages
 from muxway.catalog.uris import (
+    LONGEST,
     Template,
     UriFilter,
     is_wrapped_often,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer
 
 _LEARNED: Final = 10_000
-_LONGEST: Final = 4096
 
 
 class Place(NamedTuple):
@@ -93,7 +93,7 @@ class _Learned:
         self._of: dict[str, OrderedDict[str, None]] = {}
 
     def note(self, upstream: str, uri: str) -> None:
-        if len(uri) <= _LONGEST:
+        if len(uri) <= LONGEST:
             mine = self._of.setdefault(upstream, OrderedDict())
             mine[uri] = None
             mine.move_to_end(uri)

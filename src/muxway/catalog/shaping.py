@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from muxway.catalog.globs import is_glob
 from muxway.errors import InvalidParams, RpcError
+from muxway.likeness import short
 from muxway.protocol import messages
 from muxway.regexes import longest_text
 
@@ -237,7 +238,7 @@ class Shaping:
             check = self.checks.get(name)
             why = None if check is None else check.refusal(value)
             if why is not None:
-                raise InvalidParams(f'{self.tool}: argument "{name}" {why}')
+                raise InvalidParams(f'{self.tool}: argument "{short(name)}" {why}')
             native[self.natives.get(name, name)] = value
         for name, value in self.defaults.items():
             native.setdefault(name, value)
@@ -248,7 +249,7 @@ class Shaping:
     def _refuse(self, name: str) -> None:
         instead = self.withheld[name]
         hint = f'; it is called "{instead}" here' if instead is not None else ""
-        raise InvalidParams(f'{self.tool}: there is no argument "{name}"{hint}')
+        raise InvalidParams(f'{self.tool}: there is no argument "{short(name)}"{hint}')
 
     def reshape(self, result: Buffer) -> Buffer:
         """A tool's result as callers get it; one that cannot be reshaped becomes one that says so."""

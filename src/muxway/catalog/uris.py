@@ -22,9 +22,11 @@ _APPS: Final = "ui"
 _WRAPPED = re.compile(r"(?:muxway|ui)://([^/?#]+)/(.+)", re.DOTALL).fullmatch
 _SCHEME_PART = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)").match
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)", re.DOTALL).match
-_LONGEST: Final = 8192
+LONGEST: Final = 4096
+"""Characters of a URI that is listed, unwrapped, matched with templates, or shown where a filter is set."""
 _DECODINGS: Final = 4
 _MOST_WRAPPINGS: Final = 4
+"""Times that a URI may be wrapped."""
 
 
 def scheme_of(uri: str) -> str:
@@ -49,8 +51,8 @@ def _front(upstream: str, uri: str) -> str:
 
 
 def unwrap(uri: str) -> tuple[str, str] | None:
-    """Upstream and native URI of a wrapped one; None unless it is spelled exactly as we spell it."""
-    match = _WRAPPED(uri)
+    """Upstream and native URI of a wrapped one; None unless it is spelled exactly as we spell it, or if it is long."""
+    match = _WRAPPED(uri) if len(uri) <= LONGEST else None
     if match is None:
         return None
     try:
@@ -148,7 +150,7 @@ class Template:
 
     def matches(self, uri: str) -> bool:
         """Whether this URI may be made of it."""
-        if len(uri) > _LONGEST:
+        if len(uri) > LONGEST:
             return False
         places = {0}
         for part in self.parts:
@@ -210,19 +212,30 @@ EVERY_URI: Final = UriFilter()
 
 def _readings(uri: str) -> set[str] | None:
     """The URI, and what a server may take it for: decoded, without dot segments, unwrapped. None if there is no end."""
+    readings: set[str] = set()
+    # A gateway behind ours may unwrap it again. Each level is read in all its ways, so levels and length are bounded.
+    for _ in range(_MOST_WRAPPINGS):
+        own = _decodings(uri)
+        if own is None:
+            return None
+        readings |= own
+        inner = unwrap(uri)
+        if inner is None:
+            return readings | set(map(_without_dots, readings))
+        uri = inner[1]
+    return None
+
+
+def _decodings(uri: str) -> set[str] | None:
+    """The URI, and what is left of it when it is decoded again and again."""
+    if len(uri) > LONGEST:
+        return None
     readings = {uri}
-    decoded = uri
-    while (plain := unquote(decoded)) != decoded:
-        readings.add(decoded := plain)
+    while (plain := unquote(uri)) != uri:
+        readings.add(uri := plain)
         if len(readings) > _DECODINGS:
             return None
-    inner = unwrap(uri)
-    if inner is not None:
-        more = _readings(inner[1])
-        if more is None:
-            return None
-        readings |= more
-    return readings | set(map(_without_dots, readings))
+    return readings
 
 
 def _without_dots(uri: str) -> str:

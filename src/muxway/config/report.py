@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, cast
 
 from muxway.errors import ConfigError, ConfigErrorCode, Problem
+from muxway.likeness import most_like
 from muxway.log import printable
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -56,13 +57,8 @@ def as_mapping(value: object) -> Mapping[object, object] | None:
 
 def nearest(word: str, candidates: Iterable[str], cutoff: float = 0.7) -> str | None:
     """The candidate most like `word`, ignoring case, if any is near enough to be a slip."""
-    if len(word) > 100:
-        return None  # the comparison is quadratic, and no key of ours is that long
-    # Only needed when something is wrong already; not worth its import at each start.
-    from difflib import get_close_matches
-
     by_lower = {candidate.lower(): candidate for candidate in candidates}
-    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
+    close = most_like(word.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[close[0]] if close else None
 
 

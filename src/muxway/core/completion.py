@@ -8,6 +8,7 @@ import msgspec
 
 from muxway.core.sinks import Changing
 from muxway.errors import METHOD_NOT_FOUND, InvalidParams, RpcError, UpstreamSaid
+from muxway.likeness import short
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Completion:
                 raise InvalidParams("params.ref.uri must be a string: a resource template, or the URI of a resource")
             place = resources.find_template(uri) or self._resources.find(resources, uri)
             if place is None:
-                raise InvalidParams(f"Resource template not found: {uri}")
+                raise InvalidParams(f"Resource template not found: {short(uri)}")
             return place.upstream, _with(ref, "uri", place.native)
         raise InvalidParams("params.ref.type must be ref/prompt or ref/resource")
 

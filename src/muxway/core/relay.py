@@ -16,6 +16,7 @@ from muxway.core.sealing import INVALID, Seal
 from muxway.core.sinks import chain
 from muxway.core.tasks import Background, Tasks
 from muxway.errors import InvalidParams, ToolNotFound, UpstreamError
+from muxway.likeness import short
 from muxway.protocol import asking, bridge, messages
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class Relay:
         near = catalog.nearest(name)
         data = {"muxway": {"nearest": near}} if near else None
         if not has_prefix(name) and all(member.prefix for member in self._members.values()):
-            raise InvalidParams(f"Tool name must be prefixed with server key: {name}", data=data)
+            raise InvalidParams(f"Tool name must be prefixed with server key: {short(name)}", data=data)
         raise ToolNotFound(found.problem, code=call.caller.revision.unknown_tool_code, data=data)
 
     def explain_absence(self, catalog: Catalog, name: str) -> None:

@@ -9,6 +9,7 @@ from muxway.catalog.uris import unwrap
 from muxway.core.relay import StillStarting
 from muxway.core.sinks import Changing, chain
 from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, UpstreamSaid
+from muxway.likeness import short
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Resources:
         place = self.find(catalog, uri)
         if place is None:
             code = INVALID_PARAMS if call.caller.revision.stateless else NOT_FOUND
-            raise RpcError(f"Resource not found: {uri}", code=code, data={"uri": uri})
+            raise RpcError(f"Resource not found: {short(uri)}", code=code, data={"uri": short(uri, 4096)})
         head = b'"method":"resources/read","params":{"uri":' + messages.encode(place.native)
         return self._relay.send(place.upstream, head, call, self.changing(catalog, uri, place, call, sink))
 

@@ -13,6 +13,7 @@ from muxway.catalog.uris import wrap
 from muxway.core.relay import StillStarting
 from muxway.core.resources import NOT_FOUND
 from muxway.errors import InvalidParams, RpcError
+from muxway.likeness import short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,7 +155,7 @@ class Subscriptions:
     def _enter(self, subscriber: Subscriber, uri: str) -> Place:
         place = self._reading.find(self._catalog(), uri)
         if place is None or place.upstream not in self._feeds:
-            raise RpcError(f"Resource not found: {uri}", code=NOT_FOUND, data={"uri": uri})
+            raise RpcError(f"Resource not found: {short(uri)}", code=NOT_FOUND, data={"uri": short(uri, 4096)})
         subscriber.places[uri] = place
         subscriber.catalog = self._catalog
         self._topics[place.upstream].setdefault(place.native, {}).setdefault(subscriber, []).append(uri)

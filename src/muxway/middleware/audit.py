@@ -18,9 +18,10 @@ from time import gmtime, strftime, time
 from typing import TYPE_CHECKING, Any, Final
 
 from muxway.errors import ParseError
+from muxway.likeness import short
 from muxway.log import EventLog
 from muxway.middleware.base import Middleware
-from muxway.middleware.facts import client_of, short, size_in
+from muxway.middleware.facts import client_of, size_in
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _BATCH: Final = 1000
 _LARGE: Final = 16 * 1024
 """Bytes of arguments from which on their digest is left to the thread."""
 _SHOWN_OF_PRINCIPAL: Final = 6
+_LINE_ENDS: Final = tuple((char.encode(), b"\\u%04x" % ord(char)) for char in "\x85\u2028\u2029")
+"""What ends a line to some readers of text, and stands in JSON as it is; and the escapes for it."""
 
 log = EventLog("audit")
 
@@ -110,7 +113,11 @@ def digest(arguments: Raw) -> str:
 def _line(record: dict[str, Any], arguments: Raw | None) -> bytes:
     if arguments is not None:
         record["arguments"] = digest(arguments)
-    return messages.encode(record) + b"\n"
+    line = messages.encode(record)
+    if not line.isascii():
+        for end, escape in _LINE_ENDS:
+            line = line.replace(end, escape)
+    return line + b"\n"
 
 
 class _Clock:

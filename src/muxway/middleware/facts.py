@@ -5,8 +5,9 @@ Whatever a caller chose is shortened: a line must not grow with the name somebod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from muxway.likeness import short
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -14,13 +15,6 @@ if TYPE_CHECKING:
 
     from muxway.core.call import Caller
     from muxway.middleware.base import Request
-
-_LONGEST: Final = 200
-
-
-def short(text: str, longest: int = _LONGEST) -> str:
-    """The text, cut if it is long."""
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class _Clients:

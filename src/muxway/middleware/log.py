@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from muxway.config.values import SECRET_KEY
 from muxway.errors import ParseError
+from muxway.likeness import short
 from muxway.log import EventLog, masker
 from muxway.middleware.base import Middleware
-from muxway.middleware.facts import client_of, short, size_in
+from muxway.middleware.facts import client_of, size_in
 from muxway.protocol import messages
 
 if TYPE_CHECKING:

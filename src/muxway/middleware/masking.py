@@ -62,21 +62,19 @@ def change_strings(raw: Buffer, change: Callable[[str], str], *, keys: bool = Fa
     text = bytes(raw)
     pieces: list[bytes] = []
     renamed: dict[str, str] = {}
-    used: Counter[str] = Counter()
+    names: _Names | None = None
     done = 0
     for start, end, is_key in _strings(text):
         if is_key and not keys:
             continue
-        # The decoder is needed for escapes only.
-        string = text[start:end]
-        old = messages.text(string) or "" if b"\\" in string else string[1:-1].decode()
+        old = _decoded(text[start:end])
         new = change(old)
         if new is old or new == old:
             continue
         if is_key:
             if old not in renamed:
-                used[new] += 1
-                renamed[old] = new if used[new] == 1 else f"{new} ({used[new]})"
+                names = names or _Names(text)
+                renamed[old] = names.free(new)
             new = renamed[old]
         pieces += (text[done:start], messages.encode(new))
         done = end
@@ -94,6 +92,28 @@ def _strings(text: bytes) -> Iterator[tuple[int, int, bool]]:
             end = match.end()
         yield start, end, _COLON.match(text, end) is not None
         start = text.find(b'"', end)
+
+
+def _decoded(string: bytes) -> str:
+    # The decoder is needed for escapes only.
+    return messages.text(string) or "" if b"\\" in string else string[1:-1].decode()
+
+
+class _Names:
+    """The keys of a JSON text, and those that stand in place of some of them."""
+
+    def __init__(self, text: bytes) -> None:
+        self._taken = {_decoded(text[start:end]) for start, end, is_key in _strings(text) if is_key}
+        self._used: Counter[str] = Counter()
+
+    def free(self, name: str) -> str:
+        """This name, or one made of it that no other key has."""
+        while True:
+            self._used[name] += 1
+            found = name if self._used[name] == 1 else f"{name} ({self._used[name]})"
+            if found not in self._taken:
+                self._taken.add(found)
+                return found
 
 
 class Masker:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.core.resources import NOT_FOUND
 from muxway.errors import INVALID_PARAMS, RpcError
+from muxway.likeness import short
 from muxway.middleware.base import Middleware, Result
 from muxway.middleware.masking import change_strings
 from muxway.middleware.tools import listed_name
@@ -32,6 +33,10 @@ _EXCERPT: Final = 4000
 _NOTE: Final = 600
 """Bytes that the note about a cut block takes, with its link, at most."""
 _LONGEST_NAME: Final = 100
+_MOST_NAMED: Final = 3
+_AROUND: Final = 6
+"""Bytes that a member takes besides its name and value."""
+_MAIN: Final = frozenset(("content", "structuredContent"))
 _LENGTHS: Final = (2000, 500, 100)
 _CONDITIONS: Final = re.compile(
     rb'"(?:pattern|format|enum|const|minLength|contentEncoding|not|if|oneOf|anyOf|uniqueItems)"'
@@ -52,12 +57,12 @@ class _Kept(NamedTuple):
 class Truncate(Middleware):
     """Keep results of tools within a budget, so that one large answer does not fill a model's context.
 
-    The largest blocks are cut first: of a text its beginning and end stay, with a note on what is missing; pictures,
-    sounds and embedded resources give way to a note. What was taken out can be read for a while as the resource
-    that the note names, `muxway://truncated/<id>?offset=…&length=…`, in slices; clients that know them also get a
-    `resource_link`. Only the caller that got the link can read it. Structured content that does not fit is taken out,
-    unless the tool has an output schema: then long strings in it are shortened if the schema has no conditions on
-    strings, else it stays whole.
+    The largest blocks are cut first: of a text its beginning and end stay, with a note on what is missing;
+    pictures, sounds and embedded resources give way to a note; so do large members of `_meta`. What was taken out
+    can be read for a while as the resource that the note names, `muxway://truncated/<id>?offset=…&length=…`, in
+    slices; clients that know them also get a `resource_link`. Only the caller that got the link can read it.
+    Structured content that does not fit is taken out, unless the tool has an output schema: then long strings in it
+    are shortened if the schema has no conditions on strings, else it stays whole.
 
     Options:
         tokens: the budget of a result, with 4 bytes for a token; 10,000 if neither this nor `bytes` is given.
@@ -126,8 +131,8 @@ class Truncate(Middleware):
         fields: dict[str, Buffer] = {**result.fields}
         structured = fields.get("structuredContent")
         blocks: list[Buffer] = [*(messages.items(fields.get("content", b"[]")) or [])]
-        rest = sum(_length(raw) for name, raw in fields.items() if name not in ("content", "structuredContent"))
-        room = self._budget - rest
+        taken = _lightened(fields, self._budget // 4)
+        room = self._budget - sum(_length(raw) for name, raw in fields.items() if name not in _MAIN)
         if structured is not None and _length(structured) > room // 2:
             if "outputSchema" in request.tool:
                 fields["structuredContent"] = structured = self._shortened(request, structured, room // 2)
@@ -138,6 +143,12 @@ class Truncate(Middleware):
                 blocks = [*self._replaced(request, bytes(structured), "application/json", note), *blocks]
         elif structured is not None:
             room -= _length(structured)
+        if taken:
+            data = messages.object_of(taken.items())
+            which = ", ".join(f"`{short(name, _LONGEST_NAME)}`" for name in [*taken][:_MOST_NAMED])
+            more = f" and {len(taken) - _MOST_NAMED:,} more members" if len(taken) > _MOST_NAMED else ""
+            note = f"Of this result {which}{more}, {len(data):,} bytes of JSON, were taken out."
+            blocks = [*self._replaced(request, data, "application/json", note), *blocks]
         fields["content"] = b"[" + b",".join(self._fitting(request, blocks, room)) + b"]"
         return Result(messages.object_of(fields.items()))
 
@@ -153,7 +164,7 @@ class Truncate(Middleware):
             cut[index] = self._cut_block(request, blocks[index], min(spare, _EXCERPT))
             size += sum(_length(block) + 1 for block in cut[index]) - _length(blocks[index]) - 1
         shown = [piece for index, block in enumerate(blocks) for piece in cut.get(index, [block])]
-        if size <= room:
+        if size <= room or not shown:
             return shown
         left = room - 2 * _NOTE
         count = 0
@@ -285,6 +296,33 @@ class Truncate(Middleware):
 def _owner(caller: Caller) -> object:
     """Who may read what this caller was given: whoever has its credentials, else its session."""
     return caller.principal or caller.party
+
+
+def _lightened(fields: dict[str, Buffer], room: int) -> dict[str, Buffer]:
+    """Take out of a result what is neither content nor structured content and too large beside them; what that was.
+
+    The smallest members stay. Of `_meta` the same holds for its own members: small ones are what clients look for.
+    """
+    taken: dict[str, Buffer] = {}
+    for name in sorted(fields.keys() - _MAIN, key=lambda name: _length(fields[name])):
+        raw = fields[name]
+        if _length(raw) <= room:
+            room -= _length(raw)
+            continue
+        members: dict[str, Buffer] = {**(messages.members(raw) or {})} if name == "_meta" else {}
+        kept: dict[str, Buffer] = {}
+        for key in sorted(members, key=lambda key: _length(members[key])):
+            size = _length(members[key]) + len(key.encode(errors="replace")) + _AROUND
+            if size > room:
+                break
+            room -= size
+            kept[key] = members.pop(key)
+        taken |= {f"{name}.{key}": member for key, member in members.items()} or {name: raw}
+        if kept:
+            fields[name] = messages.object_of(kept.items())
+        else:
+            del fields[name]
+    return taken
 
 
 def _length(raw: Buffer) -> int:

@@ -42,6 +42,8 @@ _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL).fullmatch
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _DATA_KEYS: Final = frozenset(("default", "const", "enum", "examples"))
 """Schema keywords whose values are data: what looks like an annotation in there is none."""
+MOST_ANNOTATIONS: Final = 100
+"""Headers that one tool may ask for: as many as we take of a request ourselves."""
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,1024}").fullmatch
 
 
@@ -98,9 +100,11 @@ def param_headers(schema: object) -> ParamHeaders:
     """The headers that an input schema asks for with `x-mcp-header`.
 
     Raises:
-        BadAnnotation: one of them is no header name, stands twice, or where no single value can be meant.
+        BadAnnotation: one of them is no header name, stands twice, or where no single value can be meant; or there
+            are too many.
     """
     found: ParamHeaders = {}
+    taken: set[str] = set()
     # No path: a place that is not reached through `properties` alone.
     todo: list[tuple[object, tuple[str, ...] | None]] = [(schema, ())]
     while todo:
@@ -111,11 +115,16 @@ def param_headers(schema: object) -> ParamHeaders:
             continue
         members = cast("dict[str, object]", node)
         if ANNOTATION in members:
-            found[_place(path)] = _header(members, found)
+            found[_place(path)] = name = _header(members)
+            if name.lower() in taken:
+                raise BadAnnotation(f"{ANNOTATION} {name} stands twice")
+            taken.add(name.lower())
+            if len(taken) > MOST_ANNOTATIONS:
+                raise BadAnnotation(f"{ANNOTATION} stands more than {MOST_ANNOTATIONS} times")
         for key, value in members.items():
             if key == "properties" and isinstance(value, dict):
-                for name, inner in cast("dict[str, object]", value).items():
-                    todo.append((inner, None if path is None else (*path, name)))
+                for member, inner in cast("dict[str, object]", value).items():
+                    todo.append((inner, None if path is None else (*path, member)))
             elif key != ANNOTATION and key not in _DATA_KEYS:
                 todo.append((value, None))
     return found
@@ -127,14 +136,12 @@ def _place(path: tuple[str, ...] | None) -> tuple[str, ...]:
     return path
 
 
-def _header(schema: Mapping[str, object], taken: ParamHeaders) -> str:
+def _header(schema: Mapping[str, object]) -> str:
     name = schema[ANNOTATION]
     if not isinstance(name, str) or _TOKEN(name) is None:
         raise BadAnnotation(f"{ANNOTATION} is not the name of a header")
     if schema.get("type") not in ("string", "integer", "boolean"):
         raise BadAnnotation(f"{ANNOTATION} {name} is on a property that is no string, integer or boolean")
-    if name.lower() in {other.lower() for other in taken.values()}:
-        raise BadAnnotation(f"{ANNOTATION} {name} stands twice")
     return name
 
 
