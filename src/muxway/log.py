@@ -14,6 +14,7 @@ import logging
 import re
 import sys
 import time
+import traceback
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, TextIO
@@ -29,6 +30,8 @@ _SHORTEST_SECRET = 4
 _SHORT = 64
 _LONGEST = 8192
 """Characters of one value, after which it is cut."""
+_DEEPEST = -20
+"""Frames of a traceback that are shown, the last ones: a recursion without end has hundreds that are all alike."""
 _GATHER = 0.02
 """Seconds for which lines wait for others to be written with."""
 _LOGGER = logging.getLogger("muxway")
@@ -76,19 +79,27 @@ class EventLog:
         """Something that is broken."""
         self._write(logging.ERROR, event, fields)
 
+    def failure(self, event: str, error: BaseException, **fields: object) -> None:
+        """Something raised what it should not: with the traceback, in the lines below."""
+        if self._logger.isEnabledFor(logging.ERROR):
+            why = f"{type(error).__name__}: {error}"
+            trace = "".join(traceback.format_exception(error, limit=_DEEPEST)).rstrip().split("\n")
+            below = "".join(f"\n    {printable(line[:_LONGEST])}" for line in trace)
+            self._write(logging.ERROR, event, {**fields, "error": why}, below)
+
     def flush(self) -> None:
         """Write what was gathered."""
         for lines in _OWN:
             lines.flush()
 
-    def _write(self, level: int, event: str, fields: dict[str, object]) -> None:
+    def _write(self, level: int, event: str, fields: dict[str, object], below: str = "") -> None:
         logger = self._logger
         if logger.isEnabledFor(level):
             words = [event]
             for name, value in fields.items():
                 if value is not None:
                     words.append(f"{name}={_word(value)}")
-            text = " ".join(words)
+            text = " ".join(words) + below
             if _OWN and _LOGGER.handlers == _OWN and not (logger.handlers or logger.filters):
                 # A record, which nobody else would see, takes longer to make than the line.
                 _OWN[0].write(level, text, gathered=self._gathered)

@@ -119,8 +119,8 @@ class Route:
         return {*spellings(self.upstream, self.alias), *(spellings(self.prefix, self.alias) if self.prefix else ())}
 
     def describe(self) -> dict[str, Any]:
-        """The listed definition as Python objects."""
-        return messages.value(self.definition)
+        """The listed definition as Python objects, without what Python cannot hold, such as a `maximum` of 1e999."""
+        return messages.holdable(self.definition)
 
     @property
     def described(self) -> Mapping[str, Any]:

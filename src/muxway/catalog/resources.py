@@ -61,7 +61,7 @@ class Entry:
 
     def describe(self) -> dict[str, Any]:
         """The listed definition as Python objects."""
-        return messages.value(self.definition)
+        return messages.holdable(self.definition)
 
 
 @dataclass(frozen=True, slots=True)

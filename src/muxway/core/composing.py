@@ -19,6 +19,7 @@ from muxway.core import composition, fitting
 from muxway.core.asks import Ask
 from muxway.core.call import Call
 from muxway.core.composition import Outcome, Scope, Unfit
+from muxway.core.incidents import attempt, deliver
 from muxway.core.ports import later, steady
 from muxway.errors import RpcError
 from muxway.protocol import messages
@@ -65,7 +66,7 @@ class Composition:
         """Run the steps. The tool's own deadline takes the place of `idle` and `limit`."""
         del head, idle, limit
         run = _Run(self._tool, self._handle, call, sink)
-        run.begin()
+        run.guard(run.begin)
         return run
 
 
@@ -91,7 +92,14 @@ class _Run:
         self._over = False
         self._pumping = False
         self._told = 0.0
-        self._clock = _Clock(tool.deadline, self._expire)
+        self._clock = _Clock(tool.deadline, lambda: self.guard(self._expire))
+
+    def guard(self, do: Callable[[], None]) -> None:
+        """Go on, whoever made it go on: what goes wrong here ends this call, and is nobody else's business."""
+        attempt(self._break_off, do)
+
+    def _break_off(self, error: RpcError) -> None:
+        self._fail(f"{self.tool.name}: {error.message}")
 
     # --- the start ----------------------------------------------------------------------------
 
@@ -249,7 +257,7 @@ class _Run:
     def _end(self, result: bytes) -> None:
         if not self._over:
             self._stop("the composed tool is over")
-            self.sink.done(result)
+            deliver(self.sink, result)
 
     def cancel(self, reason: str | None) -> None:
         """The caller gave up."""
@@ -411,7 +419,7 @@ class _Job:
         self._running: Running | None = None
         self._over = False
         timeout = work.step.timeout
-        self._clock = None if timeout is None else _Clock(timeout, self._late)
+        self._clock = None if timeout is None else _Clock(timeout, lambda: work.run.guard(self._late))
 
     def begin(self) -> None:
         """Make the call."""
@@ -434,10 +442,12 @@ class _Job:
             self._running = running
 
     def done(self, *result: Buffer) -> None:
-        raw = b"".join(result)
+        if not self._over:
+            raw = b"".join(result)
+            self._work.run.guard(lambda: self._came(raw))
+
+    def _came(self, raw: bytes) -> None:
         run = self._work.run
-        if self._over:
-            return
         if run.take(len(raw)):
             self._end(composition.read_result(raw))
         else:
@@ -445,7 +455,7 @@ class _Job:
             self._end(Outcome(error=f"its result of {len(raw)} bytes would make {limit}"))
 
     def failed(self, error: RpcError) -> None:
-        self._end(Outcome(error=error.message))
+        self._work.run.guard(lambda: self._end(Outcome(error=error.message)))
 
     def _end(self, outcome: Outcome) -> None:
         if not self._over:
@@ -474,7 +484,8 @@ class _Job:
     def progress(self, params: dict[str, Buffer]) -> None:
         done, total = messages.number(params.get("progress")), messages.number(params.get("total"))
         if not self._over and done is not None and total and total > 0:
-            self._work.advanced(self._number, min(max(done / total, 0.0), 1.0), messages.text(params.get("message")))
+            share, message = min(max(done / total, 0.0), 1.0), messages.text(params.get("message"))
+            self._work.run.guard(lambda: self._work.advanced(self._number, share, message))
 
     def log(self, params: dict[str, Buffer]) -> None:
         if not self._over:

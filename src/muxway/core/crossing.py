@@ -18,6 +18,7 @@ import msgspec
 
 from muxway.core.asks import Ask
 from muxway.core.holding import Holding, own_call, size_of
+from muxway.core.incidents import attempt
 from muxway.core.polling import Polling, wants_tasks
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
@@ -207,7 +208,7 @@ class Asking(Crossing):
             super().questioned(fields)
         elif not entries:
             pause = _PAUSES[min(self._rounds, len(_PAUSES)) - 1]
-            self._timer = later(pause, self._again)
+            self._timer = later(pause, attempt, self._sink.failed, self._again)
         else:
             self._put(entries)
 
@@ -395,7 +396,7 @@ class Parking(_Sealing):
         self._pending[key] = (ask, messages.object_of(entry.items()))
         ask.on_withdrawn = partial(self._withdrawn, key)
         if not self._key and self._gathering is None:
-            self._gathering = later(_GATHERING, self._park)
+            self._gathering = later(_GATHERING, attempt, self._fall, self._park)
 
     def _withdrawn(self, key: str) -> None:
         self._pending.pop(key, None)
@@ -427,6 +428,12 @@ class Parking(_Sealing):
         self._desk.holding.take(self.principal, size)
         self._desk.parked[self._key] = self
         self._expiry = later(LIFETIME, self._give_up, "nobody answered in time")
+
+    def _fall(self, error: RpcError) -> None:
+        """The caller cannot be asked, nor come back."""
+        sink, self._key = self._sink, ""
+        self._give_up("the question could not be put")
+        sink.failed(error)
 
     def _refuse_pending(self, why: str) -> None:
         pending, self._pending = list(self._pending.values()), {}

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from muxway.core.call import Call
+from muxway.core.incidents import attempt, deliver
 from muxway.core.ports import later, steady
 from muxway.core.sinks import Nobody
 from muxway.errors import InvalidParams, MethodNotFound, RpcError, UpstreamError, UpstreamSaid
@@ -242,7 +243,7 @@ class Polled:
             call, head = self._about("tasks/get")
             self._running = self._send(head, call, self._got, self._untold)
         else:
-            self._timer = later(min(self._next - now, _GLANCE), self._look)
+            self._timer = later(min(self._next - now, _GLANCE), attempt, self._fail, self._look)
 
     def _got(self, result: bytes) -> None:
         self._hear(messages.members(result) or {})
@@ -277,7 +278,7 @@ class Polled:
         if not self._over:
             self._over = True
             self._stop(None)
-            self.sink.done(*result)
+            deliver(self.sink, *result)
 
     def _fail(self, error: RpcError) -> None:
         if self._over:

@@ -13,6 +13,7 @@ from muxway.core import instructions, tasks
 from muxway.core.admission import Admission
 from muxway.core.audience import Audience
 from muxway.core.completion import Completion
+from muxway.core.incidents import internal
 from muxway.core.listings import Shelf
 from muxway.core.prompts import Prompts
 from muxway.core.relay import Held, Relay, StillStarting
@@ -180,6 +181,8 @@ class Switchboard:
             sink.failed(error)
         except StillStarting as wait:
             return self._hold(wait.member.held, call, sink)
+        except Exception as error:  # noqa: BLE001 - middlewares and composed tools around it wait for an outcome
+            sink.failed(internal(error, method=call.method))
         return None
 
     def _handle_other(self, call: Call, sink: Sink) -> Running | None:

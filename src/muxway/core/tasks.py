@@ -18,6 +18,7 @@ from msgspec import Raw
 from muxway.core.asks import Ask
 from muxway.core.crossing import Parking, labelled_questions
 from muxway.core.holding import Holding, own_call, size_of
+from muxway.core.incidents import attempt
 from muxway.core.polling import Polling
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import LIFETIME
@@ -254,7 +255,7 @@ class Background(Parking):
             # The upstream says itself that it will take long.
             self._way.link.on_created = self._detach
         else:
-            self._patience = later(PATIENCE, self._detach)
+            self._patience = later(PATIENCE, attempt, self.failed, self._detach)
         try:
             super().begin()
         except RpcError:
@@ -264,7 +265,7 @@ class Background(Parking):
     def resume(self, call: Call, claims: Claims, sink: Sink) -> Running | None:
         running = super().resume(call, claims, sink)
         if running is not None:
-            self._patience = later(PATIENCE, self._detach)
+            self._patience = later(PATIENCE, attempt, self.failed, self._detach)
         return running
 
     def cancel(self, reason: str | None) -> None:

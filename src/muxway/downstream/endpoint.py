@@ -16,6 +16,7 @@ import msgspec
 
 from muxway.core.admission import CALLS
 from muxway.core.call import Call, Caller
+from muxway.core.incidents import internal
 from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
 from muxway.downstream.listening import Listening
@@ -60,6 +61,9 @@ class Exchange(msgspec.Struct, eq=False):
 
     endpoint: Endpoint
     id: bytes
+    """As the client wrote it."""
+    key: bytes
+    """The same, in the one spelling by which it is known here."""
     call: Call
     say: Callable[[Sequence[Buffer]], None]
     """Takes the answer."""
@@ -70,24 +74,27 @@ class Exchange(msgspec.Struct, eq=False):
     def done(self, *result: Buffer) -> None:
         # It holds us as we hold it: without this, each call would be left to the garbage collector.
         self.running = None
+        # First what may fail: once it is closed, nobody could be told.
+        frame = messages.result(self.id, *result)
         if self.endpoint.closed_exchange(self):
-            self.say(messages.result(self.id, *result))
+            self.say(frame)
 
     def failed(self, error: RpcError) -> None:
         self.running = None
+        frame = messages.failure(self.id, error)
         if self.endpoint.closed_exchange(self):
             if error.code == URL_ELICITATION_REQUIRED:
                 self.endpoint.note_pages(error.data)
-            self.say(messages.failure(self.id, error))
+            self.say(frame)
 
     def progress(self, params: dict[str, Buffer]) -> None:
         notice = notices.progress(self.call, params)
-        if notice is not None and self.endpoint.peer.theirs.get(self.id) is self:
+        if notice is not None and self.endpoint.peer.theirs.get(self.key) is self:
             self.tell(notice)
 
     def log(self, params: dict[str, Buffer]) -> None:
         notice = notices.log(self.call.caller, params)
-        if notice is not None and self.endpoint.peer.theirs.get(self.id) is self:
+        if notice is not None and self.endpoint.peer.theirs.get(self.key) is self:
             self.tell(notice)
 
     def ask(self, ask: Ask) -> None:
@@ -112,8 +119,8 @@ class _Question:
             if envelope.error is not ABSENT:
                 raise messages.said_error(envelope.error) or BadAnswer("the client answered with a malformed error")
             ask.answer(ask.check(envelope.result if envelope.result is not ABSENT else b"null"))
-        except RpcError as error:
-            ask.refuse(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the server waits for an answer
+            ask.refuse(internal(error, method=ask.method))
 
     def _expire(self) -> None:
         self._forget("nobody answered in time")
@@ -203,7 +210,10 @@ class Endpoint:
         """Take what the client sent."""
         for frame in frames:
             if isinstance(frame, bytes):
-                self.hear(frame, self.say)
+                try:
+                    self.hear(frame, self.say)
+                except Exception as error:  # noqa: BLE001 - the next message has to be heard
+                    self._refuse_line(frame, internal(error), self.say)
             else:
                 why = "the message is larger than this server accepts (maxMessageBytes)"
                 self._refuse_line(frame.head, InvalidRequest(why), self.say)
@@ -222,18 +232,26 @@ class Endpoint:
                     return True
                 return False
             envelope = salvaged
+            if len(frame) > messages.MAX_DIGITS and messages.has_huge_integer(frame):
+                self._refuse_line(frame, InvalidRequest(messages.HUGE_INTEGER), say)
+                return True
         except NotAnEnvelope as error:
             if messages.is_batch(frame):
                 return self.hear_batch(frame, say, self.say)
             say(messages.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
             return True
+        return self._hear(envelope, say, self.say)
+
+    def _hear(
+        self, envelope: Envelope, say: Callable[[Sequence[Buffer]], None], tell: Callable[[Sequence[Buffer]], None]
+    ) -> bool:
         if envelope.method is None:
             self.hear_answer(envelope)
             return False
         if envelope.id is ABSENT:
             self.hear_notice(envelope.method, envelope.params or _NOTHING)
             return False
-        self.hear_request(envelope, envelope.method, say, self.say)
+        self.hear_request(envelope, envelope.method, say, tell)
         return True
 
     def hear_answer(self, envelope: Envelope) -> None:
@@ -281,26 +299,43 @@ class Endpoint:
     ) -> None:
         """Take a request. Its answer goes to `say`, and what comes before the answer to `tell`."""
         id_ = bytes(envelope.id)
-        if not (id_.isdigit() or messages.is_id(id_)):
-            say(messages.failure(None, InvalidRequest(f"an id is a string or an integer, not {id_[:40].decode()}")))
+        key = messages.read_id(id_)
+        if key is None:
+            given = id_[:40].decode(errors="replace")
+            say(messages.failure(None, InvalidRequest(f"an id is a string or an integer, not {given}")))
             return
-        if id_ in self.peer.theirs:
+        if key in self.peer.theirs:
             # Answering under this id would end the first request with the second one's outcome.
-            why = f"id {id_[:40].decode()} is already in use by a request that is still running; use a new one"
+            shown = id_[:40].decode(errors="replace")
+            why = f"id {shown} is already in use by a request that is still running; use a new one"
             say(messages.failure(None, InvalidRequest(why)))
             return
-        params = envelope.params or _NOTHING
+        try:
+            self._take(id_, key, envelope.params or _NOTHING, method, say, tell)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
+            exchange = self.peer.theirs.get(key)
+            failure = internal(error, method=method)
+            if exchange is not None:
+                exchange.failed(failure)
+            else:
+                say(messages.failure(id_, failure))
+
+    def _take(
+        self,
+        id_: bytes,
+        key: bytes,
+        params: Params,
+        method: str,
+        say: Callable[[Sequence[Buffer]], None],
+        tell: Callable[[Sequence[Buffer]], None],
+    ) -> None:
         raw_meta = params.get("_meta")
         meta = None if raw_meta is None else messages.members(raw_meta)
         caller = self.session
         if caller is None or meta is not None or method in _OPENERS:
-            try:
-                caller = self._caller(method, meta)
-                if caller is None:
-                    say(messages.result(id_, self._open(method, params)))
-                    return
-            except RpcError as error:
-                say(messages.failure(id_, error))
+            caller = self._caller(method, meta)
+            if caller is None:
+                say(messages.result(id_, self._open(method, params)))
                 return
         if method in CALLS:
             admission = self._admission
@@ -312,8 +347,8 @@ class Endpoint:
             admission.running += 1
             self.called = True
         call = Call(caller, method, params, meta)
-        exchange = Exchange(self, id_, call, say, tell)
-        self.peer.theirs[id_] = exchange
+        exchange = Exchange(self, id_, key, call, say, tell)
+        self.peer.theirs[key] = exchange
         here = self._here.get(method)
         if here is None or not here(exchange):
             exchange.running = self._switchboard.handle(call, exchange)
@@ -367,20 +402,36 @@ class Endpoint:
         return messages.encode(body)
 
     def hear_notice(self, method: str, params: Params) -> None:
-        """Take a notification."""
+        """Take a notification. Nobody waits for anything, whatever becomes of it."""
+        try:
+            self._notice(method, params)
+        except Exception as error:  # noqa: BLE001 - the client's next message has to be heard
+            internal(error, method=method)
+
+    def _notice(self, method: str, params: Params) -> None:
         if method == "notifications/initialized":
             if self.session is not None:
                 self._ready = True
                 self.mailbox.open()
         elif method == "notifications/cancelled":
-            self._cancel(bytes(params.get("requestId", b"")), messages.text(params.get("reason")))
+            key = messages.read_id(params.get("requestId", ABSENT))
+            if key is not None:
+                self._cancel(key, messages.text(params.get("reason")))
         # `notifications/roots/list_changed` ends here: clients share their links to servers, so a server that
         # heard it could not know whose roots it is about. Whoever asks for roots in a call gets the new ones.
 
     def hear_batch(
-        self, frame: bytes, say: Callable[[Sequence[Buffer]], None], tell: Callable[[Sequence[Buffer]], None]
+        self,
+        frame: bytes,
+        say: Callable[[Sequence[Buffer]], None],
+        tell: Callable[[Sequence[Buffer]], None],
+        *,
+        strict: bool = False,
     ) -> bool:
-        """Take a JSON array of messages. True if it has an answer: an array, which goes to `say` as a whole."""
+        """Take a JSON array of messages. True if it has an answer: an array, which goes to `say` as a whole.
+
+        If strict, nothing may stand twice in a message, as `messages.decode_strict` says.
+        """
         if self.session is None or not self.session.revision.batches:
             say(messages.failure(None, InvalidRequest(NO_BATCHES)))
             return True
@@ -398,24 +449,32 @@ class Endpoint:
             if messages.is_batch(part):
                 batch.add(messages.failure(None, InvalidRequest("a batch may not hold another batch")))
                 answered = True
-            elif self._hear_part(part, batch.add, tell):
+            elif self._hear_part(part, batch.add, tell, strict=strict):
                 answered = True
             else:
                 batch.add()
         return answered
 
     def _hear_part(
-        self, part: bytes, say: Callable[[Sequence[Buffer]], None], tell: Callable[[Sequence[Buffer]], None]
+        self,
+        part: bytes,
+        say: Callable[[Sequence[Buffer]], None],
+        tell: Callable[[Sequence[Buffer]], None],
+        *,
+        strict: bool,
     ) -> bool:
         """Take one message of a batch; like `hear`, but its progress goes where the batch came from."""
         try:
-            envelope = messages.decode(part)
-        except (ParseError, NotAnEnvelope):
-            return self.hear(part, say)
-        if envelope.method is None or envelope.id is ABSENT:
-            return self.hear(part, say)
-        self.hear_request(envelope, envelope.method, say, tell)
-        return True
+            envelope = messages.decode_strict(part) if strict else messages.decode(part)
+            if not strict and len(part) > messages.MAX_DIGITS:
+                messages.check_integers(part, envelope)
+        except (ParseError, NotAnEnvelope) as error:
+            if not strict:
+                return self.hear(part, say)
+            id_ = error.id if isinstance(error, NotAnEnvelope) else None
+            say(messages.failure(id_, InvalidRequest(f"not a JSON-RPC request: {error}")))
+            return True
+        return self._hear(envelope, say, tell)
 
     def _refuse_line(self, line: bytes, error: RpcError, say: Callable[[Sequence[Buffer]], None]) -> None:
         """Answer a line that could not be read; under its id if it plainly shows one."""
@@ -428,9 +487,9 @@ class Endpoint:
     def closed_exchange(self, exchange: Exchange) -> bool:
         """Note that a request has its outcome; False if nobody waits for it any more."""
         # It may have been cancelled, and its id used again: that other request still waits for its own.
-        if self.peer.theirs.get(exchange.id) is not exchange:
+        if self.peer.theirs.get(exchange.key) is not exchange:
             return False
-        del self.peer.theirs[exchange.id]
+        del self.peer.theirs[exchange.key]
         if exchange.call.method in CALLS:
             self._admission.running -= 1
         if self._idle is not None:
@@ -441,19 +500,22 @@ class Endpoint:
         if len(self.peer.theirs) == len(self._listens):
             idle.set()
 
-    def _cancel(self, id_: bytes, reason: str | None) -> None:
-        exchange = self.peer.theirs.pop(id_, None)
+    def _cancel(self, key: bytes, reason: str | None) -> None:
+        exchange = self.peer.theirs.pop(key, None)
         if exchange is None:
             return
         if exchange.call.method in CALLS:
             self._admission.running -= 1
-        listening = self._listens.pop(id_, None)
+        listening = self._listens.pop(key, None)
         if listening is not None:
             listening.close()
         if self._idle is not None:
             self._note_idle(self._idle)
         if exchange.running is not None:
-            exchange.running.cancel(reason)
+            try:
+                exchange.running.cancel(reason)
+            except Exception as error:  # noqa: BLE001 - others are cancelled with it, or wait for its part of a batch
+                internal(error, method=exchange.call.method)
         if exchange.say is not self.say:
             # Part of a batch, whose other answers wait for it, or of an HTTP exchange, which is over.
             exchange.say(())
@@ -468,20 +530,20 @@ class Endpoint:
                 await asyncio.wait_for(idle.wait(), drain)
             except TimeoutError:
                 log.warning("client left; calls cancelled", calls=len(self.peer.theirs) - len(self._listens))
-        for id_, listening in list(self._listens.items()):
-            del self._listens[id_]
+        for key, listening in list(self._listens.items()):
+            del self._listens[key]
             listening.close()
-            exchange = self.peer.theirs[id_]
-            exchange.done(notices.listening_ended(id_))
+            exchange = self.peer.theirs[key]
+            exchange.done(notices.listening_ended(exchange.id))
             # On a pipe there is no stream whose end would say so: some clients wait for one word, some for the other.
-            exchange.tell(notices.cancelled(id_, "the gateway is being stopped"))
+            exchange.tell(notices.cancelled(exchange.id, "the gateway is being stopped"))
         self.abandon()
 
     def abandon(self) -> None:
         """Nobody is there any more: cancel everything at once."""
         self._depart()
-        for id_ in list(self.peer.theirs):
-            self._cancel(id_, "the client has gone")
+        for key in list(self.peer.theirs):
+            self._cancel(key, "the client has gone")
         self._switchboard.left(self)
 
     def _depart(self) -> None:
@@ -520,7 +582,7 @@ class Endpoint:
         except RpcError as error:
             exchange.failed(error)
         else:
-            self._listens[id_] = listening
+            self._listens[exchange.key] = listening
             listening.begin()
         return True
 

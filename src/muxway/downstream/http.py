@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.core.admission import RETRY_SECONDS
+from muxway.core.incidents import internal
 from muxway.core.subscriptions import Quota
 from muxway.downstream import notices
 from muxway.downstream.endpoint import NO_BATCHES, Endpoint
@@ -226,6 +227,11 @@ class HttpDoor:
             await request.refuse(refused)
         except ClientGone:
             pass
+        except Exception as error:
+            failure = internal(error, method=request.method, path=request.path)
+            if request.answering:
+                raise
+            await request.refuse(Refused(500, failure))
         finally:
             request.connection.watch(None)
 
@@ -361,7 +367,7 @@ class HttpDoor:
         if session is None:
             raise Refused(400, NO_BATCHES)
         reply = Reply()
-        if session.endpoint.hear_batch(body, reply.say, reply.tell):
+        if session.endpoint.hear_batch(body, reply.say, reply.tell, strict=True):
             await self._deliver(request, reply, session)
         else:
             await request.answer(202)
@@ -488,9 +494,32 @@ class HttpDoor:
             if not self._guard.knows(request.all(_AUTHORIZATION)):
                 return False
             envelope = messages.decode_strict(body)
-            return self._quick(request, connection, cycle, envelope)
-        except (Refused, RpcError, NotAnEnvelope):
+            method, id_ = envelope.method, _id(envelope)
+            if method is None or id_ is None or method in _NEVER_QUICK:
+                return False
+            session: Session | None = None
+            call: Call | None = None
+            if _is_modern(request.all(_VERSION)):
+                self._on_wanted()
+                call = self._admit(request, envelope, method)
+            elif not _has_envelope(envelope):
+                session = self._session_of(request)
+            board = self._board(request)
+        except Exception:  # noqa: BLE001 - nothing has begun: the usual way meets the same, and says what it is
             return False
+        # From here on the request is under way, and whatever happens is its outcome: nobody may take it once more.
+        if call is not None:
+            reply = exchange = StatelessExchange(id_, call)
+            self._exchanges.add(exchange)
+            self._sse_only = False
+            exchange.begin(board)
+        elif session is not None:
+            reply = Reply()
+            session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
+        else:
+            return False
+        _Quick(self, connection, cycle, reply, session).begin()
+        return True
 
     def _admitted(self, scope: dict[str, Any]) -> Request:
         """A request whose header may be that of a quick one. Raises Refused."""
@@ -503,27 +532,6 @@ class HttpDoor:
         request.view = self._view_for(request, _split(request.path)[1])
         scope[self._admitted_as] = request
         return request
-
-    def _quick(self, request: Request, connection: Connection, cycle: QuickCycle, envelope: Envelope) -> bool:
-        method, id_ = envelope.method, _id(envelope)
-        if method is None or id_ is None or method in _NEVER_QUICK:
-            return False
-        if _is_modern(request.all(_VERSION)):
-            self._on_wanted()
-            call = self._admit(request, envelope, method)
-            exchange = StatelessExchange(id_, call)
-            self._exchanges.add(exchange)
-            exchange.begin(self._board(request))
-            self._sse_only = False
-            _Quick(self, connection, cycle, exchange, None).begin()
-            return True
-        if _has_envelope(envelope):
-            return False
-        session = self._session_of(request)
-        reply = Reply()
-        session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
-        _Quick(self, connection, cycle, reply, session).begin()
-        return True
 
     async def stream(self, request: Request, reply: Reply, session: Session | None) -> None:
         """Go on with a quick request that has turned out to need a stream."""
@@ -613,7 +621,11 @@ class HttpDoor:
         except NotAnEnvelope as error:
             if not messages.is_batch(body):
                 raise Refused(400, InvalidRequest(f"not a JSON-RPC request: {error}"), id_=error.id) from None
-        client.endpoint.hear(body, client.endpoint.say)
+        endpoint = client.endpoint
+        if messages.is_batch(body):
+            endpoint.hear_batch(body, endpoint.say, endpoint.say, strict=True)
+        else:
+            endpoint.hear_all([body])
         await request.answer(202)
 
 

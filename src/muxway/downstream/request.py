@@ -55,7 +55,7 @@ class ClientGone(Exception):
 class Request:
     """One HTTP request."""
 
-    __slots__ = ("_receive", "_send", "connection", "cors", "headers", "method", "path", "scope", "view")
+    __slots__ = ("_receive", "_send", "answering", "connection", "cors", "headers", "method", "path", "scope", "view")
 
     def __init__(self, scope: Scope, receive: Receive | None = None, send: Send | None = None) -> None:
         self.scope = scope
@@ -66,6 +66,8 @@ class Request:
         """What every answer must carry besides."""
         self.view: str | None = None
         """The view that it is for; None: the whole."""
+        self.answering = False
+        """Whether an answer has been begun, so that there cannot be another one."""
         self._receive = receive or _nothing
         self._send = send or _nowhere
         self.headers: dict[bytes, list[bytes]] = {}
@@ -146,6 +148,7 @@ class Request:
 
     async def answer(self, status: int, body: bytes = b"", headers: HeaderList = ()) -> None:
         """Answer with JSON, or with nothing."""
+        self.answering = True
         length = (b"content-length", b"%d" % len(body))
         kind = (_JSON,) if body else ()
         await self._send(
@@ -161,6 +164,7 @@ class Request:
     async def pump(self, outlet: Outlet, keep_alive: float, headers: HeaderList = ()) -> None:
         """Answer with events, until the outlet ends or the client leaves."""
         self.connection.watch(outlet.lost)
+        self.answering = True
         await self._send({"type": "http.response.start", "status": 200, "headers": [*_EVENTS, *headers, *self.cors]})
         try:
             await self._pump(outlet, keep_alive)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from muxway.core.admission import CALLS
 from muxway.core.call import Call, Caller
+from muxway.core.incidents import internal
 from muxway.downstream import notices
 from muxway.downstream.outlet import Reply
 from muxway.errors import (
@@ -22,6 +23,7 @@ from muxway.errors import (
     UNSUPPORTED_VERSION,
     InvalidParams,
     MethodNotFound,
+    ParseError,
     RpcError,
     UnsupportedVersion,
 )
@@ -157,7 +159,7 @@ def _mirrored_by(definition: bytes) -> Mapping[bytes, tuple[str, ...]]:
         return {}
     try:
         wanted = headers.param_headers(messages.value(definition)["inputSchema"])
-    except headers.BadAnnotation:
+    except (headers.BadAnnotation, ParseError):
         # Clients must not offer such a tool, and nobody can know what its headers would be.
         return {}
     return {header.lower().encode(): path for path, header in wanted.items()}
@@ -207,7 +209,10 @@ class StatelessExchange(Reply):
                 self.failed(refusal)
                 return
             self._admission = admission
-        self.running = switchboard.handle(self.call, self)
+        try:
+            self.running = switchboard.handle(self.call, self)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
+            self.failed(internal(error, method=self.call.method))
 
     def end(self) -> None:
         """Nothing is under way for it any more."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgspec
 
 from muxway.core.asks import Ask
+from muxway.core.incidents import deliver, internal
 from muxway.core.ports import Waiter
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
@@ -151,7 +152,7 @@ def _hand_back(sink: Sink, result: Result) -> None:
     if isinstance(sink, (_Plain, _Looked)):
         sink.came(result)
     else:
-        sink.done(result.raw)
+        deliver(sink, result.raw)
 
 
 def _failed(name: str, error: BaseException, **where: str) -> MiddlewareError:
@@ -192,7 +193,11 @@ class _Looked(msgspec.Struct, eq=False):
             began, now = now, time.perf_counter()
             if now - began > _BLOCKED:
                 _say_blocked(name, now - began)
-        running = start(stages, rest, request, self, last) if rest < len(stages) else last(request, self)
+        try:
+            running = start(stages, rest, request, self, last) if rest < len(stages) else last(request, self)
+        except Exception as error:  # noqa: BLE001 - whoever looked before wants to look after
+            self.failed(internal(error, method=request.method))
+            return None
         if self.over:
             return None
         self.running = running
@@ -207,7 +212,7 @@ class _Looked(msgspec.Struct, eq=False):
         if isinstance(self.sink, (_Plain, _Looked)) and outcome.result is not None:
             self.sink.came(outcome.result)
         else:
-            self.sink.done(*result)
+            deliver(self.sink, *result)
 
     def came(self, result: Result) -> None:
         if not self.over:
@@ -427,8 +432,8 @@ class _Plain(_Run):
         if isinstance(onward, Request):
             try:
                 self._running = start(self._stages, self._rest, onward, self, self._last)
-            except RpcError as error:
-                self._step(None, error)
+            except Exception as error:  # noqa: BLE001 - it waits for an outcome
+                self._step(None, internal(error, method=onward.method))
         elif isinstance(onward, _Question):
             self._put(onward)
         else:
@@ -529,7 +534,10 @@ class _Tasked(_Run):
     async def __call__(self, request: Request, /) -> Result:
         request = self._may_go_on(request)
         waiter = _Outcome(self)
-        running = start(self._stages, self._rest, request, waiter, self._last)
+        try:
+            running = start(self._stages, self._rest, request, waiter, self._last)
+        except Exception as error:
+            raise internal(error, method=request.method) from error
         self._running = running
         try:
             return Result(await waiter.outcome(running))
@@ -591,7 +599,11 @@ class Chains:
         stages = self._compiled.get(call.method, self._other)
         if not stages:
             return self._handle(call, sink)
-        server, tool = self._find(call)
+        try:
+            server, tool = self._find(call)
+        except Exception as error:  # noqa: BLE001 - whoever made the call waits for an outcome
+            sink.failed(internal(error, method=call.method))
+            return None
         request = Request(call, server, tool)
         if tool and call.method == "tools/call":
             key = server, tool.get("name")

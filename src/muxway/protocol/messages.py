@@ -8,6 +8,7 @@ text, so `1` and `"1"` are different and each goes back as it came.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from codecs import utf_8_decode
@@ -28,6 +29,7 @@ Params: TypeAlias = dict[str, Raw]
 ABSENT: Final = Raw()
 _EMPTY: Final = b""
 _BRACE: Final = ord("{")
+_ZERO: Final = ord("0")
 _PIECE: Final = 32 * 1024
 _FIXED: Final = len(b'{"jsonrpc":"2.0","id":,"method":"","params":{}}') - len(b",")
 """Bytes of a request beside its values and the names of its params, each of which has four more: `,"":`."""
@@ -232,7 +234,19 @@ def is_batch(frame: bytes) -> bool:
     return frame.lstrip()[:1] == b"["
 
 
-_INTEGER = re.compile(rb"-?\d+").fullmatch
+_PLAIN_ID = re.compile(rb'-?(?:0|[1-9][0-9]*+)|"[^"\\\x00-\x1f\x80-\xff]*+"').fullmatch
+
+
+def read_id(raw: Raw | bytes) -> bytes | None:
+    """A request id as JSON text, in one spelling for each id: `"\\u0078"` is `"x"`, but `"1"` is not `1`.
+
+    None if it is neither a string nor an integer, or no JSON at all: it may have been cut out of an unreadable line.
+    """
+    written = bytes(raw)
+    if (written.isdigit() and written[0] != _ZERO) or _PLAIN_ID(written) is not None:
+        return written
+    string = text(written) if written[:1] == b'"' else None
+    return None if string is None else encode(string)
 
 
 def own(raw: Raw | None) -> Raw | None:
@@ -241,9 +255,8 @@ def own(raw: Raw | None) -> Raw | None:
 
 
 def is_id(raw: Raw | bytes) -> bool:
-    """Whether this JSON text may be a request id: a string or an integer, never null, a float or a boolean."""
-    text = bytes(raw)
-    return text.isdigit() or text[:1] == b'"' or _INTEGER(text) is not None
+    """Whether this text may be a request id: a string or an integer, never null, a float or a boolean."""
+    return read_id(raw) is not None
 
 
 def is_object(raw: Raw | bytes) -> bool:
@@ -290,6 +303,19 @@ def value(raw: Raw | bytes) -> Any:
         return _decode_any(raw)
     except _INVALID as error:
         raise ParseError(f"not valid JSON: {error}") from None
+
+
+def holdable(raw: Raw | bytes) -> dict[str, Any]:
+    """A JSON object as Python objects, without those members that Python cannot hold, such as 1e999."""
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except _INVALID:
+        pass
+    held: dict[str, Any] = {}
+    for name, member in (members(raw) or {}).items():
+        with contextlib.suppress(*_INVALID):
+            held[name] = _decode_any(member)
+    return held
 
 
 def items(raw: Raw | bytes) -> list[Raw] | None:
@@ -351,7 +377,11 @@ def error_body(error: RpcError) -> bytes:
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data
-    return encode(body)
+    try:
+        return encode(body)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        # A middleware may raise whatever it likes; its caller waits for an answer all the same.
+        return encode({"code": error.code, "message": error.message.encode(errors="replace").decode()})
 
 
 def said_error(raw: Raw) -> UpstreamSaid | None:
@@ -415,7 +445,7 @@ def unglue(frame: bytes) -> list[bytes]:
 
 def visible_ids(frame: bytes) -> list[bytes]:
     """Whatever looks like a request id in a line that cannot be read: the calls it may have been meant for."""
-    return [match[1] for match in _ANY_ID.finditer(frame)]
+    return [id_ for match in _ANY_ID.finditer(frame) if (id_ := read_id(match[1])) is not None]
 
 
 def likely_id(frame: bytes) -> bytes | None:

@@ -25,7 +25,7 @@ Theirs = TypeVar("Theirs")
 class Peer(Generic[Ours, Theirs]):
     """What is open on one connection: requests we made (`ours`) and requests they made (`theirs`).
 
-    `theirs` is keyed by the id's JSON text, so `1` and `"1"` are two requests.
+    `theirs` is keyed by the id's JSON text (`messages.read_id`), so `1` and `"1"` are two requests.
     """
 
     __slots__ = ("_last", "dropped", "ours", "theirs")

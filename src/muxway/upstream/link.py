@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from muxway.core.asks import Ask
+from muxway.core.incidents import internal
 from muxway.core.ports import Waiter
 from muxway.core.sinks import Nobody
-from muxway.errors import InvalidParams, MethodNotFound, ParseError, RpcError, UpstreamError
+from muxway.errors import InvalidParams, InvalidRequest, MethodNotFound, ParseError, RpcError, UpstreamError
 from muxway.log import EventLog, printable
 from muxway.protocol import asking, messages
 from muxway.protocol.era import (
@@ -427,15 +428,15 @@ class Link:
             call = self._queue.popleft()
             try:
                 call.go(self._request(call.head, call.call, call.sink, call.idle, call.limit))
-            except RpcError as error:
-                call.sink.failed(error)
+            except Exception as error:  # noqa: BLE001 - those behind it wait for their turn
+                self._tell_failed(call.sink, internal(error, upstream=self.name))
 
     def _refuse_late(self, now: float) -> None:
         while self._queue and self._queue[0].until <= now:
             call = self._queue.popleft()
             self.stats.refused += 1
             waited = f"and none ended in time for this one, which waited {self._limits.wait:g} s (queueWait)"
-            call.sink.failed(self._overloaded(waited))
+            self._tell_failed(call.sink, self._overloaded(waited))
 
     def _overloaded(self, what: str) -> UpstreamError:
         why = f"has {self.in_flight} calls under way (maxConcurrency) {what}; this call did not run: try again later"
@@ -464,7 +465,7 @@ class Link:
         if ticket.caller is not None:
             self.stats.timeouts += 1
             self.stats.failed += 1
-        ticket.sink.failed(self._error("timeout", f"{why}, so the call was given up; it may have run"))
+        self._tell_failed(ticket.sink, self._error("timeout", f"{why}, so the call was given up; it may have run"))
         if not hard and ticket.caller is not None and self.on_timeout is not None:
             self.on_timeout()
         if not hard and self._channel.remote and self.heard < ticket.began:
@@ -481,10 +482,13 @@ class Link:
         """Take what the upstream sent; `about` is the id of the request on whose stream it came, if it came on one."""
         self.heard = self._loop.time()
         for frame in frames:
-            if isinstance(frame, bytes):
-                self._hear(frame, about)
-            else:
-                self._hear_oversized(frame)
+            try:
+                if isinstance(frame, bytes):
+                    self._hear(frame, about)
+                else:
+                    self._hear_oversized(frame)
+            except Exception as error:  # noqa: BLE001 - whatever became of this message, the next is heard
+                internal(error, upstream=self.name)
 
     def _hear(self, frame: bytes, about: bytes) -> None:
         try:
@@ -551,16 +555,33 @@ class Link:
             said = messages.said_error(envelope.error)
             if said is not None:
                 self.stats.said += called
-                ticket.sink.failed(said)
+                self._tell_failed(ticket.sink, said)
                 return
             error = self._malformed(frame, "an error without an integer code")
         elif envelope.result is not ABSENT and messages.is_object(envelope.result):
-            ticket.sink.done(envelope.result)
+            try:
+                ticket.sink.done(envelope.result)
+            except Exception as raised:  # noqa: BLE001 - the caller waits for an outcome, and others for theirs
+                self._tell_failed(ticket.sink, internal(raised, upstream=self.name))
             return
         else:
             error = self._malformed(frame, "a result that is not an object")
         self.stats.failed += called
-        ticket.sink.failed(error)
+        self._tell_failed(ticket.sink, error)
+
+    def _tell_failed(self, sink: Sink, error: RpcError) -> None:
+        """A request has failed. Whatever its sink does, the others have their own outcomes."""
+        try:
+            sink.failed(error)
+        except Exception as raised:  # noqa: BLE001 - nothing more can be done for this one
+            internal(raised, upstream=self.name)
+
+    def _fell(self, ticket: Ticket, raised: Exception) -> None:
+        """What takes the outcome of a request could not take what comes before it: so it will get none."""
+        error = internal(raised, upstream=self.name)
+        if self.give_up(ticket, "internal error"):
+            self.stats.failed += ticket.caller is not None
+            self._tell_failed(ticket.sink, error)
 
     def _hear_failure(self, id_: bytes, error: RpcError, *, broken: bool) -> None:
         """The channel could not bring a request to the upstream, or its answer back."""
@@ -610,7 +631,10 @@ class Link:
         }
         ticket = self._meant(about)
         if ticket is not None:
-            ticket.sink.log(said)
+            try:
+                ticket.sink.log(said)
+            except Exception as error:  # noqa: BLE001 - somebody else's messages may come next
+                self._fell(ticket, error)
         elif self.on_log is not None and not about:
             self.on_log(said)
 
@@ -625,10 +649,15 @@ class Link:
         if not ticket.paused_at:
             ticket.deadline = min(self._loop.time() + ticket.idle, ticket.limit_at)
         if ticket.wants_progress:
-            ticket.sink.progress({name: raw for name, raw in params.items() if name != PROGRESS_TOKEN})
+            try:
+                ticket.sink.progress({name: raw for name, raw in params.items() if name != PROGRESS_TOKEN})
+            except Exception as error:  # noqa: BLE001 - somebody else's messages may come next
+                self._fell(ticket, error)
 
     def _hear_request(self, envelope: Envelope, method: str, about: bytes) -> None:
-        if method == "ping":
+        if not messages.is_id(envelope.id):
+            self._channel.send(messages.failure(None, InvalidRequest("an id is a string or an integer")))
+        elif method == "ping":
             self._channel.send(messages.result(envelope.id, b"{}"))
         elif method in asking.METHODS:
             self._hear_ask(bytes(envelope.id), method, envelope.params or {}, about)
@@ -648,12 +677,13 @@ class Link:
             return
 
         def answer(result: bytes) -> None:
-            self._channel.send(messages.result(id_, result))
+            # First what starts the clock of the request again: it must not wait for ever, whatever the channel does.
             settled()
+            self._channel.send(messages.result(id_, result))
 
         def refuse(error: RpcError) -> None:
-            self._channel.send(messages.failure(id_, error))
             settled()
+            self._channel.send(messages.failure(id_, error))
 
         def settled() -> None:
             self.asked.pop(id_, None)
@@ -680,7 +710,11 @@ class Link:
             ticket.deadline = float("inf")
             self._exempt += 1
             self._let_in()
-        ticket.sink.ask(ask)
+        try:
+            ticket.sink.ask(ask)
+        except Exception as error:  # noqa: BLE001 - somebody else's messages may come next
+            ask.refuse(RpcError(f"{method}: the gateway could not put this question"))
+            self._fell(ticket, error)
 
     def _withdraw(self, id_: bytes) -> None:
         """The upstream does not want to know any more what it asked."""
@@ -766,7 +800,7 @@ class Link:
             self.stats.calls += 1
             self.stats.failed += 1
         self._over(ticket)
-        ticket.sink.failed(error)
+        self._tell_failed(ticket.sink, error)
 
     def _lost(self, why: str) -> None:
         if self._gone is not None:
@@ -788,7 +822,7 @@ class Link:
             self._fail(ticket, self._error("lost", self._gone))
         for call in queued:
             why = f"{self._gone}; this call had not been sent, so it did not run"
-            call.sink.failed(self._error("not_running", why))
+            self._tell_failed(call.sink, self._error("not_running", why))
 
     def _error(self, reason: Reason, what: str, retry_after: float | None = None) -> UpstreamError:
         return UpstreamError(self.name, reason, f'server "{self.name}" {what}', retry_after=retry_after)
