@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muxway.middleware.masking import Masker, change_strings
-from muxway.middleware.patterns import KINDS, WITHHELD, compiled
+from muxway.middleware.patterns import KINDS, compiled
 from muxway.middleware.redact import Redact
 from muxway.testing import RawClient, ScriptedServer
 
@@ -249,26 +249,10 @@ def test_a_pattern_that_fits_the_protocols_own_words_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 4090, 4095, 4096, 5119, 5120, 9000])
-def test_a_match_is_found_wherever_a_long_text_is_cut(at: int) -> None:
+def test_a_match_is_found_wherever_it_stands_in_a_long_text(at: int) -> None:
     masker = Masker({}, (), compiled([r"\bnumber-\d+\b"]))
-    text = "." * at + "number-123456 number-7" + "." * 9000
-    assert masker.text(text) == "." * at + "[redacted] [redacted]" + "." * 9000
-
-
-@pytest.mark.parametrize("pattern", ["[a-z]+[0-9]secret", "[a-z]+[a-z]+[0-9]secret", "[a-z]+[a-z]+[a-z]+[0-9]secret"])
-def test_a_slow_pattern_ends_and_what_was_not_searched_is_not_shown(
-    pattern: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Ours: a text that makes a pattern slow must neither stop the gateway nor come through."""
-    masker = Masker({}, (), compiled([pattern]))
-    text = "begin " + "a" * 400_000 + " end"
-    began = time.perf_counter()
-    masked = masker.text(text)
-    assert time.perf_counter() - began < 10
-    assert masked.startswith("begin ")
-    assert masked.endswith(WITHHELD)
-    assert "too slow" in caplog.text
-    assert "secret" not in caplog.text
+    text = "é" * at + " number-123456 number-7" + "." * 9000
+    assert masker.text(text) == "é" * at + " [redacted] [redacted]" + "." * 9000
 
 
 def test_hostile_nesting_and_size_are_survived() -> None:
@@ -282,9 +266,9 @@ def test_hostile_nesting_and_size_are_survived() -> None:
         "eyJ" * 70_000,
         "-----BEGIN PRIVATE KEY-----" * 8_000,
     ):
-        began = time.perf_counter()
+        began = time.thread_time()
         masker.text(hostile)
-        assert time.perf_counter() - began < 5
+        assert time.thread_time() - began < 1
 
 
 @pytest.mark.parametrize(
@@ -292,17 +276,10 @@ def test_hostile_nesting_and_size_are_survived() -> None:
     [
         ("(", "no regular expression"),
         ("a*", "empty text"),
-        ("(a+)+b", "takes forever"),
-        ("((?:a|bc)*c)*d", "takes forever"),
-        ("x(a+){2,}", "takes forever"),
-        (r"(\w+\s?)*$x", "takes forever"),
-        ("(?:a|a)+b", "takes forever"),
-        ("x(a?){30}a{30}", "takes forever"),
-        ("x(a+(b|c)++)+", "takes forever"),
-        ("x(?P<n>a{2,})*", "takes forever"),
-        (".*.*.*.*x", "takes forever"),
-        ("x" + "a{0,100}" * 4, "takes forever"),
-        ("a?" * 30 + "a" * 30, "takes forever"),
+        ("(?<!x)key-[0-9]+", "lookaround"),
+        (r"(key)-\1", "refers back"),
+        (r"(?:\d{1,3}\.){3}+\d{1,3}", "possessive"),
+        (r"(\pL{900})", "too large"),
     ],
 )
 def test_patterns_that_cannot_work_are_refused_without_being_shown(pattern: str, why: str) -> None:
@@ -316,16 +293,18 @@ def test_patterns_that_cannot_work_are_refused_without_being_shown(pattern: str,
 @pytest.mark.parametrize(
     "pattern",
     [
-        "(a++b)+",
-        "(?:a+|b)++c",
+        "(a+)+b",
+        "(?:a+|b)+c",
         r"[(+]+(x)+",
         r"\(a+\)+",
         "(ab){2}c+",
         "[]+)*+]+(x)?",
-        r"(?:\d{1,3}\.){3}+\d{1,3}",
+        r"(\w+\s?)*$x",
+        "a?" * 30 + "a" * 30,
+        r"(?:\d{1,3}\.){3}\d{1,3}",
         r"(?i)password\s*[:=]\s*\S+",
-        r"https?://[^\s/]+(?=/)",
-        r"(?<!\w)(?P<x>key|token)-\d{4,12}(?#note)",
+        r"https?://[^\s/]+/",
+        r"\b(?P<x>key|token)-\d{4,12}",
     ],
 )
 def test_patterns_that_only_look_dangerous_are_taken(pattern: str) -> None:

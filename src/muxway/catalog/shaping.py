@@ -17,7 +17,7 @@ from muxway.catalog.globs import is_glob
 from muxway.errors import InvalidParams, RpcError
 from muxway.likeness import short
 from muxway.protocol import messages
-from muxway.regexes import longest_text
+from muxway.regexes import Regex, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,9 +156,7 @@ class _Check(NamedTuple):
     """What an argument may be."""
 
     enum: Sequence[object] | None
-    pattern: re.Pattern[str] | None
-    longest: int = 0
-    """Characters of a text that the pattern is run over: nothing could stop it in the middle of a longer one."""
+    pattern: Regex | None
 
     def refusal(self, raw: Raw) -> str | None:
         """What it must be instead; None if it is right."""
@@ -170,9 +168,9 @@ class _Check(NamedTuple):
             return f"must be one of {', '.join(messages.encode(allowed).decode() for allowed in self.enum)}"
         if self.pattern is None:
             return None
-        if isinstance(value, str) and len(value) > self.longest:
-            return f"must have at most {self.longest} characters, because it must match {self.pattern.pattern}"
-        matches = isinstance(value, str) and self.pattern.search(value)
+        if isinstance(value, str) and len(encoded(value)) > self.pattern.longest:
+            return f"must have at most {self.pattern.longest} bytes, because it must match {self.pattern.pattern}"
+        matches = isinstance(value, str) and self.pattern.fits(value)
         return None if matches else f"must be text that matches {self.pattern.pattern}"
 
 
@@ -472,9 +470,8 @@ class _Schema:
         if one.default is not None:
             self.defaults[name] = messages.encode(one.default)
         if one.enum is not None or one.pattern is not None:
-            pattern = None if one.pattern is None else re.compile(one.pattern)
-            longest = 0 if one.pattern is None else longest_text(one.pattern)
-            self.checks[self._names[name]] = _Check(one.enum, pattern, longest)
+            pattern = None if one.pattern is None else Regex(one.pattern)
+            self.checks[self._names[name]] = _Check(one.enum, pattern)
 
 
 def has_argument(members: Mapping[str, Buffer], argument: str) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, cast
 
 from muxway.config.fields import ARGUMENT, SHAPE
 from muxway.config.model import ArgumentShape, ToolShape
-from muxway.regexes import TakesForever, longest_text
+from muxway.regexes import BadPattern, Regex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +78,7 @@ def _check_argument(one: ArgumentShape, values: Mapping[str, Any], place: Path, 
         if default is not None and one.enum is not None and default not in one.enum:
             report.error((*place, "default"), "is not one of `enum`, so that calls without the argument would fail")
         text = default if isinstance(default, str) else ""
-        if default is not None and one.pattern is not None and not re.search(one.pattern, text):
+        if default is not None and one.pattern is not None and not Regex(one.pattern).fits(text):
             report.error((*place, "default"), "does not match `pattern`, so that calls without the argument would fail")
         return
     if "value" in values and "env" in values:
@@ -96,11 +95,8 @@ def read_pattern(reader: Reader, _row: Field, path: Path, raw: object) -> str | 
         reader.wrong(path, "a regular expression", raw)
         return None
     try:
-        longest_text(raw)
-    except (re.error, RecursionError, OverflowError) as error:
-        reader.report.error(path, f"is no regular expression: {error}")
-        return None
-    except TakesForever as error:
+        Regex(raw)
+    except BadPattern as error:
         reader.report.error(path, str(error))
         return None
     return raw

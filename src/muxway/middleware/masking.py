@@ -11,15 +11,13 @@ import json
 import re
 from collections import Counter
 from functools import partial
-from math import inf
 from operator import is_
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.middleware.base import Middleware, Result
-from muxway.middleware.patterns import KINDS, PATIENCE, search
+from muxway.middleware.patterns import KINDS, Search, replaced
 from muxway.protocol import messages
 from muxway.protocol.messages import Raw
 
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
 
     from muxway.core.asks import Ask
     from muxway.middleware.base import Next, Request
-    from muxway.middleware.patterns import Pattern
     from muxway.protocol.messages import Buffer, Params
+    from muxway.regexes import Regex
 
 SHORTEST: Final = 4
 """Characters of the shortest secret that is masked: hiding every `ab` would hide nothing and spoil everything."""
@@ -123,7 +121,7 @@ class Masker:
         self,
         literals: Mapping[str, str],
         kinds: Sequence[str] = (),
-        patterns: Sequence[Pattern] = (),
+        patterns: Sequence[Regex] = (),
     ) -> None:
         """Prepare.
 
@@ -229,28 +227,22 @@ class Masker:
 
     def _change(self) -> Callable[[str], str]:
         """What masks the texts of one message, in the time that one message may take."""
-        return partial(self._masked, perf_counter() + PATIENCE if self._patterns else inf)
+        return partial(self._masked, Search(self._patterns) if self._patterns else None)
 
-    def _masked(self, deadline: float, text: str) -> str:
+    def _masked(self, search: Search | None, text: str) -> str:
         if text in _WORDS:
             return text
         if self._literals and any(literal in text for literal in self._literals):
-            text = self._any_literal.sub(lambda match: self._literals[match[0]], text)
+            text = replaced(self._any_literal, text, lambda match: self._literals[match[0]])
         for name, kind in self._kinds.items():
             if kind.may_be_in(text):
-                text = kind.pattern.sub(partial(_checked, kind.check, f"[redacted: {name}]"), text)
-        for pattern in self._patterns:
-            text = search(pattern, text, deadline)
-        return text
+                text = kind.masked(text, f"[redacted: {name}]")
+        return text if search is None else search.masked(text)
 
 
 def _commonness(character: str) -> int:
     """How often a character is met in JSON, roughly."""
     return 3 if character.islower() else 2 if character in ".,:-" else 1 if character.isdigit() else 0
-
-
-def _checked(check: Callable[[str], bool] | None, mask: str, match: re.Match[str]) -> str:
-    return mask if check is None or check(match[0]) else match[0]
 
 
 def _spellings(secret: str) -> set[str]:

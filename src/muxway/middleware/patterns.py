@@ -1,28 +1,31 @@
 """What can be recognised by its look: kinds that are known here, and patterns of the user's own.
 
-Python's regular expressions have no time limit, and nothing can stop one that runs. So a pattern that can take forever
-is refused, others are run over a piece of a text at a time, and what was not searched in time is not shown.
+A user's patterns are run by an engine whose cost is known beforehand (`regexes`); what would cost too much is neither
+searched nor shown. The kinds take time in proportion to the text, and are run over a piece of it at a time: while
+Python's regular expressions run, nothing else does.
 """
 
 from __future__ import annotations
 
 import re
-from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.log import EventLog
-from muxway.regexes import TakesForever, repetitions
+from muxway.regexes import BadPattern, Regex, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-PATIENCE: Final = 0.25
-"""Seconds all of a user's patterns may take for one message."""
-WITHHELD: Final = "[redacted: too slow to search]"
-"""What stands in place of what was not searched in time."""
-_PIECES: Final = ((4096, 1024), (4096, 1024), (128, 256), (32, 128))
-"""For so many open-ended repetitions of a user's pattern: the characters it is begun at in one go, and those it sees
-beyond. Each repetition multiplies the time by what is seen, and while a pattern runs nothing can stop it."""
+MOST_STEPS: Final = 1_000_000_000
+"""Steps of users' patterns for one message: some seconds at the very worst, mostly some tens of milliseconds."""
+_STEPS_OF_MATCH: Final = 600
+"""What a match costs beyond its characters, in such steps."""
+WITHHELD: Final = "[redacted: too long to search]"
+"""What stands in place of what was not searched."""
+_PIECE: Final = 32 * 1024
+"""Characters that one of our own expressions is begun at in one go."""
+_REACH: Final = 20 * 1024
+"""Characters it sees beyond: the longest match that is found wherever it stands."""
 log = EventLog("middleware")
 
 
@@ -38,6 +41,11 @@ class Kind(NamedTuple):
     def may_be_in(self, text: str) -> bool:
         """Whether the pattern is worth running."""
         return any(mark in text for mark in self.marks)
+
+    def masked(self, text: str, mask: str) -> str:
+        """The text with the mask in place of everything of this kind."""
+        check = self.check
+        return replaced(self.pattern, text, lambda match: mask if check is None or check(match[0]) else match[0])
 
 
 def _luhn(text: str) -> bool:
@@ -72,51 +80,64 @@ KINDS: Final[Mapping[str, Kind]] = {
 """Name → what it looks like."""
 
 
-class Pattern(NamedTuple):
-    """A user's own pattern. It is shown by its number: it may be made of a secret."""
+def replaced(pattern: re.Pattern[str], text: str, instead: Callable[[re.Match[str]], str]) -> str:
+    """As `pattern.sub`, for one of our own expressions: a piece of a long text at a time."""
+    if len(text) <= _PIECE:
+        return pattern.sub(instead, text)
+    shown: list[str] = []
+    done = 0
+    for start in range(0, len(text), _PIECE):
+        end = start + _PIECE
+        for match in pattern.finditer(text, max(start, done), end + _REACH):
+            if match.start() >= end:
+                break
+            shown += (text[done : match.start()], instead(match))
+            done = match.end()
+    return "".join((*shown, text[done:])) if shown else text
 
-    number: int
-    regex: re.Pattern[str]
-    piece: int
-    """Characters of a text it is begun at before the clock is looked at."""
-    reach: int
-    """Characters it sees beyond its piece: the longest match that is found wherever it stands."""
 
-
-def compiled(patterns: Sequence[str]) -> list[Pattern]:
+def compiled(patterns: Sequence[str]) -> list[Regex]:
     """A user's patterns.
 
     Raises:
-        ValueError: one is none, fits the empty text, or is of the kind that can take forever.
+        ValueError: one cannot be run, or fits the empty text. It is told by its number: it may be made of a secret.
     """
-    made: list[Pattern] = []
+    made: list[Regex] = []
     for number, pattern in enumerate(patterns, 1):
         try:
-            regex = re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"pattern {number} is no regular expression: {error}") from None
-        if regex.match("") is not None:
-            raise ValueError(f"pattern {number} fits the empty text, so it fits everywhere; make it need something")
-        try:
-            repeated = repetitions(pattern, len(_PIECES) - 1)
-        except TakesForever as error:
+            regex = Regex(pattern)
+        except BadPattern as error:
             raise ValueError(f"pattern {number} {error}") from None
-        made.append(Pattern(number, regex, *_PIECES[repeated]))
+        if regex.fits(""):
+            raise ValueError(f"pattern {number} fits the empty text, so it fits everywhere; make it need something")
+        made.append(regex)
     return made
 
 
-def search(pattern: Pattern, text: str, deadline: float) -> str:
-    """Mask what fits a user's pattern, a piece of the text at a time; what is not searched in time is withheld."""
-    shown: list[str] = []
-    done = 0
-    for start in range(0, len(text), pattern.piece):
-        if perf_counter() > deadline:
-            log.warning("a pattern is too slow; a part of a message was withheld", pattern=pattern.number)
-            return "".join((*shown, text[done : max(start, done)], WITHHELD))
-        end = start + pattern.piece
-        for match in pattern.regex.finditer(text, max(start, done), end + pattern.reach):
-            if match.start() >= end:
-                break
-            shown += (text[done : match.start()], "[redacted]")
-            done = match.end()
-    return "".join((*shown, text[done:])) if shown else text
+class Search:
+    """A user's patterns on their way through one message."""
+
+    def __init__(self, patterns: Sequence[Regex]) -> None:
+        self._patterns = patterns
+        self._left = MOST_STEPS
+
+    def masked(self, text: str) -> str:
+        """The text with what fits masked; all of it is withheld if there is no time left for it."""
+        for number, pattern in enumerate(self._patterns, 1):
+            data = encoded(text)
+            self._left -= len(data) * pattern.size
+            shown: list[bytes] = []
+            done = 0
+            if self._left > 0:
+                for start, end in pattern.spans(data):
+                    shown += (data[done:start], b"[redacted]")
+                    done = end
+                    self._left -= _STEPS_OF_MATCH
+                    if self._left <= 0:
+                        break
+            if self._left <= 0:
+                log.warning("a message is too long for a pattern; a part of it was withheld", pattern=number)
+                return WITHHELD
+            if shown:
+                text = b"".join((*shown, data[done:])).decode("utf-8", "surrogatepass")
+        return text

@@ -14,11 +14,9 @@ class Redact(Masking):
     Options:
         kinds: what to recognise by its look: `aws_key`, `github_token`, `private_key` and `jwt`, unless you say
             otherwise; there are also `email`, `credit_card` and `ipv4`. Each becomes `[redacted: kind]`.
-        patterns: regular expressions; what fits one becomes `[redacted]`. Python's have no time limit, so they are
-            bounded like this: what can take forever, like `(a+)+`, is refused; a text is searched piece by piece, so
-            a match of more than 1,024 characters may be cut (256 if the pattern has two open-ended repetitions that are
-            not possessive, 128 with three, no more are taken); and a message that takes longer than 0.25 s is
-            withheld from there on.
+        patterns: regular expressions, in the syntax of RE2: without lookaround and back-references, and `\\d`, `\\w`,
+            `\\s` and `\\b` know ASCII only. What fits one becomes `[redacted]`. A text that would take too long to
+            search, such as one of more than 10 MB, is withheld.
 
     Texts are searched, not numbers, pictures, sounds or other base64. For accidents, not against a server that wants
     to leak: whatever is written backwards is not recognised.
