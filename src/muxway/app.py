@@ -481,12 +481,12 @@ class Gateway:
     def _put_around(self, view: str | None, layers: Sequence[Layer]) -> None:
         board = self._board(view)
         if not layers:
-            board.handle = board.answer
+            board.unwrap()
             return
         from muxway.middleware.running import Chains
 
-        chains = self._chains[view] = Chains(layers, board.answer, board.target)
-        board.handle = chains.handle
+        chains = self._chains[view] = Chains(layers, board)
+        board.handle, board.around = chains.handle, chains.around
 
     def _retire(self, layers: Sequence[Layer]) -> None:
         """Close these middlewares when the calls that still use them are over."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from muxway.catalog.globs import Globs, matches_any
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import SEPARATORS, spellings
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Catalog, Finding, Route
     from muxway.catalog.shaping import Wanted
     from muxway.config.model import Config, MiddlewareSpec, ServerConfig, ViewConfig
+    from muxway.core.target import Target
     from muxway.library import Server
 
 Fact = dict[str, Any]
@@ -112,7 +115,7 @@ class _Tool:
             facts += [fact for one in views for fact in self._about_view(one)]
         named = shown or self._route
         name = None if named is None else named.public
-        facts += _about_middleware(self._config, self._server, view, name or self._native)
+        facts += _about_middleware(self._config, self._targets(shown or self._route), view)
         facts += [_fact("note", finding.message) for finding in self._findings()]
         return {
             "name": name,
@@ -122,6 +125,19 @@ class _Tool:
             "facts": facts,
             "state": None if server is None else _state(server),
         }
+
+    def _targets(self, route: Route | None) -> list[Target]:
+        """What its calls are about: a subtool, if it is a compound tool."""
+        router = self._gateway.switchboard.router
+        if route is None:
+            return [router.of_native(self._source.upstream, self._native)]
+        tool = None if route.upstream else self._config.tools.get(route.native)
+        if tool is None or tool.steps:
+            return [router.of_route(route)]
+        subtools = [
+            router.of_native(server, subtool.name) for server, listed in tool.subtools.items() for subtool in listed
+        ]
+        return [msgspec.structs.replace(one, names=(*one.names, route.public)) for one in subtools]
 
     def _board(self, view: str) -> Catalog:
         return self._gateway.switchboard.views[view].catalog
@@ -258,24 +274,26 @@ def _view_verdict(view: ViewConfig, source: Source, public: str, *, shown: bool)
     return _Verdict(True, "nothing hides it")
 
 
-def _about_middleware(config: Config, server: ServerConfig | None, view: str | None, name: str) -> Iterator[Fact]:
+def _about_middleware(config: Config, targets: Sequence[Target], view: str | None) -> Iterator[Fact]:
     """What stands around its calls, the outermost first."""
     for one in config.middleware:
         yield _fact("middleware", f"{type(one).__name__}, given in Python")
-    chosen = [("the gateway", config.gateway.middleware)]
+    chosen: list[tuple[str, str | None, Sequence[MiddlewareSpec]]] = [("the gateway", None, config.gateway.middleware)]
     if view is not None:
-        chosen.append((f"view {view}", config.views[view].middleware))
-    if server is not None:
-        chosen.append((f"server {server.name}", server.middleware))
-    for whose, specs in chosen:
+        chosen.append((f"view {view}", None, config.views[view].middleware))
+    servers = [name for name in dict.fromkeys(target.server for target in targets) if name in config.servers]
+    chosen += [(f"server {name}", name, config.servers[name].middleware) for name in servers]
+    for whose, server, specs in chosen:
         for spec in specs:
-            if _is_for(spec, name):
+            if any(_is_for(spec, server, target) for target in targets):
                 of = f", for {', '.join(spec.match)}" if spec.match else ""
                 yield _fact("middleware", f"{spec.use}, of {whose}{of}", spec.where)
 
 
-def _is_for(spec: MiddlewareSpec, name: str) -> bool:
-    return not spec.match or any(fnmatchcase(name, glob) for glob in spec.match)
+def _is_for(spec: MiddlewareSpec, server: str | None, target: Target) -> bool:
+    if server is not None and target.server != server:
+        return False
+    return not spec.match or any(fnmatchcase(name, glob) for name in target.names for glob in spec.match)
 
 
 def _state(server: Server) -> dict[str, Any]:

@@ -10,11 +10,10 @@ from msgspec import Raw
 from muxway.catalog.build import build
 from muxway.catalog.naming import Naming
 from muxway.config.model import CustomTool, SubTool
-from muxway.core.call import Call
 from muxway.core.custom import Choice, choose, source
 from muxway.errors import InvalidParams
 
-from .faking import HANDSHAKE, FakeLink, World, answers, member, offer
+from .faking import FakeLink, World, answers, member, offer
 
 RESEARCH = CustomTool(
     name="Research",
@@ -30,8 +29,7 @@ LISTED = "web/search, web/fetch, wiki/search"
 
 def chosen(arguments: bytes | None) -> Choice:
     """What a call with these arguments asks for."""
-    params = {"name": Raw(b'"Research"')} | ({} if arguments is None else {"arguments": Raw(arguments)})
-    return choose(TOOLS, "Research", Call(HANDSHAKE, "tools/call", params))
+    return choose(TOOLS, "Research", None if arguments is None else Raw(arguments))
 
 
 def test_a_compound_tool_lists_its_subtools_and_allows_nothing_else() -> None:

@@ -944,10 +944,12 @@ async def test_cancelling_a_task_of_2025_cancels_it_there() -> None:
 async def test_a_middleware_learns_which_server_a_task_is_of(server_revision: str) -> None:
     async with a_worker(server_revision) as (world, _):
         name = (await (await client_of(world, principal=b"ann")).call("up__endless")).result["taskId"]
+        tools = {"up": "up__endless", "": None}
         for who, task, server in ((b"ann", name, "up"), (b"bob", name, ""), (b"ann", "x", ""), (b"ann", 7, "")):
             caller = Caller(revision=NEWEST, principal=who)
             call = Call(caller, "tasks/get", {"taskId": Raw(json.dumps(task).encode())})
-            assert world.gateway.switchboard.target(call) == (server, {})
+            target = world.gateway.switchboard.target(call)
+            assert (target.server, target.definition.get("name")) == (server, tools[server])
 
 
 @pytest.mark.parametrize("server_revision", ["2025-11-25", "2026-07-28"])

@@ -26,7 +26,7 @@ async def chained(servers: dict[str, ScriptedServer], *middlewares: Middleware) 
     entries = {name: {"maxConcurrency": 10_000, "maxQueue": 10_000} for name in servers}
     async with a_world(servers, gateway=many, entries=entries) as world:
         board = world.gateway.switchboard
-        chains = Chains([Layer(type(one).__name__, one) for one in middlewares], board.answer, board.target)
+        chains = Chains([Layer(type(one).__name__, one) for one in middlewares], board)
         board.handle = chains.handle
         try:
             yield world

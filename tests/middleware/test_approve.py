@@ -261,7 +261,7 @@ async def test_a_round_of_the_server_cannot_be_made_twice_with_one_yes() -> None
 def around(web: Web, middleware: Approve) -> None:
     """Put it around what the web door serves."""
     board = web.world.gateway.switchboard
-    board.handle = Chains([Layer("approve", middleware)], board.answer, board.target).handle
+    board.handle = Chains([Layer("approve", middleware)], board).handle
 
 
 async def test_a_session_over_http_is_asked_on_the_stream_of_its_call() -> None:

@@ -33,7 +33,7 @@ def around(world: World, *middlewares: Middleware) -> None:
     """Put middlewares around a world's gateway."""
     layers = [Layer(type(one).__name__, one) for one in middlewares]
     board = world.gateway.switchboard
-    board.handle = Chains(layers, board.answer, board.target).handle
+    board.handle = Chains(layers, board).handle
 
 
 class Noting(Middleware):
@@ -516,7 +516,7 @@ async def test_a_middleware_for_one_server_or_some_tools_sees_only_those(caplog:
         async with a_world(servers) as world:
             board = world.gateway.switchboard
             layers = [Layer("shout", Shout(), matching(globs, server))]
-            board.handle = Chains(layers, board.answer, board.target).handle
+            board.handle = Chains(layers, board).handle
             client = await world.client()
             seen = {name for name in ("a__x", "a__y", "b__x") if "shouted" in (await client.call(name)).result}
             assert seen == marked, json.dumps([globs, server])

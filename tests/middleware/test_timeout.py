@@ -11,6 +11,7 @@ import pytest
 from muxway.core.asks import Ask
 from muxway.core.call import LIBRARY, Call
 from muxway.core.ports import Waiter
+from muxway.core.target import Target
 from muxway.errors import ConfigError
 from muxway.middleware.running import Chains, Layer
 from muxway.middleware.timeout import Timeout
@@ -22,6 +23,8 @@ from .chained import chained
 
 if TYPE_CHECKING:
     from muxway.core.ports import Sink
+    from muxway.core.relay import StillStarting
+    from muxway.core.target import Chosen
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -170,12 +173,19 @@ async def test_an_answer_that_comes_after_the_call_has_ended_is_passed_on() -> N
         def ask(self, ask: Ask) -> None:
             passed.append(ask)
 
-    def handle(call: Call, sink: Sink) -> None:
-        sink.ask(ask)
-        sink.done(b"{}")
+    class Board:
+        def answer(self, call: Call, sink: Sink, chosen: Chosen | None = None) -> None:
+            sink.ask(ask)
+            sink.done(b"{}")
+
+        def target(self, call: Call, *, wait: bool = True) -> Target:
+            return Target("up")
+
+        def hold(self, wait: StillStarting, again: Any, call: Call, sink: Sink) -> Any:
+            raise AssertionError("nothing starts")
 
     sink = Asker()
-    chains = Chains([Layer("timeout", Timeout(seconds=30))], handle, lambda _call: ("up", {}))
+    chains = Chains([Layer("timeout", Timeout(seconds=30))], Board())
     assert await sink.outcome(chains.handle(Call(LIBRARY, "tools/call", {}), sink)) == b"{}"
     passed[0].answer(b"late")
     assert given == [b"late"]

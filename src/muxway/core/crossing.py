@@ -23,6 +23,7 @@ from muxway.core.polling import Polling, wants_tasks
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
 from muxway.core.sinks import Nobody, Passing
+from muxway.core.target import Trace
 from muxway.errors import (
     MISSING_CAPABILITY,
     URL_ELICITATION_REQUIRED,
@@ -340,7 +341,8 @@ class Wrapping(_Sealing):
             super().became_task(fields)
             return
         try:
-            name = self._desk.seal.name_task(caller, self._way.upstream, native)
+            tool = messages.text(self._call.params.get("name")) or ""
+            name = self._desk.seal.name_task(caller, Trace(self._way.upstream, tool, self._head, native))
         except StateTooLarge:
             super().became_task(fields)
             return

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from muxway.config.model import CustomTool
-    from muxway.core.call import Call
 
 _NO_ARGS: Final = Raw(b"{}")
 
@@ -67,14 +66,19 @@ def _definition(tool: CustomTool) -> messages.Params:
     return {"description": Raw(messages.encode(description)), "inputSchema": Raw(messages.encode(schema))}
 
 
-def choose(tools: Mapping[str, CustomTool], name: str, call: Call) -> Choice:
-    """The subtool that a call to compound tool `name` asks for.
+def head_of(native: str) -> bytes:
+    """The start of a call of a server's tool."""
+    return b'"method":"tools/call","params":{"name":' + messages.encode(native)
+
+
+def choose(tools: Mapping[str, CustomTool], name: str, given: Raw | None) -> Choice:
+    """The subtool that a call to compound tool `name` with these arguments asks for.
 
     Raises:
         InvalidParams: it asks for nothing, or for something that is not listed; the message lists what is.
     """
     tool = tools[name]
-    arguments = messages.members(call.params.get("arguments", _NO_ARGS)) or {}
+    arguments = messages.members(given or _NO_ARGS) or {}
     server, subtool = messages.text(arguments.get("server")), messages.text(arguments.get("tool"))
     args = arguments.get("args", _NO_ARGS)
     listed = tool.subtools.get(server or "", ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muxway.core.relay import Aim
 from muxway.core.sinks import Changing, chain
 from muxway.errors import InvalidParams
 from muxway.protocol import convert, messages
@@ -28,11 +29,16 @@ class Prompts:
             RpcError: it can be refused at once.
             StillStarting: its server may have it in a moment.
         """
+        aim, sink = self.aim(catalog, call, sink)
+        return self._relay.send(aim.upstream, aim.head, call, sink)
+
+    def aim(self, catalog: Catalog, call: Call, sink: Sink) -> tuple[Aim, Sink]:
+        """Where a request for a prompt leads, and the sink for its outcome. Raises as `get` does."""
         route = self.find(catalog, messages.text(call.params.get("name")), "params.name")
         arguments = call.params.get("arguments")
         if arguments is not None and not messages.is_object(arguments) and not messages.is_null(arguments):
             raise InvalidParams(f"params.arguments of {route.public} must be an object")
-        return self._relay.send(route.upstream, route.head, call, self.changing(catalog, route, call, sink))
+        return Aim(route.upstream, route.head, call), self._changing(catalog, route, call, sink)
 
     def find(self, catalog: Catalog, name: str | None, where: str) -> Route:
         """The prompt that is meant. Raises as `get` does."""
@@ -45,7 +51,7 @@ class Prompts:
         near = catalog.nearest(name)
         raise InvalidParams(found.problem, data={"muxway": {"nearest": near}} if near else None)
 
-    def changing(self, catalog: Catalog, route: Route, call: Call, sink: Sink) -> Sink:
+    def _changing(self, catalog: Catalog, route: Route, call: Call, sink: Sink) -> Sink:
         """The sink for the outcome: the very same one where nothing need be done to it."""
         change = chain(catalog.result_rewriter(route.upstream), convert.prompt_converter(call.caller.revision))
         return sink if change is None else Changing(sink, change)

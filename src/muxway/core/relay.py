@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from muxway.config.model import CustomTool
     from muxway.core.call import Call
     from muxway.core.ports import Link, Running, Sink
+    from muxway.core.target import Chosen
     from muxway.protocol.bridge import Converter
     from muxway.protocol.era import Revision
+
+    Handle = Callable[[Call, Sink], Running | None]
 
 
 class Held(Protocol):
@@ -95,12 +98,13 @@ class Member(msgspec.Struct):
             call.release()
 
 
-class _Aim(NamedTuple):
+class Aim(NamedTuple):
     """A call as its server gets it."""
 
     upstream: str
     """Empty: it is for a composed tool."""
     head: bytes
+    """The start of the call; for a composed tool, its name."""
     call: Call
     wrapped: bool = False
     tasked: bool = False
@@ -117,25 +121,22 @@ class Relay:
         tools: Mapping[str, CustomTool],
         server_info: bytes,
         seal: Seal | None = None,
-        *,
-        handle: Callable[[Call, Sink], Running | None],
     ) -> None:
-        """Prepare; `handle` is the gateway's own front, where the calls of composed tools go."""
         self.desk = Desk(seal or Seal())
         self.tasks = Tasks(self.desk.seal, self.reach)
         self._members = members
-        self._tools = tools
+        self.tools = tools
+        """The gateway's own, as configured."""
         self._server_info = server_info
         self.rewriters: Mapping[str, Converter] = {}
         """Upstream → what is done to the links in its tools' results; empty unless several servers have resources."""
         self.whole: Catalog = EMPTY
         """Every tool, whatever the view of a caller shows."""
-        self._handle = handle
         self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
 
     def reconfigure(self, tools: Mapping[str, CustomTool], server_info: bytes) -> None:
         """Other tools of the gateway's own, another name of the gateway itself."""
-        self._tools = tools
+        self.tools = tools
         if server_info != self._server_info:
             self._server_info = server_info
             self._converters.clear()
@@ -144,8 +145,17 @@ class Relay:
         """Another key. What was sealed with the one before cannot be opened any more."""
         self.desk.seal = self.tasks.seal = seal
 
-    def call_tool(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
+    def call_tool(
+        self, catalog: Catalog, call: Call, sink: Sink, handle: Handle, chosen: Chosen | None = None
+    ) -> Running | None:
         """Start a `tools/call`.
+
+        Args:
+            catalog: the tools that the caller sees.
+            call: the request; of a subtool, if one is chosen already.
+            sink: hears the outcome.
+            handle: the caller's own front, where the calls of a composed tool go.
+            chosen: the subtool that the call is for.
 
         Raises:
             RpcError: it can be refused at once.
@@ -154,49 +164,67 @@ class Relay:
         params = call.params
         spelled = bytes(params.get("name", b""))
         route = catalog.quick.get(spelled)
-        if route is None:
-            if (unlisted := self.unlisted(catalog, call)) is not None:
-                aim = self._at(*unlisted, call, None)
-                return self.send(aim.upstream, aim.head, aim.call, sink, tasked=aim.tasked, reshape=aim.reshape)
-            route = self._find(catalog, call, messages.text(spelled))
-            catalog.remember(spelled, route)
-        arguments = params.get("arguments")
-        if arguments is not None and not messages.is_object(arguments) and not messages.is_null(arguments):
-            raise InvalidParams(f"params.arguments of {route.public} must be an object")
-        if "task" in params:
-            # Whether a call is a task is between the gateway and the server.
-            params = {name: raw for name, raw in params.items() if name != "task"}
-            call = msgspec.structs.replace(call, params=params)
-        if route.shape is None and route.upstream:
-            tasked = route.tasked
-            return self.send(route.upstream, route.head, call, sink, wrapped=route.wrapped, tasked=tasked)
-        aim = self._aim(route, call)
-        if not aim.upstream:
-            return self._compose(self._tools[route.native], aim.call, sink, aim.reshape)
+        if route is None or chosen is not None:
+            aim = self.aim(catalog, call, chosen)
+        elif route.shape is None and route.upstream:
+            _check_arguments(route, call)
+            call = _without_task(call)
+            return self.send(route.upstream, route.head, call, sink, wrapped=route.wrapped, tasked=route.tasked)
+        else:
+            aim = self._aim(route, call)
         upstream, head, call, wrapped, tasked, reshape = aim
+        if not upstream:
+            return self._compose(self.tools[head.decode()], call, sink, reshape, handle)
         return self.send(upstream, head, call, sink, wrapped=wrapped, tasked=tasked, reshape=reshape)
 
-    def _aim(self, route: Route, call: Call) -> _Aim:
-        """A call of a shaped tool, or of one of the gateway's own, as its server gets it. Raises InvalidParams."""
+    def aim(self, catalog: Catalog, call: Call, chosen: Chosen | None = None) -> Aim:
+        """A call as its server gets it. Raises as `call_tool` does."""
+        if chosen is not None:
+            _check_arguments(chosen.compound, call)
+            shape = chosen.compound.shape
+            params = {**_without_task(call).params, "name": chosen.name}
+            call = msgspec.structs.replace(call, params=params)
+            return self._at(chosen.upstream, chosen.native, call, None if shape is None else shape.reshaper)
+        if (unlisted := self.unlisted(catalog, call)) is not None:
+            return self._at(*unlisted, call, None)
+        spelled = bytes(call.params.get("name", b""))
+        route = self._find(catalog, call, messages.text(spelled))
+        catalog.remember(spelled, route)
+        return self._aim(route, call)
+
+    def _aim(self, route: Route, call: Call) -> Aim:
+        """A call of a listed tool as its server gets it. Raises InvalidParams."""
+        _check_arguments(route, call)
+        call = _without_task(call)
         reshape: Converter | None = None
         if route.shape is not None:
             call = _with_arguments(call, route.shape.arguments(call.params.get("arguments")))
             reshape = route.shape.reshaper
-        if route.upstream or self._tools[route.native].steps:
-            return _Aim(route.upstream, route.head, call, route.wrapped, route.tasked, reshape)
-        choice = custom.choose(self._tools, route.native, call)
+        if route.upstream:
+            return Aim(route.upstream, route.head, call, route.wrapped, route.tasked, reshape)
+        if self.tools[route.native].steps:
+            return Aim("", route.native.encode(), call, reshape=reshape)
+        choice = custom.choose(self.tools, route.native, call.params.get("arguments"))
         return self._at(choice.upstream, choice.tool, _with_arguments(call, choice.args), reshape)
 
-    def _at(self, upstream: str, native: str, call: Call, reshape: Converter | None) -> _Aim:
+    def _at(self, upstream: str, native: str, call: Call, reshape: Converter | None) -> Aim:
         """A call of a server's tool by its own name, listed or not. Its shape counts all the same."""
-        head = b'"method":"tools/call","params":{"name":' + messages.encode(native)
         shape = self.whole.shapes.get((upstream, native))
         if shape is not None:
             call = _with_arguments(call, shape.arguments(call.params.get("arguments")))
             reshape = chain(shape.reshaper, reshape)
-        tool = self.whole.find(f"{upstream}__{native}").route
-        tasked = tool is not None and (tool.upstream, tool.native) == (upstream, native) and tool.tasked
-        return _Aim(upstream, head, call, tasked=tasked, reshape=reshape)
+        tool = self.whole_route(upstream, native)
+        return Aim(upstream, custom.head_of(native), call, tasked=tool is not None and tool.tasked, reshape=reshape)
+
+    def whole_route(self, upstream: str, native: str) -> Route | None:
+        """The listed tool that a server calls so; None if it is not listed."""
+        route = self.whole.find(f"{upstream}__{native}").route
+        return route if route is not None and (route.upstream, route.native) == (upstream, native) else None
+
+    def prefix_of(self, upstream: str) -> str:
+        """What stands before a server's tools in the listing; its name, if nothing does."""
+        member = self._members.get(upstream)
+        return upstream if member is None else member.prefix or upstream
 
     def unlisted(self, catalog: Catalog, call: Call) -> tuple[str, str] | None:
         """The server and the own name of a tool that a composed tool uses and clients do not see; None for all else."""
@@ -214,11 +242,13 @@ class Relay:
         starts = [start + separator for start in (upstream, member.prefix) if start for separator in SEPARATORS]
         return upstream, name.removeprefix(next(start for start in starts if name.startswith(start)))
 
-    def _compose(self, tool: CustomTool, call: Call, sink: Sink, reshape: Converter | None) -> Running | None:
+    def _compose(
+        self, tool: CustomTool, call: Call, sink: Sink, reshape: Converter | None, handle: Handle
+    ) -> Running | None:
         # Only for those who have such tools: it takes its part of a start.
         from muxway.core.composing import Composition
 
-        link = Composition(tool, self._handle)
+        link = Composition(tool, handle)
         convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)
         convert = chain(reshape, convert)
         if convert is None:
@@ -358,20 +388,22 @@ class Relay:
             return Parking(sink, way, head, call, self.desk, round_)
         return (Asking if way.link.revision.stateless else Crossing)(sink, way, head, call)
 
-    def retry(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
+    def retry(self, aim: Aim, sink: Sink) -> Running | None:
         """Go on with a call of a stateless caller that was answered with questions.
+
+        Args:
+            aim: where the call leads today: a state that was sealed for anything else is none.
+            sink: hears the outcome.
 
         Raises:
             RpcError: it is not one of ours, or not any more.
             StillStarting: the upstream may have it in a moment.
         """
-        reshape: Converter | None = None
-        if call.method == "tools/call":
-            route = catalog.find(messages.text(call.params.get("name")) or "").route
-            if route is not None and (route.shape is not None or not route.upstream):
-                aim = self._aim(route, call)
-                call, reshape = aim.call, aim.reshape
+        upstream, head, call, _, _, reshape = aim
         claims = self.desk.seal.open(messages.text(call.params["requestState"]), call)
+        leads_to = (upstream, head) if upstream else (head.decode(), b"")
+        if (claims.upstream, claims.head) != leads_to:
+            raise InvalidParams(INVALID)
         if claims.kind == "park":
             parked = self.desk.parked.get(claims.state or "")
             if parked is None:
@@ -399,6 +431,19 @@ class Relay:
         across = self._across(sink, way, claims.head, again, claims.round + 1)
         across.begin()
         return across
+
+
+def _check_arguments(route: Route, call: Call) -> None:
+    arguments = call.params.get("arguments")
+    if arguments is not None and not messages.is_object(arguments) and not messages.is_null(arguments):
+        raise InvalidParams(f"params.arguments of {route.public} must be an object")
+
+
+def _without_task(call: Call) -> Call:
+    if "task" not in call.params:
+        return call
+    # Whether a call is a task is between the gateway and the server.
+    return msgspec.structs.replace(call, params={name: raw for name, raw in call.params.items() if name != "task"})
 
 
 def _with_arguments(call: Call, arguments: Raw) -> Call:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import unwrap
-from muxway.core.relay import StillStarting
+from muxway.core.relay import Aim, StillStarting
 from muxway.core.sinks import Changing, chain
 from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, UpstreamSaid
 from muxway.likeness import short
@@ -40,6 +40,11 @@ class Resources:
             RpcError: it can be refused at once.
             StillStarting: the server that has it may be up in a moment.
         """
+        aim, sink = self.aim(catalog, call, sink)
+        return self._relay.send(aim.upstream, aim.head, call, sink)
+
+    def aim(self, catalog: ResourceCatalog, call: Call, sink: Sink) -> tuple[Aim, Sink]:
+        """Where a read leads, and the sink for its outcome. Raises as `read` does."""
         uri = messages.text(call.params.get("uri"))
         if uri is None:
             raise InvalidParams("params.uri must be a string: the URI of the resource to read")
@@ -48,7 +53,7 @@ class Resources:
             code = INVALID_PARAMS if call.caller.revision.stateless else NOT_FOUND
             raise RpcError(f"Resource not found: {short(uri)}", code=code, data={"uri": short(uri, 4096)})
         head = b'"method":"resources/read","params":{"uri":' + messages.encode(place.native)
-        return self._relay.send(place.upstream, head, call, self.changing(catalog, uri, place, call, sink))
+        return Aim(place.upstream, head, call), self._changing(catalog, uri, place, call, sink)
 
     def find(self, catalog: ResourceCatalog, uri: str) -> Place | None:
         """Where a URI leads. Raises as `read` does."""
@@ -66,7 +71,7 @@ class Resources:
                 raise StillStarting(member)
         return catalog.find(uri)
 
-    def changing(self, catalog: ResourceCatalog, uri: str, place: Place, call: Call, sink: Sink) -> Sink:
+    def _changing(self, catalog: ResourceCatalog, uri: str, place: Place, call: Call, sink: Sink) -> Sink:
         """The sink for the outcome."""
         stateless = call.caller.revision.stateless
         member = self._members.get(place.upstream)

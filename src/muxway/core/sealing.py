@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import msgspec
 
 from muxway.core.ports import clock, log
+from muxway.core.target import Trace
 from muxway.errors import InvalidParams, ParseError
 from muxway.protocol import messages
 
@@ -40,7 +41,7 @@ class Claims(msgspec.Struct, frozen=True, array_like=True):
     expires: float
     principal: bytes
     call: bytes
-    """A digest of the call it belongs to."""
+    """A digest of the call it belongs to; of a task, the name of its tool."""
     upstream: str
     head: bytes
     """The start of the call, as it goes to the upstream."""
@@ -90,17 +91,18 @@ class Seal:
         log.warning("requestState refused", method=call.method, why=why)
         raise InvalidParams(INVALID)
 
-    def name_task(self, caller: Caller, upstream: str, native: str) -> str:
+    def name_task(self, caller: Caller, trace: Trace) -> str:
         """What an upstream's task is called here, for this caller alone. Raises StateTooLarge."""
         # It holds for as long as the upstream knows the task, which is for the upstream to say.
-        return self.close(Claims("task", math.inf, caller.principal, b"task", upstream, b"", 0, native))
+        tool = trace.tool.encode()
+        return self.close(Claims("task", math.inf, caller.principal, tool, trace.upstream, trace.head, 0, trace.task))
 
-    def find_task(self, name: str, caller: Caller) -> tuple[str, str] | None:
-        """The upstream that has the task of this name, and what it calls it; None if it is no task of this caller."""
+    def find_task(self, name: str, caller: Caller) -> Trace | None:
+        """The task of this name, and the call that it is of; None if it is no task of this caller."""
         claims = self._decipher(name)
         if claims is None or claims.kind != "task" or claims.principal != caller.principal or claims.state is None:
             return None
-        return claims.upstream, claims.state
+        return Trace(claims.upstream, claims.call.decode(), claims.head, claims.state)
 
     def _decipher(self, text: str) -> Claims | None:
         if not text.startswith(_VERSION) or len(text) > _LARGEST:

@@ -197,11 +197,13 @@ class Subscriptions:
                 if subscriber in told:
                     continue
                 told.add(subscriber)
+                catalog = (subscriber.catalog or self._catalog)()
+                # What was hidden since it was subscribed to is not there any more.
+                uris = [uri for uri in uris if catalog.find(uri) == (upstream, whole)]
                 if whole == native:
                     for uri in uris:
                         subscriber.told(uri, uri)
-                else:
-                    catalog = (subscriber.catalog or self._catalog)()
+                elif uris:
                     subscriber.told(uris[0], _public(catalog, upstream, native, as_in=uris[0], of=whole))
 
 

@@ -18,6 +18,7 @@ from muxway.core.listings import Shelf
 from muxway.core.prompts import Prompts
 from muxway.core.relay import Held, Relay, StillStarting
 from muxway.core.resources import Resources
+from muxway.core.router import Router
 from muxway.core.subscriptions import Subscriptions
 from muxway.errors import MethodNotFound, RpcError
 from muxway.protocol import messages
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from muxway.core.ports import Running, Sink
     from muxway.core.relay import Member
     from muxway.core.sealing import Seal
+    from muxway.core.target import Chosen, Target, Trace
     from muxway.core.views import View
+
+    Answer = Callable[[Call, Sink], Running | None]
 
 _LISTS: Final = {kind.method: kind for kind in KINDS}
 _DISCOVER_TTL_MS: Final = 0
@@ -44,10 +48,10 @@ _DISCOVER_TTL_MS: Final = 0
 class _HeldCall:
     """A request that came before the servers were ready: a client need not fail for being quick."""
 
-    __slots__ = ("_call", "_cancelled", "_running", "_sink", "_switchboard")
+    __slots__ = ("_again", "_call", "_cancelled", "_running", "_sink")
 
-    def __init__(self, switchboard: Switchboard, call: Call, sink: Sink) -> None:
-        self._switchboard = switchboard
+    def __init__(self, again: Answer, call: Call, sink: Sink) -> None:
+        self._again = again
         self._call = call
         self._sink = sink
         self._cancelled = False
@@ -55,12 +59,16 @@ class _HeldCall:
 
     def release(self) -> None:
         if not self._cancelled:
-            self._running = self._switchboard.answer(self._call, self._sink)
+            self._running = self._again(self._call, self._sink)
 
     def cancel(self, reason: str | None) -> None:
         self._cancelled = True
         if self._running is not None:
             self._running.cancel(reason)
+
+
+def _nothing_around(call: Call, sink: Sink, answer: Answer) -> Running | None:
+    return answer(call, sink)
 
 
 class Shared(NamedTuple):
@@ -92,8 +100,10 @@ class Switchboard:
     ) -> None:
         """Prepare one for a whole gateway; or, with what another one shares, for a view of it."""
         self.identity = {"name": name, "version": version}
-        self.handle: Callable[[Call, Sink], Running | None] = self.answer
+        self.handle: Answer = self.answer
         """Where every request comes in: `answer`, or the middleware around it."""
+        self.around: Callable[[Call, Sink, Answer], Running | None] = _nothing_around
+        """The same for requests that the door answers itself, by what it gives."""
         self.catalog: Catalog = EMPTY
         """The tools."""
         self.prompts: Catalog = replace(EMPTY, kind=PROMPTS)
@@ -110,21 +120,23 @@ class Switchboard:
         self._completing: frozenset[str] = frozenset()
         if shared is None:
             server_info = messages.encode(self.identity)
-            relay = Relay(members, tools, server_info, seal, handle=lambda call, sink: self.handle(call, sink))
+            relay = Relay(members, tools, server_info, seal)
             shared = Shared(naming, members, page_size, relay, Audience(), [], Admission())
         self.shared = shared
-        self._relay = shared.relay
-        self._reading = Resources(self._relay, members)
-        self._prompting = Prompts(self._relay)
+        self.relay = shared.relay
+        self.reading = Resources(self.relay, members)
+        self._prompting = Prompts(self.relay)
+        self.router = Router(self)
+        """Finds what a request is about."""
         stamp = self._stamp
-        self._completion = Completion(self._relay, members, self._prompting, self._reading, stamp)
+        self._completion = Completion(self.relay, members, self._prompting, self.reading, stamp)
         self._shelves = {kind: Shelf(kind, page_size, stamp) for kind in KINDS}
         self.on_left = shared.on_left
         """Called with each client session that has ended."""
         self.audience = shared.audience
         self.admission = shared.admission
         """How much is under way. The doors count what they let in."""
-        self.subscriptions = Subscriptions(self._reading, lambda: self.resources)
+        self.subscriptions = Subscriptions(self.reading, lambda: self.resources)
         self._listeners: dict[object, Callable[[frozenset[str]], None]] = {}
         self._held_listings: list[_HeldCall] | None = None
 
@@ -145,7 +157,7 @@ class Switchboard:
     ) -> None:
         """From now on, behave like this; without a seal, keep the old. Lists follow with the next `publish`."""
         self.shared = self.shared._replace(naming=naming, page_size=page_size)
-        self._relay.reconfigure(tools, messages.encode({"name": name, "version": version}))
+        self.relay.reconfigure(tools, messages.encode({"name": name, "version": version}))
         renamed = naming != self._naming
         for board in (self, *self.views.values()):
             board.shared, board._naming = self.shared, naming  # noqa: SLF001 - a view is one of us
@@ -154,90 +166,87 @@ class Switchboard:
             for shelf in board._shelves.values():  # noqa: SLF001
                 shelf.reconfigure(page_size, board._stamp)  # noqa: SLF001
         if seal is not None:
-            self._relay.reseal(seal)
+            self.relay.reseal(seal)
         if renamed:
             # No part of the old catalogs can be used again.
             self.sources = ()
 
+    def unwrap(self) -> None:
+        """Put nothing around requests."""
+        self.handle, self.around = self.answer, _nothing_around
+
     # --- requests -----------------------------------------------------------------------------
 
-    def answer(self, call: Call, sink: Sink) -> Running | None:
+    def answer(self, call: Call, sink: Sink, chosen: Chosen | None = None) -> Running | None:
         """Start a request. Its outcome goes to the sink, perhaps before this returns.
+
+        A call of a subtool that a compound tool was asked for comes with what was chosen.
 
         Returns the request under way, to cancel it by, or None when it is already over.
         """
         try:
             if "requestState" in call.params and call.caller.revision.stateless and call.method in REPEATABLE:
-                return self._relay.retry(self.catalog, call, self._changing(call, sink))
+                return self._retry(call, sink, chosen)
             if call.method == "tools/call":
-                return self._relay.call_tool(self.catalog, call, sink)
+                return self.relay.call_tool(self.catalog, call, sink, self._step, chosen)
             kind = _LISTS.get(call.method)
             if kind is None:
                 return self._handle_other(call, sink)
             if self._held_listings is not None:
-                return self._hold(self._held_listings, call, sink)
+                return self._keep(self._held_listings, self.answer, call, sink)
             sink.done(*self._shelves[kind].answer(call))
         except RpcError as error:
             sink.failed(error)
         except StillStarting as wait:
-            return self._hold(wait.member.held, call, sink)
+            return self.hold(wait, lambda call, sink: self.answer(call, sink, chosen), call, sink)
         except Exception as error:  # noqa: BLE001 - middlewares and composed tools around it wait for an outcome
             sink.failed(internal(error, method=call.method))
         return None
 
+    def _step(self, call: Call, sink: Sink) -> Running | None:
+        """Start a call of a composed tool's step: through the same middleware as the calls of its caller."""
+        return self.handle(call, sink)
+
     def _handle_other(self, call: Call, sink: Sink) -> Running | None:
         if call.method == "resources/read":
-            return self._reading.read(self.resources, call, sink)
+            return self.reading.read(self.resources, call, sink)
         if call.method == "prompts/get":
             return self._prompting.get(self.prompts, call, sink)
         if call.method == "completion/complete":
             return self._completion.complete(self.prompts, self.resources, self._completing, call, sink)
         if call.method in tasks.METHODS and call.caller.revision.stateless:
-            return self.tasks.handle(call, sink, self.catalog.rewriters)
+            return self.tasks.handle(call, sink, self.catalog.rewriters, self._may_see)
         if call.method == "server/discover" and call.caller.revision.stateless:
             sink.done(self._discover())
             return None
         raise MethodNotFound(f"method {call.method} is not offered in revision {call.caller.revision.date}")
 
-    def _changing(self, call: Call, sink: Sink) -> Sink:
-        """The sink for the outcome of a call that goes on without being looked up anew."""
+    def _retry(self, call: Call, sink: Sink, chosen: Chosen | None) -> Running | None:
+        """Go on with a call that was answered with questions; looked up anew, as what it is for may be gone by now."""
         if call.method == "resources/read":
-            uri = messages.text(call.params.get("uri")) or ""
-            place = self.resources.find(uri)
-            return sink if place is None else self._reading.changing(self.resources, uri, place, call, sink)
+            return self.relay.retry(*self.reading.aim(self.resources, call, sink))
         if call.method == "prompts/get":
-            route = self.prompts.find(messages.text(call.params.get("name")) or "").route
-            return sink if route is None else self._prompting.changing(self.prompts, route, call, sink)
-        return sink
+            return self.relay.retry(*self._prompting.aim(self.prompts, call, sink))
+        return self.relay.retry(self.relay.aim(self.catalog, call, chosen), sink)
 
-    def target(self, call: Call) -> tuple[str, Mapping[str, Any]]:
-        """The server that a call is for, and the definition of the tool it calls; nothing where there is none."""
-        if call.method == "tools/call" and (known := self.catalog.quick.get(bytes(call.params.get("name", b"")))):
-            return known.upstream, known.described
-        if call.method == "resources/read":
-            place = self.resources.find(messages.text(call.params.get("uri")) or "")
-            return ("" if place is None else place.upstream), {}
-        if call.method in tasks.METHODS:
-            return self.tasks.upstream_of(call), {}
-        if call.method not in ("tools/call", "prompts/get"):
-            return "", {}
-        catalog = self.catalog if call.method == "tools/call" else self.prompts
-        route = catalog.find(messages.text(call.params.get("name")) or "").route
-        if route is not None:
-            return route.upstream, route.described
-        unlisted = self._relay.unlisted(self.catalog, call)
-        if unlisted is not None:
-            return unlisted[0], {}
-        # A server that is being started lists nothing yet, but calls wait for it and must not slip past what is around.
-        return self._relay.owner(messages.text(call.params.get("name")) or ""), {}
+    def _may_see(self, trace: Trace) -> bool:
+        """Whether callers still see the tool that a task is of. Raises as sending a call of it does."""
+        if self.router.of_trace(trace) is not None:
+            return True
+        self.relay.explain_absence(self.catalog, trace.tool)
+        return False
+
+    def target(self, call: Call, *, wait: bool = True) -> Target:
+        """What a call is about, see `Router.resolve`."""
+        return self.router.resolve(call, wait=wait)
 
     def native_tool(self, name: str) -> tuple[str, str] | None:
         """The server and the tool's own name that a name means if no listed tool has it."""
-        return self._relay.native(name)
+        return self.relay.native(name)
 
     def close(self) -> None:
         """The gateway has stopped."""
-        self._relay.desk.close()
+        self.relay.desk.close()
 
     def left(self, party: object) -> None:
         """A client session has ended."""
@@ -246,17 +255,22 @@ class Switchboard:
 
     def set_log_level(self, level: int) -> None:
         """Somebody wants log messages from this level on: every server is asked for them."""
-        self._relay.set_log_level(level)
+        self.relay.set_log_level(level)
 
-    def _hold(self, queue: list[_HeldCall] | list[Held], call: Call, sink: Sink) -> _HeldCall:
-        held = _HeldCall(self, call, sink)
+    def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink) -> Running:
+        """Keep a call until the server that may have it is up, or will not be."""
+        return self._keep(wait.member.held, again, call, sink)
+
+    @staticmethod
+    def _keep(queue: list[_HeldCall] | list[Held], again: Answer, call: Call, sink: Sink) -> _HeldCall:
+        held = _HeldCall(again, call, sink)
         queue.append(held)
         return held
 
     @property
     def tasks(self) -> tasks.Tasks:
         """The tasks that callers may ask about."""
-        return self._relay.tasks
+        return self.relay.tasks
 
     def hold_listings(self) -> None:
         """Keep listings waiting until `release_listings`: most clients list once, and the servers are being started."""
@@ -304,10 +318,10 @@ class Switchboard:
     def publish(self, sources: Sequence[Source]) -> None:
         """Make the catalogs of these sources those in force; listeners hear of it only if something differs."""
         self.resources = self._new_resources(sources)
-        self._relay.rewriters = self.resources.rewriters
+        self.relay.rewriters = self.resources.rewriters
         sources = [self.resources.with_apps(source) for source in sources]
         before, self.sources = self.sources, sources
-        self.catalog = self._relay.whole = self._new_catalog(self.catalog, before)
+        self.catalog = self.relay.whole = self._new_catalog(self.catalog, before)
         self.prompts = self._new_catalog(self.prompts, before)
         self.instructions = instructions.merged(sources, self._naming)
         self._completing = frozenset(source.upstream for source in sources if source.completes)

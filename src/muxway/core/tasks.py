@@ -23,6 +23,7 @@ from muxway.core.polling import Polling
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import LIFETIME
 from muxway.core.sinks import Passing
+from muxway.core.target import Trace
 from muxway.errors import (
     InvalidParams,
     MethodNotFound,
@@ -67,8 +68,12 @@ class Tasks:
     def __len__(self) -> int:
         return len(self._own)
 
-    def handle(self, call: Call, sink: Sink, rewriters: Mapping[str, Converter]) -> Running | None:
-        """Answer a request about a task. `rewriters` put the links in a result into our words.
+    def handle(
+        self, call: Call, sink: Sink, rewriters: Mapping[str, Converter], sees: Callable[[Trace], bool]
+    ) -> Running | None:
+        """Answer a request about a task.
+
+        `rewriters` put the links in a result into our words; `sees` says whether the caller still sees the tool.
 
         Raises:
             RpcError: it can be refused at once.
@@ -80,16 +85,14 @@ class Tasks:
         name = messages.text(call.params.get("taskId"))
         if name is None:
             raise InvalidParams("params.taskId must be a string")
+        trace = self.trace_of(call)
+        if trace is None or not sees(trace):
+            raise InvalidParams(_UNKNOWN)
         own = self._own.get(name)
         if own is not None:
-            if own.principal != caller.principal:
-                raise InvalidParams(_UNKNOWN)
             sink.done(own.answer(call))
             return None
-        found = self.seal.find_task(name, caller)
-        if found is None:
-            raise InvalidParams(_UNKNOWN)
-        upstream, native = found
+        upstream, native = trace.upstream, trace.task
         way = self._reach(upstream, call)
         if not way.link.revision.stateless:
             raise InvalidParams(_UNKNOWN)
@@ -100,14 +103,13 @@ class Tasks:
             head, msgspec.structs.replace(call, params=params), answer, idle=way.idle, limit=way.limit
         )
 
-    def upstream_of(self, call: Call) -> str:
-        """The upstream whose task a request is about; empty if it is about none of this caller's."""
+    def trace_of(self, call: Call) -> Trace | None:
+        """The call that a request about a task is about; None if there is no such task of this caller's."""
         name = messages.text(call.params.get("taskId")) or ""
         own = self._own.get(name)
         if own is not None:
-            return own.upstream if own.principal == call.caller.principal else ""
-        found = self.seal.find_task(name, call.caller)
-        return "" if found is None else found[0]
+            return own.trace if own.principal == call.caller.principal else None
+        return self.seal.find_task(name, call.caller)
 
     def open(self, work: Background, way: Way) -> Task | None:
         """A new task, if its principal may have one more."""
@@ -148,7 +150,7 @@ class Task:
     def __init__(self, tasks: Tasks, name: str, work: Background, way: Way, size: int) -> None:
         self.name = name
         self.principal = work.principal
-        self.upstream = way.upstream
+        self.trace = work.trace
         self.ended = ""
         """How it ended; empty while it goes on."""
         self.size = size
@@ -292,6 +294,11 @@ class Background(Parking):
         """It may outlast its caller's request by long: keep nothing of that but the call. Returns the call's size."""
         self._call = self._sent = own_call(self._call)
         return size_of(self._call)
+
+    @property
+    def trace(self) -> Trace:
+        """What is remembered of the call."""
+        return Trace(self._way.upstream, messages.text(self._call.params.get("name")) or "", self._head)
 
     # --- questions ----------------------------------------------------------------------------
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Catalog, Finding
     from muxway.catalog.resources import ResourceCatalog
     from muxway.catalog.selection import Selection
+    from muxway.core.call import Call
+    from muxway.core.ports import Running, Sink
+    from muxway.core.target import Chosen, Target
 
 
 class View(Switchboard):
@@ -30,7 +33,8 @@ class View(Switchboard):
             page_size=shared.page_size,
             shared=shared,
         )
-        self.subscriptions = whole.subscriptions.seen_through(self._reading, lambda: self.resources)
+        self.subscriptions = whole.subscriptions.seen_through(self.reading, lambda: self.resources)
+        self._whole = whole
         self._selection = selection
         self._of: tuple[Catalog, Catalog, ResourceCatalog] | None = None
         """What its own lists were cut out of."""
@@ -40,6 +44,14 @@ class View(Switchboard):
         self._selection = selection
         self._own_members.selection = selection
         self._of = None
+
+    def answer(self, call: Call, sink: Sink, chosen: Chosen | None = None) -> Running | None:
+        """See `Switchboard.answer`. What a composed tool uses, it uses of the whole."""
+        return self._whole.answer(call, sink, chosen) if call.caller.depth else super().answer(call, sink, chosen)
+
+    def target(self, call: Call, *, wait: bool = True) -> Target:
+        """See `Switchboard.target`."""
+        return self._whole.target(call, wait=wait) if call.caller.depth else super().target(call, wait=wait)
 
     def follow(self, whole: Switchboard) -> None:
         """Show what the whole has now. Listeners hear of it only if something differs in this view."""

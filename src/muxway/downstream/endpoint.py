@@ -19,7 +19,7 @@ from muxway.core.call import Call, Caller
 from muxway.core.incidents import internal
 from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
-from muxway.downstream.listening import Listening
+from muxway.downstream.listening import Listening, Opening
 from muxway.downstream.mailbox import Mailbox
 from muxway.errors import URL_ELICITATION_REQUIRED, InvalidParams, InvalidRequest, ParseError, RpcError
 from muxway.log import EventLog
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from muxway.core.asks import Ask
-    from muxway.core.ports import Running
+    from muxway.core.ports import Running, Sink
     from muxway.core.switchboard import Switchboard
     from muxway.protocol.framing import Oversized
     from muxway.protocol.messages import Buffer, Envelope, Params
@@ -561,58 +561,74 @@ class Endpoint:
         session = self.session
         if session is None or exchange.call.caller is not session:
             return False
-        try:
-            level = era.read_log_level(exchange.call.params.get("level", b""))
-        except RpcError as error:
-            exchange.failed(error)
-        else:
-            self.session = replace(session, log_level=level)
-            self._switchboard.set_log_level(level)
-            exchange.done(b"{}")
+
+        def answer(call: Call, sink: Sink) -> None:
+            try:
+                level = era.read_log_level(call.params.get("level", b""))
+            except RpcError as error:
+                sink.failed(error)
+            else:
+                self.session = replace(session, log_level=level)
+                self._switchboard.set_log_level(level)
+                sink.done(b"{}")
+
+        exchange.running = self._switchboard.around(exchange.call, exchange, answer)
         return True
 
     def _listen(self, exchange: Exchange) -> bool:
         if not exchange.call.caller.revision.stateless:
             return False
+        opening = Opening(exchange, partial(self._open_stream, exchange))
+        exchange.running = opening.request(self._switchboard, exchange.call)
+        return True
+
+    def _open_stream(self, exchange: Exchange, call: Call) -> None:
         id_ = exchange.id
+        if self.peer.theirs.get(id_) is not exchange:
+            return
         try:
             if len(self._listens) >= _MOST_LISTENS:
                 raise InvalidRequest(f"{_MOST_LISTENS} subscriptions/listen are open on this connection: cancel some")
-            listening = Listening(id_, exchange.call, self._switchboard, exchange.tell, self._backlog, self._quota)
+            listening = Listening(id_, call, self._switchboard, exchange.tell, self._backlog, self._quota)
         except RpcError as error:
             exchange.failed(error)
         else:
             self._listens[exchange.key] = listening
             listening.begin()
-        return True
 
-    def _about_uri(self, do: Callable[[Exchange, str], None], what: str, exchange: Exchange) -> bool:
+    def _about_uri(self, do: Callable[[Call, Sink, str], None], what: str, exchange: Exchange) -> bool:
         if exchange.call.caller.revision.stateless:
             return False
-        uri = messages.text(exchange.call.params.get("uri"))
-        if uri is None:
-            exchange.failed(InvalidParams(f"params.uri must be a string: the URI of the resource to {what}"))
-        else:
-            do(exchange, uri)
+
+        def answer(call: Call, sink: Sink) -> None:
+            uri = messages.text(call.params.get("uri"))
+            if uri is None:
+                sink.failed(InvalidParams(f"params.uri must be a string: the URI of the resource to {what}"))
+            else:
+                do(call, sink, uri)
+
+        exchange.running = self._switchboard.around(exchange.call, exchange, answer)
         return True
 
-    def _subscribe(self, exchange: Exchange, uri: str) -> None:
+    def _subscribe(self, call: Call, sink: Sink, uri: str) -> None:
+        del call
         if self._subscriber is None:
             self._subscriber = Subscriber(self._quota, self.mailbox.updated)
 
         def settled(error: RpcError | None) -> None:
             if error is None:
-                exchange.done(b"{}")
+                sink.done(b"{}")
             else:
-                exchange.failed(error)
+                sink.failed(error)
 
         self._switchboard.subscriptions.subscribe(self._subscriber, uri, settled)
 
-    def _unsubscribe(self, exchange: Exchange, uri: str) -> None:
+    def _unsubscribe(self, call: Call, sink: Sink, uri: str) -> None:
+        del call
         if self._subscriber is not None:
             self._switchboard.subscriptions.unsubscribe(self._subscriber, uri)
             self.mailbox.forget(uri)
-        exchange.done(b"{}")
+        sink.done(b"{}")
 
     def _lists_changed(self, kinds: frozenset[str]) -> None:
         if self._ready:

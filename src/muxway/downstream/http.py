@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.core.admission import RETRY_SECONDS
 from muxway.core.incidents import internal
+from muxway.core.ports import Waiter
 from muxway.core.subscriptions import Quota
 from muxway.downstream import notices
 from muxway.downstream.endpoint import NO_BATCHES, Endpoint
 from muxway.downstream.guard import Guard
-from muxway.downstream.listening import Listening
+from muxway.downstream.listening import Listening, Opening
 from muxway.downstream.outlet import Outlet, PlainEvents, Reply, event, joined
 from muxway.downstream.request import ClientGone, Refused, Request
 from muxway.downstream.sessions import Session, Sessions
@@ -558,7 +559,8 @@ class HttpDoor:
 
         try:
             board = self._board(request)
-            listening = Listening(exchange.id, exchange.call, board, tell, lambda: outlet.waiting, Quota())
+            call = await _opened(board, exchange.call)
+            listening = Listening(exchange.id, call, board, tell, lambda: outlet.waiting, Quota())
         except RpcError as error:
             raise Refused(status_of(error), error, id_=exchange.id) from None
         exchange.stream(events)
@@ -680,6 +682,22 @@ class _SseClient:
     def _say(self, frame: Sequence[Buffer]) -> None:
         message = joined(frame)
         self.outlet.put(event(message), lossy=notices.may_be_lost(message))
+
+
+async def _opened(board: Switchboard, call: Call) -> Call:
+    """The request that opens a stream, as the middleware pass it on. Raises the RpcError that one refuses it with."""
+    waiter = Waiter()
+    passed: Call | None = None
+
+    def opened(call: Call) -> None:
+        nonlocal passed
+        passed = call
+        waiter.done(b"{}")
+
+    await waiter.outcome(Opening(waiter, opened).request(board, call))
+    if passed is None:
+        raise InvalidRequest("a middleware answered the request, so no stream was opened")
+    return passed
 
 
 def _split(path: str) -> tuple[str, str | None]:

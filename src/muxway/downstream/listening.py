@@ -6,6 +6,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from muxway.core.call import Call
+from muxway.core.sinks import Nobody, Passing
 from muxway.core.subscriptions import MOST, Subscriber
 from muxway.downstream import notices
 from muxway.downstream.mailbox import Mailbox
@@ -15,8 +17,8 @@ from muxway.protocol import asking, messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from muxway.core.call import Call
-    from muxway.core.subscriptions import Quota
+    from muxway.core.ports import Running, Sink
+    from muxway.core.subscriptions import Quota, Settled
     from muxway.core.switchboard import Switchboard
     from muxway.errors import RpcError
     from muxway.protocol.messages import Buffer, Params
@@ -24,6 +26,55 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 10.0
 """Seconds until what no server has agreed to by then counts as refused."""
 _KINDS: Final = ("tools", "prompts", "resources")
+
+
+class Opening(Passing):
+    """The request that opens a stream, on its way through the middleware: they judge it before anything is open.
+
+    To them it is over when the stream may be opened: it may last for as long as the client does.
+    """
+
+    __slots__ = ("_call", "_open")
+
+    def __init__(self, sink: Sink, open_: Callable[[Call], None]) -> None:
+        super().__init__(sink)
+        self._open = open_
+        self._call: Call | None = None
+
+    def request(self, switchboard: Switchboard, call: Call) -> Running | None:
+        """Ask whether the stream may be opened, and if so, open it."""
+        return switchboard.around(call, self, self._granted)
+
+    def _granted(self, call: Call, sink: Sink) -> None:
+        self._call = call
+        sink.done(b'{"resultType":"complete"}')
+
+    def done(self, *result: Buffer) -> None:
+        if self._call is None:
+            # Some middleware answered by itself.
+            self._sink.done(*result)
+        else:
+            self._open(self._call)
+
+    def failed(self, error: RpcError) -> None:
+        self._sink.failed(error)
+
+
+class _Wish(Passing):
+    """One URI of a stream's filter, on its way through the middleware like any subscription."""
+
+    __slots__ = ("_settled",)
+
+    def __init__(self, settled: Settled) -> None:
+        super().__init__(Nobody())
+        self._settled = settled
+
+    def done(self, *result: Buffer) -> None:
+        del result
+        self._settled(None)
+
+    def failed(self, error: RpcError) -> None:
+        self._settled(error)
 
 
 class Listening:
@@ -44,6 +95,7 @@ class Listening:
             RpcError: it is none, wants too much, or wants what its client did not declare.
         """
         self._id = id_
+        self._caller = call.caller
         self._switchboard = switchboard
         self._tell = tell
         wanted = messages.members(call.params.get("notifications", b""))
@@ -70,10 +122,22 @@ class Listening:
         uris = self._uris or []
         self._waiting = 1 + len(uris)
         for uri in uris:
-            self._switchboard.subscriptions.subscribe(self._subscriber, uri, partial(self._settled, uri))
+            wish = Call(self._caller, "resources/subscribe", {"uri": messages.Raw(messages.encode(uri))})
+            self._switchboard.around(wish, _Wish(partial(self._settled, uri)), self._subscribe)
         if self._waiting > 1:
             self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._acknowledge)
         self._one_less()
+
+    def _subscribe(self, call: Call, sink: Sink) -> None:
+        def settled(error: RpcError | None) -> None:
+            if error is None:
+                sink.done(b"{}")
+            else:
+                sink.failed(error)
+
+        uri = messages.text(call.params.get("uri")) or ""
+        if not self._closed:
+            self._switchboard.subscriptions.subscribe(self._subscriber, uri, settled)
 
     def _settled(self, uri: str, error: RpcError | None) -> None:
         if self._waiting:

@@ -62,8 +62,8 @@ class Approve(Middleware):
 
     The user is asked by the caller's own program, by elicitation, with the name of the tool, its server and the
     beginning of the arguments. If the answer is not yes, or the program cannot ask, the call does not reach the server,
-    and its result says why and how to allow it. A tool that is not listed (its server is still starting, say) is held,
-    whatever its name: nothing is known about it.
+    and its result says why and how to allow it. A tool that is not listed (such as a hidden one that a compound tool
+    uses) is held, whatever its name: nothing is known about it.
 
     Options:
         tools: globs of the tools to hold, as listed. Without it: all that are not marked `readOnlyHint`.

@@ -19,16 +19,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, cast
 import msgspec
 from msgspec import Raw
 
+from muxway.core.target import NOTHING, Target
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from muxway.core.asks import Ask
     from muxway.core.call import Call, Caller
     from muxway.errors import RpcError
     from muxway.protocol.messages import Params
 
+
+_TELLING: Final = ("name", "uri", "ref", "taskId")
+"""The params that say what a request is about."""
 
 Word = Literal["ok", "isError", "asked", "error", "cancelled"]
 """`isError`: a tool says that it failed. `asked`: the caller must answer something first. `error`: there is a code."""
@@ -51,12 +55,24 @@ class Request(msgspec.Struct, eq=False):
 
     # A struct, like all that is made for each call: it takes a third of the time.
     call: Call
-    server: str = ""
-    """The server it goes to; empty where that is not one server's, as for lists."""
-    tool: Mapping[str, Any] = {}
-    """The listed definition of the tool that is called; empty for everything else."""
+    target: Target = NOTHING
+    """What it is about, as the gateway found it."""
+    resolve: Callable[[Call], Target] | None = None
+    """Finds that anew, for a request with another name; None: it stays what it is."""
+    moved: bool = False
+    """Whether a middleware has made it a request about something else."""
     _arguments: Any = None
     _name: str | None = None
+
+    @property
+    def server(self) -> str:
+        """The server it goes to; empty where that is not one server's, as for lists."""
+        return self.target.server
+
+    @property
+    def tool(self) -> Mapping[str, Any]:
+        """The listed definition of the tool that is called, or that a task is of; empty for everything else."""
+        return self.target.definition
 
     @property
     def method(self) -> str:
@@ -72,7 +88,8 @@ class Request(msgspec.Struct, eq=False):
     def name(self) -> str:
         """What is asked for: a tool's or prompt's public name, a resource's URI; empty where nothing is."""
         if self._name is None:
-            self._name = messages.text(self.call.params.get("name") or self.call.params.get("uri")) or ""
+            said = messages.text(self.call.params.get("name") or self.call.params.get("uri"))
+            self._name = said or (self.target.names[0] if self.target.names else "")
         return self._name
 
     @property
@@ -98,7 +115,17 @@ class Request(msgspec.Struct, eq=False):
         # What goes on is the opened `_meta`, which also has the envelope of a stateless caller and its progress token.
         raw = params.get("_meta")
         meta = self.call.meta if raw is self.call.params.get("_meta") else messages.members(raw or b"{}")
-        return Request(msgspec.structs.replace(self.call, params=params, meta=meta), self.server, self.tool)
+        before, call = self.call.params, msgspec.structs.replace(self.call, params=params, meta=meta)
+        keys = _TELLING if not self.target.vague else (*_TELLING, "arguments")
+        if self.resolve is None or all(_same(params.get(key), before.get(key)) for key in keys):
+            return Request(call, self.target, self.resolve, self.moved)
+        # Whatever stands around the server that it leads to now is not to be passed by.
+        target = self.resolve(call)
+        return Request(target.call or call, target, self.resolve, True)
+
+
+def _same(new: Raw | None, old: Raw | None) -> bool:
+    return new is old or (new is not None and old is not None and bytes(new) == bytes(old))
 
 
 class Result:

@@ -7,7 +7,6 @@ import importlib.metadata
 import inspect
 import sys
 import typing
-from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -19,7 +18,7 @@ from muxway.errors import ConfigError, Problem
 from muxway.middleware.base import Middleware
 from muxway.middleware.functions import of_function
 from muxway.middleware.running import Layer
-from muxway.middleware.tools import listed_name
+from muxway.middleware.tools import is_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,11 +109,8 @@ def matching(globs: Sequence[str], server: str | None) -> Callable[[Request], bo
     def matches(request: Request) -> bool:
         if server is not None and request.server != server:
             return False
-        if not globs:
-            return True
         # A caller may spell a tool in several ways; what counts is how it is listed.
-        name = listed_name(request)
-        return any(fnmatchcase(name, glob) for glob in globs)
+        return not globs or is_named(request, globs)
 
     return matches
 

@@ -10,27 +10,31 @@ from __future__ import annotations
 import asyncio
 import time
 import types
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
 
 from muxway.core.asks import Ask
 from muxway.core.incidents import deliver, internal
 from muxway.core.ports import Waiter
+from muxway.core.relay import StillStarting
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.middleware.base import HOOKS, Middleware, Outcome, Request, Result
 from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 
     from muxway.core.call import Call
     from muxway.core.ports import Running, Sink
+    from muxway.core.target import Chosen, Target
     from muxway.middleware.base import Next
     from muxway.protocol.messages import Buffer, Params
 
-    Start = Callable[[Request, Sink], Running | None]
+    Answer = Callable[[Call, Sink], Running | None]
+    Start = Callable[[Request, Sink, Sequence["_Stage"]], Running | None]
 
 _REPEATABLE: Final = frozenset(HOOKS) - {"tools/call"}
 _NOT_RUN: Final = frozenset({"not_running", "overloaded", "limited"})
@@ -44,6 +48,22 @@ _MOST_CHOSEN: Final = 20_000
 """Tools whose chains are remembered; their servers may list ever new ones."""
 
 log = EventLog("middleware")
+
+
+class Board(Protocol):
+    """What a chain stands around. `core.switchboard.Switchboard` is one."""
+
+    def answer(self, call: Call, sink: Sink, chosen: Chosen | None = None, /) -> Running | None:
+        """Start a request."""
+        ...
+
+    def target(self, call: Call, *, wait: bool = True) -> Target:
+        """What a request is about. Raises StillStarting if that will be known in a moment, and `wait` is set."""
+        ...
+
+    def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink, /) -> Running:
+        """Keep a request until then."""
+        ...
 
 
 class MiddlewareError(RpcError):
@@ -66,7 +86,7 @@ class Layer(NamedTuple):
 
 
 class _Look(NamedTuple):
-    name: str
+    layer: Layer
     before: Callable[[Request], None] | None
     after: Callable[[Request, Outcome], None] | None
 
@@ -81,6 +101,11 @@ class _Stage(NamedTuple):
     looks: tuple[_Look, ...] = ()
     """If there are any, that is all it does: the hook is not run."""
 
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Whose it is."""
+        return tuple(look.layer for look in self.looks) or (self.layer,)
+
 
 def compile_chain(layers: Sequence[Layer], method: str) -> tuple[_Stage, ...]:
     """What is run around requests of a method, the outermost first. Empty if no middleware cares."""
@@ -90,7 +115,7 @@ def compile_chain(layers: Sequence[Layer], method: str) -> tuple[_Stage, ...]:
         before = layer.middleware.before if kind.before is not Middleware.before else None
         after = layer.middleware.after if kind.after is not Middleware.after else None
         if before is not None or after is not None:
-            look = _Look(layer.name, before, after)
+            look = _Look(layer, before, after)
             stages.append(_Stage(layer, layer.matches, layer.middleware.any_request, looks=(look,)))
         watches = kind.ask is not Middleware.ask or kind.notice is not Middleware.notice
         for name in ("any_request", HOOKS.get(method, "")):
@@ -113,6 +138,12 @@ def _merged(stages: Iterable[_Stage]) -> tuple[_Stage, ...]:
         else:
             merged.append(stage)
     return tuple(merged)
+
+
+def _fitting(request: Request, stages: Iterable[_Stage]) -> tuple[_Stage, ...]:
+    """Those that are for a request, which need not be asked any more whether they are."""
+    fitting = [stage for stage in stages if stage.matches is None or stage.matches(request)]
+    return _merged(stage._replace(matches=None) for stage in fitting)
 
 
 def did_not_run(error: RpcError) -> bool:
@@ -144,7 +175,7 @@ def start(stages: Sequence[_Stage], first: int, request: Request, sink: Sink, la
                 return _Looked(stage.looks, request, sink).begin(stages, index + 1, last)
             run = (_Plain if stage.plain else _Tasked)(stage, request, sink, stages, index + 1, last)
             return run.begin()
-    return last(request, sink)
+    return last(request, sink, stages)
 
 
 def _hand_back(sink: Sink, result: Result) -> None:
@@ -180,9 +211,10 @@ class _Looked(msgspec.Struct, eq=False):
         request = self.request
         self.began = now = time.perf_counter()
         for look in self.looks:
-            name, before, _ = look
+            layer, before, _ = look
             if before is None:
                 continue
+            name = layer.name
             try:
                 before(request)
             except Exception as error:  # noqa: BLE001 - somebody else's code: whatever it raises ends this call only
@@ -194,7 +226,7 @@ class _Looked(msgspec.Struct, eq=False):
             if now - began > _BLOCKED:
                 _say_blocked(name, now - began)
         try:
-            running = start(stages, rest, request, self, last) if rest < len(stages) else last(request, self)
+            running = start(stages, rest, request, self, last) if rest < len(stages) else last(request, self, stages)
         except Exception as error:  # noqa: BLE001 - whoever looked before wants to look after
             self.failed(internal(error, method=request.method))
             return None
@@ -245,9 +277,10 @@ class _Looked(msgspec.Struct, eq=False):
 
     def _tell(self, outcome: Outcome, now: float) -> None:
         self.over = True
-        for name, _, after in reversed(self.looks):
+        for layer, _, after in reversed(self.looks):
             if after is None:
                 continue
+            name = layer.name
             try:
                 after(self.request, outcome)
             except Exception as error:  # noqa: BLE001 - somebody else's code
@@ -573,54 +606,78 @@ class _Outcome(Waiter):
 class Chains:
     """All chains of one gateway or view: wraps what handles its requests."""
 
-    def __init__(
-        self,
-        layers: Sequence[Layer],
-        handle: Callable[[Call, Sink], Running | None],
-        find: Callable[[Call], tuple[str, Mapping[str, Any]]],
-    ) -> None:
-        """Put them together.
-
-        Args:
-            layers: the middlewares, the outermost first.
-            handle: what handles a request in the end.
-            find: the server that a call is for, and the definition of the tool it calls.
-        """
+    def __init__(self, layers: Sequence[Layer], board: Board) -> None:
+        """Put them together: the layers, the outermost first, around what a board answers."""
         self.layers = layers
-        self._handle = handle
-        self._find = find
+        self._board = board
         self._compiled: dict[str, tuple[_Stage, ...]] = {method: compile_chain(layers, method) for method in HOOKS}
         self._other = compile_chain(layers, "")
-        self._chosen: dict[tuple[str, Any], tuple[_Stage, ...]] = {}
-        """Server and listed name of a tool → what is run around its calls."""
+        self._chosen: dict[tuple[str, ...], tuple[_Stage, ...]] = {}
+        """A tool → what is run around its calls."""
 
     def handle(self, call: Call, sink: Sink) -> Running | None:
         """Start a request; see `Switchboard.handle`."""
         stages = self._compiled.get(call.method, self._other)
         if not stages:
-            return self._handle(call, sink)
-        try:
-            server, tool = self._find(call)
-        except Exception as error:  # noqa: BLE001 - whoever made the call waits for an outcome
-            sink.failed(internal(error, method=call.method))
-            return None
-        request = Request(call, server, tool)
-        if tool and call.method == "tools/call":
-            key = server, tool.get("name")
-            chosen = self._chosen.get(key)
-            stages = self._choose(key, request, stages) if chosen is None else chosen
-        return start(stages, 0, request, sink, self._end)
+            return self._board.answer(call, sink)
+        return self._run(stages, call, sink, self._end)
 
-    def _choose(self, key: tuple[str, Any], request: Request, stages: tuple[_Stage, ...]) -> tuple[_Stage, ...]:
-        """Those that are for this tool, found once and not for each call."""
-        if len(self._chosen) >= _MOST_CHOSEN:
-            self._chosen.clear()
-        fitting = [stage for stage in stages if stage.matches is None or stage.matches(request)]
-        chosen = self._chosen[key] = _merged(stage._replace(matches=None) for stage in fitting)
+    def around(self, call: Call, sink: Sink, answer: Answer) -> Running | None:
+        """Start a request that a door answers by itself; see `Switchboard.around`."""
+        stages = self._compiled.get(call.method, self._other)
+        if not stages:
+            return answer(call, sink)
+        return self._run(stages, call, sink, partial(self._end_at, answer))
+
+    def _run(self, stages: tuple[_Stage, ...], call: Call, sink: Sink, end: Start) -> Running | None:
+        try:
+            target = self._board.target(call)
+        except StillStarting as wait:
+            # Nobody can judge yet what it is about.
+            return self._board.hold(wait, partial(self._run_again, stages, end), call, sink)
+        except Exception as error:  # noqa: BLE001 - whoever made the call waits for an outcome
+            sink.failed(error if isinstance(error, RpcError) else internal(error, method=call.method))
+            return None
+        request = Request(target.call or call, target, self._resolve)
+        return start(self._for(request, stages), 0, request, sink, end)
+
+    def _run_again(self, stages: tuple[_Stage, ...], end: Start, call: Call, sink: Sink) -> Running | None:
+        return self._run(stages, call, sink, end)
+
+    def _resolve(self, call: Call) -> Target:
+        return self._board.target(call, wait=False)
+
+    def _for(self, request: Request, stages: tuple[_Stage, ...]) -> tuple[_Stage, ...]:
+        """Those of the stages that are for a request; for calls of a listed tool found once and not for each call."""
+        target = request.target
+        if not target.definition or request.call.method != "tools/call":
+            return _fitting(request, stages)
+        key = target.key
+        chosen = self._chosen.get(key)
+        if chosen is None:
+            if len(self._chosen) >= _MOST_CHOSEN:
+                self._chosen.clear()
+            chosen = self._chosen[key] = _fitting(request, stages)
         return chosen
 
-    def _end(self, request: Request, sink: Sink) -> Running | None:
-        return self._handle(request.call, sink)
+    def _end(self, request: Request, sink: Sink, ran: Sequence[_Stage]) -> Running | None:
+        if request.moved and (more := self._missed(request, ran)):
+            return start(more, len(ran), request, sink, self._end)
+        chosen = request.target.chosen
+        answer = self._board.answer
+        return answer(request.call, sink) if chosen is None else answer(request.call, sink, chosen)
+
+    def _end_at(self, answer: Answer, request: Request, sink: Sink, ran: Sequence[_Stage]) -> Running | None:
+        if request.moved and (more := self._missed(request, ran)):
+            return start(more, len(ran), request, sink, partial(self._end_at, answer))
+        return answer(request.call, sink)
+
+    def _missed(self, request: Request, ran: Sequence[_Stage]) -> Sequence[_Stage]:
+        """What ran, and after it what is for a request that a middleware made another one, and has not run yet."""
+        done = {id(layer.middleware) for stage in ran for layer in stage.layers}
+        fitting = _fitting(request, self._compiled.get(request.call.method, self._other))
+        more = [stage for stage in fitting if done.isdisjoint(id(layer.middleware) for layer in stage.layers)]
+        return [*ran, *more] if more else ()
 
     async def close(self) -> None:
         """Close every middleware; one that fails does not keep the others."""

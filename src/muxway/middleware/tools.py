@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
 
 def listed_name(request: Request) -> str:
-    """The tool's name as it is listed, however the caller spelled it."""
-    name: object = request.tool.get("name")
-    return name if isinstance(name, str) else request.name
+    """The name of what is asked for as it is listed, however the caller spelled it."""
+    return names_of(request)[0]
+
+
+def names_of(request: Request) -> Sequence[str]:
+    """Every name that it goes by, the listed one first: of a subtool, that of its compound tool, too."""
+    return request.target.names or (request.name,)
 
 
 def is_named(request: Request, globs: Sequence[str]) -> bool:
-    """Whether the tool is one of these."""
-    if not globs:
-        return False
-    name = listed_name(request)
-    return any(fnmatchcase(name, glob) for glob in globs)
+    """Whether it is one of these."""
+    return bool(globs) and any(fnmatchcase(name, glob) for name in names_of(request) for glob in globs)
 
 
 def hint(request: Request, name: str) -> bool | None:
