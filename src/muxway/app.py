@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -345,7 +346,7 @@ class Gateway:
         if name in self._fleet.stations:
             raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
         config = parse_server(
-            name, {"command": "(in process)", **keys} if server is not None else {**(entry or {}), **keys}
+            name, {"command": "(in-process)", **keys} if server is not None else {**(entry or {}), **keys}
         )
         self._chain_more(config)
         station = self._fleet.add(config, server)
@@ -396,7 +397,11 @@ class Gateway:
         for name in (*changes.start, *changes.swap):
             if name in config.objects:
                 fleet.check(name, config.objects[name])
-        layers = None if _chained(config) == _chained(self.config) else self._layers(config)
+        edited, outdated = _edited_modules()
+        layers = None
+        if edited or _chained(config) != _chained(self.config):
+            layers = self._layers(config)
+        changes = replace(changes, modules=edited, outdated=outdated)
         self._quiet = True
         try:
             self._apply(config, changes, layers)
@@ -469,13 +474,15 @@ class Gateway:
         views = config.views.values()
         if not given and not any(specs for _, specs in _specs(config)):
             return {}
+        from muxway.middleware import modules
         from muxway.middleware.loading import layers_of
         from muxway.middleware.running import Layer
 
         layers = [Layer(type(one).__name__, one) for one in given]
         made: dict[str | None, list[Layer]] = {}
-        for name, view in (("", None), *((view.name, view) for view in views)):
-            made[name or None] = [*layers, *layers_of(config, view, made.get(None, ()))]
+        with modules.renewed():
+            for name, view in (("", None), *((view.name, view) for view in views)):
+                made[name or None] = [*layers, *layers_of(config, view, made.get(None, ()))]
         return made
 
     def _put_around(self, view: str | None, layers: Sequence[Layer]) -> None:
@@ -541,6 +548,13 @@ def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:
         if str(finding) not in told:
             log.warning(f"{finding.kind.word} list", upstream=finding.upstream, problem=finding)
     return {str(finding) for finding in findings}
+
+
+def _edited_modules() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Modules of middlewares that were edited since they were imported: those to import anew, those that cannot be."""
+    modules = sys.modules.get("muxway.middleware.modules")
+    # Without any middleware it is not loaded.
+    return ((), ()) if modules is None else (modules.edited(), modules.outdated())
 
 
 def _chained(config: Config) -> tuple[object, ...]:

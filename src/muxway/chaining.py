@@ -22,9 +22,12 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
+from muxway import tracebacks
 from muxway.app import Gateway
 from muxway.config import parse_config
 from muxway.errors import ConfigError, Problem
+from muxway.log import EventLog, printable
+from muxway.middleware import modules
 from muxway.middleware.base import Middleware
 from muxway.middleware.functions import of_function
 
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muxway.config.model import Config
+
+log = EventLog("config")
 
 
 class Chain:
@@ -61,7 +66,7 @@ class Chain:
             entry = _entry(server)
             if entry is None:
                 objects[name] = server
-                entry = {"command": "(in process)"}
+                entry = {"command": "(in-process)"}
             entries[name] = entry
         if not entries:
             raise ConfigError("invalid_schema", "the chain leads nowhere: end it with .then(name=server)")
@@ -85,7 +90,23 @@ def _middleware(given: Middleware | Callable[..., Any]) -> Middleware:
         return given()
     if isinstance(given, FunctionType):
         return of_function(given, given.__name__)()
+    if not callable(given):
+        what = _what(given)
+        raise TypeError(f"{what} is no middleware. If it is a server give it a name: .then(name={what})")
     raise TypeError(f"{given!r} is no middleware: give a Middleware, or a function (metadata, next) or (request, next)")
+
+
+def _what(given: object) -> str:
+    """A server in place of a middleware, as it may be shown: without what is inside, which may be a secret."""
+    match given:
+        case str():
+            return '"…"'
+        case list() | tuple():
+            return "[…]"
+        case dict():
+            return "{…}"
+        case _:
+            return f"{type(given).__name__}(…)"
 
 
 def _entry(server: object) -> dict[str, object] | None:
@@ -122,9 +143,14 @@ def load_chain(path: Path) -> Config:
         sys.path.insert(0, beside)
     sys.modules.setdefault(path.stem, module)
     try:
-        spec.loader.exec_module(module)
+        # What it imports of the user's own may have been edited since the last time.
+        with modules.renewed(), modules.noted():
+            spec.loader.exec_module(module)
     except Exception as error:
-        raise _problem(path, f"failed with {type(error).__name__}: {error}") from error
+        log.error("chain file failed", file=path, error=f"{type(error).__name__}: {error}")
+        tracebacks.tell(log, error)
+        line = tracebacks.line_in(error, path)
+        raise _problem(path, f"failed with {tracebacks.located(error)}", line) from error
     chains = {name: value for name, value in vars(module).items() if isinstance(value, Chain)}
     found = chains.get("gateway") or (next(iter(chains.values())) if len(chains) == 1 else None)
     if found is None:
@@ -133,6 +159,6 @@ def load_chain(path: Path) -> Config:
     return replace(found.config, source=str(path))
 
 
-def _problem(path: Path, what: str) -> ConfigError:
-    message = f"{path.name} {what}"
-    return ConfigError("invalid_schema", message, (Problem(path=str(path), message=message),))
+def _problem(path: Path, what: str, line: int | None = None) -> ConfigError:
+    message = printable(f"{path.name} {what}")
+    return ConfigError("invalid_schema", message, (Problem(path=str(path), message=message, line=line),))

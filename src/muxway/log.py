@@ -87,6 +87,16 @@ class EventLog:
             below = "".join(f"\n    {printable(line[:_LONGEST])}" for line in trace)
             self._write(logging.ERROR, event, {**fields, "error": why}, below)
 
+    @property
+    def debugs(self) -> bool:
+        """Whether everything is logged."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
+    def lines(self, text: str) -> None:
+        """What belongs to an error and needs several lines, such as a traceback. Each is made harmless."""
+        below = "".join(f"\n    {printable(line[:_LONGEST])}" for line in text.splitlines())
+        self._write(logging.ERROR, "traceback", {}, below)
+
     def flush(self) -> None:
         """Write what was gathered."""
         for lines in _OWN:

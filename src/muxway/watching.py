@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from muxway.config.plan import plan
 from muxway.errors import ConfigError
-from muxway.log import EventLog
+from muxway.log import EventLog, printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -135,7 +135,8 @@ class Reloader:
             except ConfigError as error:
                 problems = error.details or (error,)
                 for problem in problems:
-                    log.error("config problem", problem=problem)
+                    # Not as a field, whose quotes would be changed: what it suggests is there to be copied.
+                    log.error(f"config problem: {printable(str(problem))}")
                 log.error("config not reloaded, what ran before goes on", problems=len(problems))
                 raise
             except Exception as error:

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 FLOORS = (
     {"errors", "log", "regexes", "likeness"},
-    {"protocol"},
+    {"protocol", "tracebacks"},
     {"pipes"},
     {"catalog", "config"},
     {"core", "watching"},

@@ -198,7 +198,9 @@ async def test_one_that_fails_to_look_is_named(caplog: pytest.LogCaptureFixture)
         client = await world.client()
         assert (await client.call("up__echo", {"x": 1})).result["structuredContent"] == {"x": 1}
         error = (await client.call("up__bad")).error
-        assert error["message"] == 'middleware "BadBefore" failed with ZeroDivisionError: oops'
+        line = BadBefore.before.__code__.co_firstlineno + 2
+        where = f"test_chain.py:{line}"
+        assert error["message"] == f'middleware "BadBefore" failed with ZeroDivisionError: oops ({where})'
         assert notes == ["into a", "out of a: ok", "into a", "out of a: error"]
         assert 'failed middleware=BadAfter hook=after error="ZeroDivisionError: oops"' in caplog.messages
 

@@ -73,12 +73,16 @@ class Plan:
     """Settings of muxway itself."""
     middleware: bool = False
     """Whether a chain written in Python has other middlewares."""
+    modules: tuple[str, ...] = ()
+    """Modules of middlewares that were edited, and are imported anew."""
+    outdated: tuple[str, ...] = ()
+    """Modules of installed packages that were edited. Only a restart of muxway takes them up."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
         return any(
             (self.start, self.stop, self.swap, self.adjust, self.reordered, self.tools, self.views, self.gateway)
-        ) or bool(self.middleware)
+        ) or bool(self.middleware or self.modules or self.outdated)
 
     def __str__(self) -> str:
         """All of it in one line, for the log."""
@@ -106,6 +110,8 @@ class Plan:
             "views": _document(self.views),
             "gateway": [*self.gateway],
             "middleware": self.middleware,
+            "modules": [*self.modules],
+            "outdated": [*self.outdated],
         }
 
     def _parts(self) -> Iterator[tuple[str, list[str]]]:
@@ -124,6 +130,8 @@ class Plan:
             parts[f"remove {noun}"] = changes.removed
         parts["set"] = (f"gateway.{key}" for key in self.gateway)
         parts["change"] = ("middleware",) if self.middleware else ()
+        parts["import"] = (f"module {name}, which was edited" for name in self.modules)
+        parts["not import"] = (f"module {name}, which was edited: restart muxway" for name in self.outdated)
         return ((what, listed) for what, items in parts.items() if (listed := [*items]))
 
 

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from muxway import tracebacks
 from muxway.config.fields import snake_case
 from muxway.errors import ConfigError, Problem
+from muxway.log import EventLog, printable
+from muxway.middleware import modules
 from muxway.middleware.base import Middleware
 from muxway.middleware.functions import of_function
 from muxway.middleware.running import Layer
@@ -30,6 +33,8 @@ BUILT_IN: Final = ("approve", "audit", "cache", "limit", "log", "redact", "retry
 """Each is a module of this package, with one class of the same name."""
 ENTRY_POINTS: Final = "muxway.middleware"
 """The entry point group of plug-ins."""
+
+log = EventLog("middleware")
 
 
 def layers_of_server(server: ServerConfig, whole: Iterable[Layer] = ()) -> list[Layer]:
@@ -86,19 +91,26 @@ def _layers(
             made = shared.get(spec.where) or _make(spec, secrets)
             layers.append(Layer(spec.use, made, matching(spec.match, server), spec.where))
         except _Unusable as error:
-            problems.append(Problem(path=spec.where, message=str(error), line=spec.line))
+            problems.append(Problem(path=spec.where, message=printable(str(error)), line=spec.line))
     names = {layer.name for layer in layers}
     for layer in layers:
         for other in type(layer.middleware).excludes:
             if other in names:
                 spec = next(spec for spec in specs if spec.use == layer.name)
-                why = f"{layer.name} and {other} exclude each other; keep one"
+                why = printable(f"{layer.name} and {other} exclude each other; keep one")
                 problems.append(Problem(path=spec.where, message=why, line=spec.line))
     return layers
 
 
 class _Unusable(Exception):
     """A middleware cannot be made of this."""
+
+
+def _failed(use: str, what: str, error: Exception) -> _Unusable:
+    """Somebody else's code raised something while it was imported or made."""
+    log.error(f"could not be {what}", middleware=use, error=f"{type(error).__name__}: {error}")
+    tracebacks.tell(log, error)
+    return _Unusable(f"{use} could not be {what}: {tracebacks.located(error)}")
 
 
 def matching(globs: Sequence[str], server: str | None) -> Callable[[Request], bool] | None:
@@ -139,7 +151,7 @@ def _make(spec: MiddlewareSpec, secrets: frozenset[str]) -> Middleware:
     except ValueError as error:
         raise _Unusable(f"{spec.use}: {error}") from None
     except Exception as error:  # noqa: BLE001 - a plug-in's constructor is somebody else's code
-        raise _Unusable(f"{spec.use} could not be made: {type(error).__name__}: {error}") from None
+        raise _failed(spec.use, "made", error) from None
 
 
 def _fitting(name: str, value: object, hint: object) -> object:
@@ -154,11 +166,13 @@ def _find(use: str) -> type[Middleware]:
         module = importlib.import_module(f"muxway.middleware.{use}")
         return getattr(module, use.capitalize())
     try:
-        thing = _import(use) if ":" in use else _plug_in(use)
+        with modules.noted():
+            thing = _import(use) if ":" in use else _plug_in(use)
     except _Unusable:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a plug-in does when it is imported
-        raise _Unusable(f"{use} could not be imported: {type(error).__name__}: {error}") from None
+        raise _failed(use, "imported", error) from None
+    modules.note_installed(getattr(thing, "__module__", ""))
     if inspect.isclass(thing) and issubclass(thing, Middleware):
         return thing
     if isinstance(thing, FunctionType):

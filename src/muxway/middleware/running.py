@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
 
+from muxway import tracebacks
 from muxway.core.asks import Ask
 from muxway.core.incidents import deliver, internal
 from muxway.core.ports import Waiter
@@ -188,9 +189,9 @@ def _hand_back(sink: Sink, result: Result) -> None:
 
 def _failed(name: str, error: BaseException, **where: str) -> MiddlewareError:
     """Somebody else's code raised what it should not."""
-    why = f"{type(error).__name__}: {error}"
-    log.error("failed", middleware=name, **where, error=why)
-    return MiddlewareError(name, f"failed with {why}")
+    log.error("failed", middleware=name, **where, error=f"{type(error).__name__}: {error}")
+    tracebacks.tell(log, error)
+    return MiddlewareError(name, f"failed with {tracebacks.located(error)}")
 
 
 def _say_blocked(name: str, seconds: float) -> None:
