@@ -514,6 +514,7 @@ class Fleet:
         )
         for name, station in self.stations.items():
             station.member.prefix = prefixes[name]
+            station.member.unprefixed = not prefixes[name] or _renames_any(station.config)
 
     def sources(self) -> list[Source]:
         """What each server shows that has anything to show."""
@@ -555,6 +556,11 @@ def _natives(station: Station, kind: Kind) -> Sequence[Native]:
         return natives
     known = {native.name for native in natives}
     return [*natives, *(native for native in twin.offer(kind).natives if native.name not in known)]
+
+
+def _renames_any(config: ServerConfig) -> bool:
+    exposed = (*(config.exposed_tools or ()), *(config.exposed_prompts or ()))
+    return any(entry.exposed for entry in exposed) or any(wanted.name for wanted in config.shape)
 
 
 def _renames(exposed: Sequence[ExposedTool] | None) -> dict[str, str | None] | None:

@@ -35,7 +35,11 @@ def answer_at(began: float, arrived: float, unknown: Sequence[bool], *, shows: b
         return began + limit
     if not shows:
         return began + LONGEST
-    return max(arrived + STRAGGLER, began + FETCHED if any(unknown) else began)
+    at = arrived + STRAGGLER
+    if any(unknown):
+        # Where the others took long, one more launcher may take as long again.
+        at = max(at, began + FETCHED, arrived + (arrived - began))
+    return min(at, began + LONGEST)
 
 
 class FirstListing:

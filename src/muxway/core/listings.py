@@ -57,8 +57,12 @@ class Shelf:
         self._recent.append(old)
         return True
 
-    def answer(self, call: Call) -> Sequence[Buffer]:
+    def answer(self, call: Call, holds: int | None = None) -> Sequence[Buffer]:
         """One page, or everything.
+
+        Args:
+            call: the request.
+            holds: for how many milliseconds all that is known still holds, if anybody knows.
 
         Raises:
             InvalidParams: the cursor is of another list, or too old.
@@ -77,7 +81,8 @@ class Shelf:
             parts.append(b"]")
         if revision.stateless:
             scope = b"public" if edition.hint.public else b"private"
-            parts.append(b',"resultType":"complete","ttlMs":%d,"cacheScope":"%b",' % (edition.hint.ttl_ms, scope))
+            ttl_ms = edition.hint.ttl_ms if holds is None else min(edition.hint.ttl_ms, holds)
+            parts.append(b',"resultType":"complete","ttlMs":%d,"cacheScope":"%b",' % (ttl_ms, scope))
             parts += (self._stamp, b"}")
         else:
             parts.append(b"}")

@@ -22,6 +22,7 @@ from muxway.protocol import asking, bridge, messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
     from muxway.config.model import CustomTool
     from muxway.core.call import Call
@@ -42,7 +43,7 @@ class Held(Protocol):
 
 
 class StillStarting(Exception):
-    """The call is for a server that is being started: it can be sent as soon as that is over."""
+    """The call is for a server that is being started, or whose list is being read: what becomes of it is known then."""
 
     def __init__(self, member: Member) -> None:
         super().__init__()
@@ -64,6 +65,17 @@ class Home(Protocol):
         """Somebody wants to call it. Returns whether it is being started now."""
         ...
 
+    def asked(self, kind: Kind) -> int | None:
+        """A client asks for a list: what may be out of date is read again, for the next time.
+
+        Returns for how many milliseconds what is known of it holds; None if the server has no such list.
+        """
+        ...
+
+    def want(self, kind: Kind) -> bool:
+        """Somebody calls what is not in a list. Returns whether that is being read again, which is told."""
+        ...
+
 
 class Member(msgspec.Struct):
     """An upstream as the relay sees it. The link comes and goes; the rest lasts."""
@@ -74,13 +86,17 @@ class Member(msgspec.Struct):
     """Seconds after which a call is given up in any case."""
     prefix: str = ""
     """What stands before its tools' names in the listing."""
+    unprefixed: bool = False
+    """Whether some of its names may stand without the prefix: it has none, or the configuration renames something."""
     starting: bool = True
     """Whether it is being started; every start ends, well or badly, within the server's own time limit."""
     link: Link | None = None
     absence: str = "it is still starting"
     """Why there is no link, while there is none."""
     held: list[Held] = []
-    """Calls that wait for the start to be over."""
+    """Calls that wait for the start, or a reading of its list, to be over."""
+    releasing: bool = False
+    """Whether they go on their way just now: what is not listed now is not waited for again."""
     home: Home | None = None
     """Who starts it when it is away and somebody calls; None: nobody."""
     choose: Callable[[Call], Link | None] | None = None
@@ -92,10 +108,14 @@ class Member(msgspec.Struct):
         self.link, self.absence = link, absence
 
     def release(self) -> None:
-        """The catalog shows how things are now: calls that waited for the start go on their way."""
+        """The catalog shows how things are now: calls that waited for that go on their way."""
         held, self.held = self.held, []
-        for call in held:
-            call.release()
+        self.releasing = True
+        try:
+            for call in held:
+                call.release()
+        finally:
+            self.releasing = False
 
 
 class Aim(NamedTuple):
@@ -272,13 +292,30 @@ class Relay:
         raise ToolNotFound(found.problem, code=call.caller.revision.unknown_tool_code, data=data)
 
     def explain_absence(self, catalog: Catalog, name: str) -> None:
-        """A tool or prompt of a server that is down, or not up yet, is not unknown: say so instead."""
+        """A tool or prompt that is not listed may be one of a server that is down, or it may be new there.
+
+        Raises:
+            UpstreamError: its server is down.
+            StillStarting: a server that may have it is being started, or its list is being read again.
+        """
         upstream = catalog.former.get(name) or self.owner(name)
-        if catalog.admits is not None and not catalog.admits(upstream, name):
-            return
-        member = self._members.get(upstream)
-        if member is not None and member.link is None:
-            self._refuse(upstream, member)
+        owner = self._members.get(upstream)
+        candidates = [] if owner is None else [(upstream, owner)]
+        candidates += [
+            (other, member) for other, member in self._members.items() if member.unprefixed and other != upstream
+        ]
+        if catalog.admits is not None:
+            candidates = [(other, member) for other, member in candidates if catalog.admits(other, name)]
+        waiting: list[Member] = []
+        for other, member in candidates:
+            if member.link is None and (member is owner or member.starting or len(self._members) == 1):
+                self._refuse(other, member)
+            # All of them at once; then one after the other is waited for.
+            home = None if member.releasing else member.home
+            if member.link is not None and home is not None and home.want(catalog.kind):
+                waiting.append(member)
+        if waiting:
+            raise StillStarting(waiting[0])
 
     def owner(self, name: str) -> str:
         """The server whose name, or prefix, a tool's name begins with; the longest one, if there are several."""

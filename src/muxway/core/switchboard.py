@@ -194,7 +194,7 @@ class Switchboard:
                 return self._handle_other(call, sink)
             if self._held_listings is not None:
                 return self._keep(self._held_listings, self.answer, call, sink)
-            sink.done(*self._shelves[kind].answer(call))
+            sink.done(*self._shelves[kind].answer(call, self._asked(kind)))
         except RpcError as error:
             sink.failed(error)
         except StillStarting as wait:
@@ -206,6 +206,14 @@ class Switchboard:
     def _step(self, call: Call, sink: Sink) -> Running | None:
         """Start a call of a composed tool's step: through the same middleware as the calls of its caller."""
         return self.handle(call, sink)
+
+    def _asked(self, kind: Kind) -> int | None:
+        """A client asks for a list: servers whose part may be out of date are asked for it again, for the next time.
+
+        Returns for how many milliseconds all parts still hold, if anybody knows.
+        """
+        parts = [member.home.asked(kind) for member in self._members.values() if member.home is not None]
+        return min((part for part in parts if part is not None), default=None)
 
     def _handle_other(self, call: Call, sink: Sink) -> Running | None:
         if call.method == "resources/read":

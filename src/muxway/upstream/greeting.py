@@ -69,6 +69,11 @@ class Greeting:
         """Whether it declared this capability."""
         return self.capabilities is not None and capability in self.capabilities
 
+    def announces(self, capability: str) -> bool:
+        """Whether it says when what it lists under this capability changes."""
+        declared = _object(None if self.capabilities is None else self.capabilities.get(capability))
+        return declared.get("listChanged") is True
+
     @property
     def completes(self) -> bool:
         """Whether it may be asked to complete arguments: the first revision has no word for it, so it is tried."""

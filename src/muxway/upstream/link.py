@@ -364,7 +364,10 @@ class Link:
         elif self._clogged and self._channel.queued > _QUEUE_LIMIT:
             raise self._error("overloaded", "does not read its input; try again later", _SOON)
         peer = self.peer
-        now = self.used = self._loop.time()
+        now = self._loop.time()
+        if caller is not None:
+            # What the gateway asks for itself must not keep a server awake.
+            self.used = now
         id_ = peer.mint()
         deadline = now + (min(limit, idle))
         ticket = peer.ours[id_] = Ticket(self, id_, sink, idle, now, deadline, now + limit, progress, caller)

@@ -22,6 +22,7 @@ from muxway.upstream.greeting import DiedOfProbe, Greeting, greet
 from muxway.upstream.limits import Limits
 from muxway.upstream.link import Link
 from muxway.upstream.listing import list_all
+from muxway.upstream.relisting import Relisting
 from muxway.upstream.state import Event, Status, advance
 from muxway.upstream.stats import Stats
 from muxway.upstream.supervision import BUDGET, Restarts
@@ -38,10 +39,6 @@ _START: Final = 30.0
 _FETCHING_START: Final = 120.0
 _FETCHERS: Final = frozenset(("npx", "npm", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno"))
 _LOOPING: Final = f"it failed {BUDGET} times within a minute, so it is tried once a minute now"
-_RELIST_PAUSE: Final = 0.25
-"""Seconds between two listings at the upstream's own wish, so that a flood of wishes costs little."""
-_LONGEST_PAUSE: Final = 15.0
-"""The pause grows to this while the flood goes on."""
 _CHANGES: Final = {
     "notifications/tools/list_changed": (TOOLS,),
     "notifications/prompts/list_changed": (PROMPTS,),
@@ -166,9 +163,9 @@ class Upstream:
         self._restarting: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._last_failure = ""
-        self._relisting: asyncio.Task[None] | None = None
-        self._stale: set[Kind] = set()
-        """What has changed since it was listed."""
+        self._relisting = Relisting(self._read_again, lambda: self._on_change(self))
+        self._unreadable = ""
+        """Why a list could last not be read again."""
 
     def adjust(self, start_timeout: float, list_timeout: float, max_listed: int, care: Care, limits: Limits) -> None:
         """From now on, treat it like this."""
@@ -300,7 +297,7 @@ class Upstream:
 
     @property
     def _tasks(self) -> list[asyncio.Task[None]]:
-        return [task for task in (self._starting, self._relisting, self._probing) if task is not None]
+        return [task for task in (self._starting, self._relisting.task, self._probing) if task is not None]
 
     # --- starting -----------------------------------------------------------------------------
 
@@ -366,14 +363,13 @@ class Upstream:
         if self.feed is not None and self.greeting is not None:
             self.feed.connect(link, self.greeting)
         self._on_change(self)
-        if self._stale:
-            self._relist()
+        self._relisting.catch_up()
 
     def _new_link(self) -> Link:
         self.channel = self._dial()
         link = Link(self.name, self.channel, self._limits, self.stats, self._mask)
         link.on_notice = self.hear_notice
-        self._stale.clear()
+        self._relisting.forget()
         return link
 
     async def _greet(self, link: Link, era: Era) -> None:
@@ -407,7 +403,9 @@ class Upstream:
             MuxwayError: the tools could not be listed.
         """
         kinds = [kind for kind in kinds if self._may_have(kind)]
+        self._relisting.began(kinds)
         listed = await asyncio.gather(*(self._list_kind(link, kind) for kind in kinds), return_exceptions=True)
+        self._relisting.ended(kinds)
         failed: BaseException | None = None
         for kind, offer in zip(kinds, listed, strict=True):
             if isinstance(offer, Offer):
@@ -454,26 +452,44 @@ class Upstream:
         if kinds is None and method == "notifications/elicitation/complete" and self.on_page_done is not None:
             self.on_page_done(messages.text(params.get("elicitationId")) or "")
         if kinds is not None:
-            self._stale.update(kinds)
-            if self.link is not None:
-                self._relist()
+            self._relisting.changed(kinds, now=self.link is not None)
 
-    def _relist(self) -> None:
-        if self._relisting is None or self._relisting.done():
-            self._relisting = asyncio.get_running_loop().create_task(self._relist_now())
+    def asked(self, kind: Kind) -> int | None:
+        """A client asks for a list: if it may be out of date, read it again, in the background.
 
-    async def _relist_now(self) -> None:
-        pause = _RELIST_PAUSE
-        while self.link is not None and self._stale:
-            stale, self._stale = self._stale, set()
-            try:
-                await self._list(self.link, [kind for kind in self._kinds if kind in stale])
-            except MuxwayError as error:
-                why = self._mask(str(error))
-                log.warning("could not list again; the old list stays", upstream=self.name, error=why)
-            self._on_change(self)
-            await asyncio.sleep(pause)
-            pause = min(3 * pause, _LONGEST_PAUSE)
+        Returns for how many milliseconds what is known of it holds; None if there is no such list.
+        """
+        greeting = self.greeting
+        if greeting is not None and not self._may_have(kind):
+            return None
+        if greeting is None or self.link is None:
+            # It may say otherwise as soon as it is back; but it need not be woken for that.
+            return 0
+        holds = self._relisting.holds(kind, self.offer(kind).hint.ttl_ms)
+        # A stateless server says how long its lists hold, also if it tells of changes.
+        if not holds and (greeting.revision.stateless or not greeting.announces(kind.capability)):
+            self._relisting.refresh(kind)
+        return holds
+
+    def want(self, kind: Kind) -> bool:
+        """Somebody calls what is not listed. Returns whether that list is being read again, or about to be."""
+        if self.link is None or kind not in self._kinds or not self._may_have(kind):
+            return False
+        return self._relisting.want(kind)
+
+    async def _read_again(self, kinds: set[Kind]) -> None:
+        if self.link is None:
+            return
+        try:
+            await self._list(self.link, [kind for kind in self._kinds if kind in kinds])
+        except MuxwayError as error:
+            why, before = self._mask(str(error)), self._unreadable
+            # Clients may ask every few seconds for what cannot be had.
+            tell = log.debug if why == before else log.warning
+            tell("could not list again; the old list stays", upstream=self.name, error=why)
+            self._unreadable = why
+        else:
+            self._unreadable = ""
 
     # --- looking after it ---------------------------------------------------------------------
 

@@ -1,0 +1,110 @@
+"""When a server's lists are read again: because it says that they have changed, because a client asks for one that may
+be out of date, or because somebody calls what is not listed.
+
+One reading at a time, and few of them, whatever the server says and however many clients ask. Nothing here wakes a
+server: what sleeps stays as it was listed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from muxway.catalog.kinds import Kind
+
+FRESH: Final = 2.0
+"""Seconds for which a list that was just read is not read again, unless its server says that it has changed."""
+_PAUSE: Final = 0.25
+"""Seconds between two readings at least, so that a flood of changes costs little."""
+_LONGEST_PAUSE: Final = 15.0
+"""The pause grows to this while the flood goes on and nobody waits for its end."""
+
+
+class Relisting:
+    """The readings of one server's lists after the first."""
+
+    def __init__(self, read: Callable[[set[Kind]], Awaitable[None]], told: Callable[[], None]) -> None:
+        """Prepare.
+
+        Args:
+            read: reads the lists of these kinds, well or badly.
+            told: called when that is over; whoever waited for it may go on.
+        """
+        self._read = read
+        self._told = told
+        self._stale: set[Kind] = set()
+        """What has changed since it was read."""
+        self._reading: set[Kind] = set()
+        self._as_of: dict[Kind, float] = {}
+        """When the last reading of a list began: it shows what was there then, or later."""
+        self._over: dict[Kind, float] = {}
+        """When that ended, well or badly."""
+        self._hurry = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def forget(self) -> None:
+        """There is another connection, on which everything is read first."""
+        self._stale.clear()
+
+    def began(self, kinds: Iterable[Kind]) -> None:
+        """These are being read."""
+        now = asyncio.get_running_loop().time()
+        self._as_of.update(dict.fromkeys(kinds, now))
+
+    def ended(self, kinds: Iterable[Kind]) -> None:
+        """These were read, or could not be."""
+        now = asyncio.get_running_loop().time()
+        self._over.update(dict.fromkeys(kinds, now))
+
+    def changed(self, kinds: Iterable[Kind], *, now: bool) -> None:
+        """The server says so. Read them `now`, or when `catch_up` is called."""
+        self._stale.update(kinds)
+        if now:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Read what has changed, if anything has."""
+        if self._stale and (self.task is None or self.task.done()):
+            self.task = asyncio.get_running_loop().create_task(self._go())
+
+    def holds(self, kind: Kind, ttl_ms: int) -> int:
+        """For how many more milliseconds a list holds, whose server said this when it was read."""
+        now = asyncio.get_running_loop().time()
+        return max(0, ttl_ms - int(1000 * (now - self._as_of.get(kind, -1e9))))
+
+    def refresh(self, kind: Kind) -> bool:
+        """Read a list unless that was done a moment ago. Returns whether it is being read, or about to be."""
+        if kind not in self._reading and kind not in self._stale:
+            now = asyncio.get_running_loop().time()
+            if now - self._over.get(kind, -1e9) < FRESH:
+                return False
+            self._stale.add(kind)
+            self.catch_up()
+        return True
+
+    def want(self, kind: Kind) -> bool:
+        """The same for somebody who waits: a pause between two readings is no longer than it must be."""
+        coming = self.refresh(kind)
+        if coming:
+            self._hurry.set()
+        return coming
+
+    async def _go(self) -> None:
+        pause = _PAUSE
+        while self._stale:
+            self._reading, self._stale = self._stale, set()
+            self._hurry.clear()
+            try:
+                await self._read(self._reading)
+            finally:
+                self._reading = set()
+            self._told()
+            await asyncio.sleep(_PAUSE)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause - _PAUSE):
+                    await self._hurry.wait()
+            pause = _PAUSE if self._hurry.is_set() else min(3 * pause, _LONGEST_PAUSE)
