@@ -235,7 +235,9 @@ async def test_a_thousand_calls_at_once_all_get_there() -> None:
         ({"times": 11}, "`times` must be a whole number from 1 to 10"),
         ({"times": 1.5}, "`times` has the wrong type"),
         ({"pause": 0}, "`pause` must be a positive number of seconds, 10 at most"),
-        ({"pause": "long"}, "`pause` has the wrong type"),
+        ({"pause": "long"}, "`pause` must be a positive number of seconds, 10 at most"),
+        ({"pause": "1m"}, "`pause` must be a positive number of seconds, 10 at most"),
+        ({"pause": []}, "`pause` has the wrong type"),
         ({"pause": 11}, "`pause` must be a positive number of seconds, 10 at most"),
     ],
 )

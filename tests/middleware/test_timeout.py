@@ -210,7 +210,9 @@ async def test_a_thousand_calls_at_once_end_in_time() -> None:
         ({"seconds": 0}, "positive number of seconds"),
         ({"seconds": -1}, "positive number of seconds"),
         ({"tools": {"x": 0}}, "positive number of seconds"),
-        ({"seconds": "soon"}, "`seconds` has the wrong type"),
+        ({"seconds": "soon"}, "positive number of seconds"),
+        ({"tools": {"x": "soon"}}, "positive number of seconds"),
+        ({"seconds": []}, "`seconds` has the wrong type"),
         ({"tools": ["x"]}, "`tools` has the wrong type"),
     ],
 )

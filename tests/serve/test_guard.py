@@ -67,13 +67,26 @@ async def test_origins_that_only_look_like_ours_are_foreign(origin: str, web: We
         assert http.door.sessions == 0
 
 
-@pytest.mark.parametrize("origin", ["http://localhost:6274", "http://127.0.0.1", "https://[::1]:1"])
-async def test_pages_of_this_machine_may_ask_but_get_no_cors(origin: str, web: Webs) -> None:
-    """conformance.md: valid local origins are accepted; issue 3, 5: CORS only for configured origins."""
+LOCAL = ["http://localhost:6274", "http://LOCALHOST", "http://127.0.0.1", "https://[::1]:1"]
+
+
+@pytest.mark.parametrize("origin", LOCAL)
+async def test_pages_of_this_machine_may_ask_and_read_the_answer(origin: str, web: Webs) -> None:
+    """MCP 2025-11-25, basic/transports: valid local origins are accepted. docs/transports.md#web-pages."""
     async with web() as http:
+        asked = await http.ask("OPTIONS", "/mcp", {**PREFLIGHT, "Origin": origin})
+        assert (asked.status, asked.headers["access-control-allow-origin"]) == (204, origin)
         answer = await http.post(initialize(), {"Origin": origin})
-        assert answer.status == 200
-        assert not [name for name in answer.headers if name.startswith("access-control")]
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, origin)
+        assert "Mcp-Session-Id" in answer.headers["access-control-expose-headers"]
+        assert answer.headers["vary"] == "Origin"
+
+
+@pytest.mark.parametrize("origin", LOCAL)
+def test_pages_of_a_visitors_machine_are_no_pages_of_this_one(origin: str) -> None:
+    """Ours: bound to more than loopback, `localhost` in an Origin is somebody else's."""
+    guard = Guard(host="0.0.0.0")
+    assert guard.preflight([origin.encode()], []) is None
 
 
 @pytest.mark.parametrize("host", ["{host}/?", "{host}#", "a b", "{host}/public", "", "[::1", "u@{host}", "{host}:1"])
@@ -158,13 +171,39 @@ async def test_a_configured_origin_may_read_answers_and_errors(web: Webs) -> Non
         assert (await http.post(b"{", {"Origin": APP})).headers["access-control-allow-origin"] == APP
 
 
-@pytest.mark.parametrize("origin", ["http://localhost:6274", "https://evil.example"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "http://localhost.evil.example", "http://app.example", "null", "localhost"]
+)
 async def test_other_origins_get_no_preflight(origin: str, web: Webs) -> None:
-    """Issue 3, 5: CORS only for configured origins."""
+    """docs/security.md: CORS for pages of this machine and configured origins only."""
     async with web(guard=Guard(allow_origins=[APP])) as http:
         answer = await http.ask("OPTIONS", "/mcp", {**PREFLIGHT, "Origin": origin})
         assert answer.status == 403
         assert "access-control-allow-origin" not in answer.headers
+
+
+def test_any_origin_may_be_allowed() -> None:
+    """docs/reverse-proxy.md#host-and-origin."""
+    guard = Guard(allow_origins=["*"])
+    for origin in (b"https://evil.example", b"null", b"vscode-webview://1a2b"):
+        assert guard.refuses_place([b"localhost"], [origin]) is None
+        assert (b"access-control-allow-origin", origin) in guard.cors([origin])
+    assert guard.cors([b"https://a.example", b"https://b.example"]) == [(b"vary", b"Origin")]
+
+
+def test_what_is_allowed_can_change() -> None:
+    """docs/reload.md: allowed hosts and origins follow the config; a wrong one changes nothing."""
+    guard = Guard(allow_hosts=["old.example"], allow_origins=[APP])
+    assert guard.refuses_place([b"old.example"], ()) is None
+    with pytest.raises(ValueError, match="write http://localhost:6274"):
+        guard.allow(["new.example"], ["localhost:6274"])
+    assert guard.refuses_place([b"old.example"], [APP.encode()]) is None
+    guard.allow(["new.example"], [])
+    assert guard.refuses_place([b"new.example"], ()) is None
+    assert [
+        refusal and refusal.status
+        for refusal in (guard.refuses_place([b"old.example"], ()), guard.refuses_place([b"localhost"], [APP.encode()]))
+    ] == [421, 403]
 
 
 # --- tokens -----------------------------------------------------------------------------------

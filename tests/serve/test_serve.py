@@ -34,7 +34,7 @@ CLIENTS = Path(__file__).with_name("clients.py")
 class Served:
     """The command as a process of its own."""
 
-    def __init__(self, folder: Path, *args: str, gateway: dict[str, str] | None = None, **env: str) -> None:
+    def __init__(self, folder: Path, *args: str, gateway: dict[str, Any] | None = None, **env: str) -> None:
         config = folder / "servers.json"
         servers = {**demo.config(), "gateway": gateway or {}}
         for server in servers["mcpServers"].values():
@@ -272,7 +272,7 @@ Run = Callable[..., tuple[int, str]]
 def run(tmp_path: Path) -> Run:
     """Run the command where it is to end by itself, with this `gateway` section in its config."""
 
-    def run(*args: str, gateway: dict[str, str] | None = None, **env: str) -> tuple[int, str]:
+    def run(*args: str, gateway: dict[str, Any] | None = None, **env: str) -> tuple[int, str]:
         from click.testing import CliRunner
 
         config = tmp_path / "servers.json"
@@ -325,6 +325,53 @@ def test_insecure_binds_anywhere(serve: Any) -> None:
     """Issue 3, 5; and PORT and HOST are honoured."""
     served = serve("--insecure", HOST="0.0.0.0")
     assert served.ask("POST", "/mcp", initialize())[0] == 200
+    # The address to give to others, where the machine has one that leads out.
+    shown = re.search(r"From other machines: +http://([\d.]+):(\d+)/mcp\n", served.said())
+    if shown is not None:
+        assert (shown[1] not in ("0.0.0.0", "127.0.0.1"), int(shown[2])) == (True, served.port)
+        assert f'"url": "http://{shown[1]}:{shown[2]}/mcp"' in served.said()
+
+
+def test_names_and_origins_of_the_config_count_and_follow_a_reload(serve: Any, tmp_path: Path) -> None:
+    """docs/reload.md: which names and pages are allowed follows the file, address and port do not."""
+    gateway = {"host": "127.0.0.1", "allowedHosts": ["mcp.example"], "allowedOrigins": ["https://app.example"]}
+    served = serve(gateway=gateway)
+
+    def statuses() -> list[int]:
+        asked = [{"Host": "mcp.example"}, {"Origin": "https://app.example"}, {"Origin": "https://new.example"}]
+        return [served.ask("GET", "/healthz", **headers)[0] for headers in asked]
+
+    assert statuses() == [200, 200, 403]
+    file = tmp_path / "servers.json"
+    changed = {**json.loads(file.read_text()), "gateway": {"allowedOrigins": ["https://new.example"], "port": 1}}
+    file.write_text(json.dumps(changed))
+    served.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + PATIENCE
+    while statuses() != [421, 403, 200]:
+        assert time.monotonic() < deadline, served.said()
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "why"),
+    [
+        (
+            ["--allow-origin", "localhost:6274"],
+            {},
+            "'localhost:6274' has no scheme, and browsers send one: write http://",
+        ),
+        ([], {"MUXWAY_ALLOW_ORIGIN": "https://a.example b.example"}, "'b.example' has no scheme"),
+        ([], {"MUXWAY_ALLOW_HOST": "http://a.example"}, "is a URL, and must be the name in it: write a.example"),
+        (["--allow-origin", "*"], {}, "lets every web page that is open on this machine call every tool: set a token"),
+    ],
+)
+def test_a_page_or_name_that_could_never_match_is_refused(
+    args: list[str], env: dict[str, str], why: str, run: Run
+) -> None:
+    """Ours: at the start, with what to write."""
+    code, said = run(*args, **env)
+    assert code == (3 if "*" in args else 2)
+    assert why in " ".join(said.replace("│", " ").split())
 
 
 # --- the official SDKs ------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import resource
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,6 @@ from muxway.upstream.state import Status
 from muxway.watching import Reloader
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Generator
 
     from muxway.cli.serve import Credentials
@@ -57,10 +57,26 @@ class Address:
         host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
+    @property
+    def url_for_others(self) -> str | None:
+        """The base URL to give to other machines, if it is bound to every address and one of them is known."""
+        probe = {"0.0.0.0": "192.0.2.1", "": "192.0.2.1", "::": "2001:db8::1"}.get(self.host)  # noqa: S104
+        if probe is None:
+            return None
+        family = socket.AF_INET6 if ":" in probe else socket.AF_INET
+        # Nothing is sent: the system only chooses the address from which it would be.
+        with socket.socket(family, socket.SOCK_DGRAM) as asking:
+            try:
+                asking.connect((probe, 9))
+            except OSError:
+                return None
+            own = asking.getsockname()[0]
+        return f"http://{f'[{own}]' if ':' in own else own}:{self.listener.getsockname()[1]}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What the command line says, and no reload changes."""
+    """What no reload changes, but for the guard, which follows the configuration."""
 
     address: Address
     guard: Guard
@@ -144,7 +160,10 @@ class _Serving:
             self.door.switchboard = self._prepared.switchboard
         else:
             changes = await self.gateway.apply(config)
+        if (config.gateway.host, config.gateway.port) != (self._config.gateway.host, self._config.gateway.port):
+            log.warning("another address or port counts from the next start on", bound=self._terms.address.url)
         self._config = config
+        self._terms.guard.allow(config.gateway.allowed_hosts, config.gateway.allowed_origins)
         self.door.admit(*credentials)
         return changes
 
@@ -221,13 +240,15 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     """Tell the user where it listens, how to connect, and, once it is known, what is up."""
     url = terms.address.url
     tokens, views = terms.credentials(config)
-    entry: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
+    others = terms.address.url_for_others
+    entry: dict[str, object] = {"type": "http", "url": f"{others or url}/mcp"}
     if tokens or views:
         entry["headers"] = {"Authorization": "Bearer <the token>"}
     lines = [
         f"muxway listens on {url}",
         f"  MCP (Streamable HTTP):  {url}/mcp",
         f"  HTTP+SSE (2024-11-05):  {url}/sse",
+        *([f"  From other machines:    {others}/mcp"] if others is not None else []),
         f"  Connect a client:       {json.dumps({'mcpServers': {'muxway': entry}})}",
     ]
     lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.switchboard.views]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muxway.config import find_config, load_config
+from muxway.config import durations, find_config, load_config
 from muxway.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from muxway.config import Config
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[float, Any]
+else:
+    _ParamType = click.ParamType  # generic only in newer versions of click
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 _CONFIG_ENDINGS = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".py")
@@ -30,6 +35,19 @@ def above_zero(_: click.Context, __: click.Parameter, value: float | None) -> fl
     if value is not None and not 0 < value < float("inf"):
         raise click.BadParameter(f"{value:g} is not above zero.")
     return value
+
+
+class Duration(_ParamType):
+    """A number of seconds, or text like `500ms`, `30s`, `5m`, `1h`: as in a config."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        seconds = durations.seconds(value)
+        if not seconds >= 0:
+            self.fail(f"{value!r} is no duration: give {durations.LIKE}.", param, ctx)
+        return seconds
 
 
 def config_option(command: _F) -> _F:

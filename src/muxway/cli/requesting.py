@@ -11,7 +11,7 @@ import click
 
 from muxway.catalog.naming import SEPARATORS, Naming
 from muxway.cli.exits import FAILED, INTERRUPTED, TIMED_OUT, UNREACHABLE
-from muxway.cli.options import above_zero, config_option, debug_option
+from muxway.cli.options import Duration, above_zero, config_option, debug_option
 from muxway.cli.output import badge, one_line, show_json, show_text, size
 from muxway.errors import RpcError, UpstreamError
 
@@ -35,9 +35,9 @@ def request_options(command: _F) -> _F:
     )
     timeout = click.option(
         "--timeout",
-        type=float,
+        type=Duration(),
         callback=above_zero,
-        metavar="SECONDS",
+        metavar="DURATION",
         help="Longest silence of the server; progress restarts it.  [default: the config's, or 60]",
     )
     return config_option(output(timeout(debug_option(command))))

@@ -13,6 +13,7 @@ from muxway.cli import stdio
 from muxway.cli.exits import BadConfig, Failed
 from muxway.cli.help import Verb
 from muxway.cli.options import config_option, known_view, watch_option
+from muxway.config import places
 from muxway.upstream.launch import ReaperProcess
 
 if TYPE_CHECKING:
@@ -33,6 +34,20 @@ def _with_stdio_options(command: _F) -> _F:
     return command
 
 
+def _read_by(
+    read: Callable[[str], str],
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...] | None]:
+    """How an option with a list of names is read: None if it is not given, so that the config decides."""
+
+    def one(text: str) -> str:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{text!r} {error}.") from None
+
+    return lambda _context, _option, given: tuple(map(one, given)) or None
+
+
 @click.command(
     cls=Verb,
     examples=[
@@ -42,14 +57,18 @@ def _with_stdio_options(command: _F) -> _F:
     ],
 )
 @config_option
-@click.option("--host", envvar="HOST", default="127.0.0.1", metavar="ADDRESS", help="Address to bind.  [env: HOST]")
+@click.option(
+    "--host",
+    envvar="HOST",
+    metavar="ADDRESS",
+    help="Address to bind.  [env: HOST; default: gateway.host, or 127.0.0.1]",
+)
 @click.option(
     "--port",
     envvar="PORT",
     type=click.IntRange(0, 65535),
-    default=3006,
     metavar="N",
-    help="Port to bind; 0 for any free one.  [env: PORT]",
+    help="Port to bind; 0 for any free one.  [env: PORT; default: gateway.port, or 3006]",
 )
 @click.option(
     "--token",
@@ -62,10 +81,23 @@ def _with_stdio_options(command: _F) -> _F:
 )
 @click.option("--insecure", is_flag=True, help="Allow an address others can reach without a token.")
 @click.option(
-    "--allow-origin", "origins", multiple=True, metavar="URL", help="Web origin whose pages may use this (CORS)."
+    "--allow-origin",
+    "allowed_origins",
+    envvar="MUXWAY_ALLOW_ORIGIN",
+    multiple=True,
+    callback=_read_by(places.origin),
+    metavar="URL",
+    help="Web origin whose pages may use this (CORS); * for any, with a token. Pages of this machine may anyway."
+    "  [env: MUXWAY_ALLOW_ORIGIN; default: gateway.allowedOrigins]",
 )
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Further name clients may reach this by; * for any."
+    "--allow-host",
+    "allowed_hosts",
+    envvar="MUXWAY_ALLOW_HOST",
+    multiple=True,
+    callback=_read_by(places.host),
+    metavar="NAME",
+    help="Further name clients may reach this by; * for any.  [env: MUXWAY_ALLOW_HOST; default: gateway.allowedHosts]",
 )
 @click.option(
     "--keep-open",
@@ -79,12 +111,8 @@ def command(
     config: str | None,
     *,
     debug: bool,
-    host: str,
-    port: int,
     tokens: tuple[str, ...],
     insecure: bool,
-    origins: tuple[str, ...],
-    hosts: tuple[str, ...],
     keep_open: bool,
     view: str | None,
     watch: bool,
@@ -106,12 +134,15 @@ def command(
     Reloads the config when its file changes, and on SIGHUP; what did not change
     in it goes on undisturbed.
 
+    Address, port, allowed hosts and origins may also stand in the config; options
+    win over it. Which pages and names are allowed follows a reload, address and port do not.
+
     Ends on SIGTERM (exit 0) or Ctrl-C (exit 130): calls under way get 5 seconds.
     """
 
     def credentials(config: Config) -> Credentials:
         known_view(config, view)
-        return _credentials(config, tokens, host, insecure=insecure)
+        return _credentials(config, tokens, bound.host, insecure=insecure)
 
     stdio.start_log(os.environ, debug=debug)
     # Its own start-up overlaps all that is loaded from here on.
@@ -119,8 +150,9 @@ def command(
     try:
         source = stdio.config_source(file or config, **overrides)
         loaded = source.read()
+        bound = loaded.gateway
         credentials(loaded)
-        listener = _bind(host, port)
+        listener = _bind(bound.host, bound.port)
     except BaseException:
         reaper.close()
         raise
@@ -130,8 +162,8 @@ def command(
     from muxway.downstream.guard import Guard
 
     terms = Terms(
-        address=Address(host, listener),
-        guard=Guard(host=host, allow_hosts=hosts, allow_origins=origins),
+        address=Address(bound.host, listener),
+        guard=Guard(host=bound.host, allow_hosts=bound.allowed_hosts, allow_origins=bound.allowed_origins),
         credentials=credentials,
         view=view,
         keep_open=keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1",
@@ -157,6 +189,11 @@ def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure:
     if shared := [views[token] for token in tokens if token in views]:
         raise BadConfig(f'the token is also one of the view "{shared[0]}": each needs its own.')
     _check_safety(host, (*tokens, *views), insecure=insecure)
+    if places.ANY in config.gateway.allowed_origins and not (tokens or views):
+        raise BadConfig(
+            "the allowed origin * lets every web page that is open on this machine call every tool: set a token as "
+            "well (MUXWAY_TOKEN, or gateway.token in the config), or name the origins."
+        )
     return Credentials(tokens, views)
 
 

@@ -12,7 +12,7 @@ import click
 from muxway import log
 from muxway.cli.exits import BadConfig
 from muxway.cli.help import Verb
-from muxway.cli.options import above_zero, config_option, known_view, read_file, view_option, watch_option
+from muxway.cli.options import Duration, above_zero, config_option, known_view, read_file, view_option, watch_option
 from muxway.config import find_config
 from muxway.upstream.launch import ReaperProcess
 
@@ -46,15 +46,15 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
 )
 @click.option(
     "--call-timeout",
-    type=float,
+    type=Duration(),
     callback=above_zero,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Longest silence of one call; progress restarts it.  [default: 60]",
 )
 @click.option(
     "--list-wait",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
+    type=Duration(),
+    metavar="DURATION",
     help="Longest wait of a first listing for servers never seen before.  [default: as they need]",
 )
 @click.option(

@@ -25,8 +25,8 @@ from muxway.config.model import (
 
 Kind = Literal[
     "text", "name", "path", "flag", "integer", "seconds", "milliseconds", "timeout", "choice", "transport", "command",
-    "url", "strings", "tool_names", "exposed", "variables", "variable_names", "variable_name", "headers",
-    "header_variables", "inherit", "subtools", "middleware", "object", "json",
+    "url", "hosts", "origins", "strings", "tool_names", "exposed", "variables", "variable_names", "variable_name",
+    "headers", "header_variables", "inherit", "subtools", "middleware", "object", "json",
     "template", "condition", "steps", "examples",
     "shapes", "argument_shapes", "value", "values", "pattern", "expression",
 ]  # fmt: skip
@@ -52,6 +52,8 @@ class Field:
     """The allowed values of a `choice`."""
     minimum: int = 1
     """Least value of an `integer`."""
+    maximum: int | None = None
+    """Greatest value of an `integer`."""
     required: bool = False
 
     @property
@@ -494,6 +496,41 @@ GATEWAY = Section(
             doc="Most tools taken from one server, and most prompts, resources and resource templates; more are left "
             "out with a warning.",
             example=10000,
+        ),
+        Field(
+            key="host",
+            kind="name",
+            attribute="host",
+            doc="Address that `muxway serve` binds. `--host` and `HOST` win over it. One that others can reach needs a "
+            "token.",
+            example="127.0.0.1",
+        ),
+        Field(
+            key="port",
+            kind="integer",
+            minimum=0,
+            maximum=65535,
+            attribute="port",
+            doc="Port that `muxway serve` binds; 0 for any free one. `--port` and `PORT` win over it.",
+            example=3006,
+        ),
+        Field(
+            key="allowedHosts",
+            kind="hosts",
+            aliases=("allowHost", "allowHosts"),
+            attribute="allowed_hosts",
+            doc="Further names by which clients may reach `muxway serve`; `*` for any. `--allow-host` and "
+            "`MUXWAY_ALLOW_HOST` win over it.",
+            example=["mcp.example.com"],
+        ),
+        Field(
+            key="allowedOrigins",
+            kind="origins",
+            aliases=("allowOrigin", "allowOrigins"),
+            attribute="allowed_origins",
+            doc="Web origins whose pages may use `muxway serve` (CORS); `*` for any, if there is a token. "
+            "`--allow-origin` and `MUXWAY_ALLOW_ORIGIN` win over it.",
+            example=["https://app.example.com"],
         ),
         Field(
             key="token",

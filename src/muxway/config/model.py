@@ -295,6 +295,14 @@ class GatewaySettings:
     """Most child processes at the same time."""
     max_memory: int | None = None
     """Bytes of memory from which on work is refused. None: what the container allows, if it says."""
+    host: str = "127.0.0.1"
+    """Address that `muxway serve` binds."""
+    port: int = 3006
+    """Port that it binds; 0: any free one."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names by which clients may reach it; `*`: any."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web origins whose pages may use it; `*`: any."""
     token: str | None = field(default=None, repr=False)
     """What clients of `muxway serve` must send as their bearer token. None: nothing, or what the command line says."""
 

@@ -2,7 +2,7 @@
 
 A server whose process or connection depends on what changed is swapped; one of which only the gateway thinks
 otherwise is adjusted. Whatever is not known to be harmless is a swap, so a setting that is added later is safe.
-Nothing of a configuration needs a restart of muxway: address, port and tokens of the command line are not in it.
+Nothing of a configuration needs a restart of muxway but `host` and `port`, which `muxway serve` says in its log.
 """
 
 from __future__ import annotations

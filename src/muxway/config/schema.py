@@ -59,6 +59,8 @@ KIND_SCHEMAS: Mapping[Kind, dict[str, Any]] = {
     },
     "url": {"type": "string", "minLength": 1},
     "strings": _STRINGS,
+    "hosts": _STRINGS,
+    "origins": _STRINGS,
     "tool_names": _NAMES,
     "exposed": {
         "type": "array",
@@ -148,6 +150,8 @@ _KIND_WORDS: Mapping[Kind, str] = {
     "command": "text, or array of program and arguments",
     "url": "http:// or https:// URL",
     "strings": "array of text",
+    "hosts": "array of names",
+    "origins": "array of origins",
     "tool_names": "array of tool names",
     "exposed": "array of tool names or {original, exposed}",
     "variables": "object: name → value",

@@ -10,6 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from muxway.config import durations, places
 from muxway.config.expand import PUBLIC_VARIABLES, expand, expand_tilde
 from muxway.config.fields import FOREIGN_TYPES, TRANSPORTS
 from muxway.config.loader_variables import is_loader
@@ -30,8 +31,6 @@ ReadKind: TypeAlias = "Callable[[Reader, Field, Path, object], object]"
 
 MAX_SECONDS = 365 * 24 * 3600
 
-_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)?\s*", re.IGNORECASE)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _URL = re.compile(r"https?://[^\s/?#]+[^\s]*", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNENCODABLE = re.compile("[\x00\ud800-\udfff]")
@@ -228,13 +227,11 @@ class Reader:
         unit = ""
         value = math.nan
         if isinstance(text, str):
-            match = _DURATION.fullmatch(text)
-            if match is not None:
-                value, unit = float(match[1]), (match[2] or "").lower()
+            value, unit = durations.read(text) or (value, unit)
         elif isinstance(text, int | float) and not isinstance(text, bool):
             # Compared before the conversion: an integer may be too large for a float.
             value = float(text) if abs(text) <= MAX_SECONDS * 1000 else math.inf
-        if not 0 < value * _UNITS[unit or "s"] <= MAX_SECONDS * 1000:
+        if not 0 < value * durations.UNITS[unit or "s"] <= MAX_SECONDS * 1000:
             self.unfit(path, expected, raw)
             return None
         return value, unit
@@ -303,8 +300,8 @@ def _integer(reader: Reader, row: Field, path: Path, raw: object) -> int | None:
     value = raw
     if text is not None and len(text) < 20 and text.isdecimal():
         value = int(text)
-    if isinstance(value, bool) or not isinstance(value, int) or value < row.minimum:
-        reader.unfit(path, f"a whole number, {row.minimum} or more", raw)
+    if isinstance(value, bool) or not isinstance(value, int) or not row.minimum <= value <= (row.maximum or value):
+        reader.unfit(path, f"a whole number, {row.minimum} {f'to {row.maximum}' if row.maximum else 'or more'}", raw)
         return None
     return value
 
@@ -313,12 +310,12 @@ def _seconds(reader: Reader, row: Field, path: Path, raw: object) -> float | Non
     if row.minimum == 0 and raw in (0, "0", "0s"):
         return 0.0
     number = reader.number(path, raw, 'a positive number of seconds or text like "30s", "500ms", "2m"')
-    return number[0] * _UNITS[number[1] or "s"] if number is not None else None
+    return number[0] * durations.UNITS[number[1] or "s"] if number is not None else None
 
 
 def _milliseconds(reader: Reader, _row: Field, path: Path, raw: object) -> float | None:
     number = reader.number(path, raw, "a positive number of milliseconds")
-    return number[0] * _UNITS[number[1] or "ms"] if number is not None else None
+    return number[0] * durations.UNITS[number[1] or "ms"] if number is not None else None
 
 
 def _timeout(reader: Reader, _row: Field, path: Path, raw: object) -> float | None:
@@ -329,11 +326,11 @@ def _timeout(reader: Reader, _row: Field, path: Path, raw: object) -> float | No
     value, unit = number
     if not unit:
         unit = "ms" if value >= 1000 else "s"
-        seconds = value * _UNITS[unit]
+        seconds = value * durations.UNITS[unit]
         reader.report.warn(
             path, f'`timeout` was understood as {seconds:g} s; write `"callTimeout": "{seconds:g}s"` to be sure'
         )
-    return value * _UNITS[unit]
+    return value * durations.UNITS[unit]
 
 
 def _choice(reader: Reader, row: Field, path: Path, raw: object) -> str | None:
@@ -389,6 +386,24 @@ def _url(reader: Reader, _row: Field, path: Path, raw: object) -> str | None:
 def _strings(reader: Reader, row: Field, path: Path, raw: object) -> tuple[str, ...] | None:
     one = reader.argument if row.key == "args" else reader.scalar
     return reader.items(path, raw, one, 'an array of strings like ["-y", "package"]')
+
+
+def _places(reader: Reader, row: Field, path: Path, raw: object) -> tuple[str, ...] | None:
+    read, like = (
+        (places.origin, "https://app.example.com") if row.kind == "origins" else (places.host, "mcp.example.com")
+    )
+
+    def one(place: Path, item: object) -> str | None:
+        text = reader.named(place, item)
+        if text is None:
+            return None
+        try:
+            return read(text)
+        except ValueError as error:
+            reader.report.error(place, f"{label(place)} {error}")
+            return None
+
+    return reader.items(path, raw, one, f'an array of strings like ["{like}"]')
 
 
 def _tool_names(reader: Reader, row: Field, path: Path, raw: object) -> tuple[str, ...] | None:
@@ -659,6 +674,8 @@ READERS: Mapping[Kind, ReadKind] = {
     "command": _command,
     "url": _url,
     "strings": _strings,
+    "hosts": _places,
+    "origins": _places,
     "tool_names": _tool_names,
     "exposed": _exposed,
     "variables": _variables,

@@ -15,6 +15,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from muxway.config import places
 from muxway.downstream.guesses import Guesses
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _BEARER: Final = b"bearer "
 
 _CORS_METHODS: Final = b"GET, POST, DELETE, OPTIONS"
-_CORS_EXPOSED: Final = b"Mcp-Session-Id, WWW-Authenticate"
+_CORS_EXPOSED: Final = b"Mcp-Session-Id, Retry-After, WWW-Authenticate"
 _CORS_ALLOWED: Final = (
     b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name"
 )
@@ -67,6 +68,13 @@ def _split_host(text: str) -> tuple[str, str] | None:
     return name, match[3] or ""
 
 
+def _split_origin(origins: Sequence[bytes]) -> tuple[str, str, str] | None:
+    """Scheme, name and port of the only Origin header; None if there is no such thing."""
+    match = _ORIGIN(origins[0].decode("latin-1").strip().lower()) if len(origins) == 1 else None
+    there = _split_host(match[2]) if match is not None else None
+    return None if match is None or there is None else (match[1], *there)
+
+
 def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
@@ -98,20 +106,30 @@ class Guard:
             host: the address it is bound to. Loopback is known by its names only; others also by any IP address
                 (a page cannot rebind one) and by this machine's name.
             allow_hosts: further names by which clients may know it; `*` for any.
-            allow_origins: web origins whose pages may use it, as `https://app.example`; these get CORS answers.
+            allow_origins: web origins whose pages may use it, as `https://app.example`; `*` for any. On loopback the
+                pages of this machine may in any case.
             tokens: if there are any, one of them must come with each request.
             views: further tokens, and the only view that each of them opens.
+
+        Raises:
+            ValueError: a host or origin is written in a way that no request could match.
         """
         self._local = is_loopback(host)
-        given = {name.lower() for name in allow_hosts}
-        self._any_host = "*" in given
-        own = () if self._local else (host.lower(), socket.gethostname().lower())
-        self._hosts = {*LOOPBACK_NAMES, *given, *own}
-        self._origins = frozenset(origin.lower().rstrip("/") for origin in allow_origins)
-        self._last_host: bytes | None = None
-        """The Host that was let in last: nearly always also the next one."""
+        self._own = () if self._local else (host.lower(), socket.gethostname().lower())
+        self.allow(allow_hosts, allow_origins)
         self._guesses = Guesses()
         self.expect(tokens, views or {})
+
+    def allow(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
+        """Answer to these names and to these pages from now on. Raises ValueError, and then changes nothing."""
+        names = {places.host(name) for name in hosts}
+        pages = frozenset(places.origin(page) for page in origins)
+        self._any_host = places.ANY in names
+        self._hosts = {*LOOPBACK_NAMES, *names, *self._own}
+        self._any_origin = places.ANY in pages
+        self._origins = pages
+        self._last_host: bytes | None = None
+        """The Host that was let in last: nearly always also the next one."""
 
     def expect(self, tokens: Iterable[str], views: Mapping[str, str]) -> None:
         """Let in those with these tokens from now on, and nobody else; as for the tokens it began with."""
@@ -139,20 +157,25 @@ class Guard:
         return None
 
     def _may(self, origins: Sequence[bytes], host: tuple[str, str]) -> bool:
-        origin = origins[0].decode("latin-1").strip().lower()
-        if len(origins) > 1:
-            return False
-        if origin in self._origins:
+        if self._has_cors(origins):
             return True
-        match = _ORIGIN(origin)
-        there = _split_host(match[2]) if match is not None else None
-        if match is None or there is None:
+        there = _split_origin(origins)
+        if there is None or self._local:
             return False
-        if self._local:
-            # Pages of this machine's own servers: no page from elsewhere can take their names.
-            return there[0] in LOOPBACK_NAMES
-        default = _DEFAULT_PORTS[match[1]]
-        return (there[0], there[1] or default) == (host[0], host[1] or default)
+        # A page of this very server needs no CORS.
+        scheme, name, port = there
+        default = _DEFAULT_PORTS[scheme]
+        return (name, port or default) == (host[0], host[1] or default)
+
+    def _has_cors(self, origins: Sequence[bytes]) -> bool:
+        """Whether the page may read what it is answered."""
+        if len(origins) != 1:
+            return False
+        if self._any_origin or origins[0].decode("latin-1").strip().lower() in self._origins:
+            return True
+        # Pages of this machine's own servers, the MCP Inspector say: no page from elsewhere can take their names.
+        there = _split_origin(origins) if self._local else None
+        return there is not None and there[1] in LOOPBACK_NAMES
 
     def knows(self, authorizations: Sequence[bytes]) -> bool:
         """Whether the bearer token is right, or none is needed."""
@@ -203,11 +226,11 @@ class Guard:
     # --- CORS ---------------------------------------------------------------------------------
 
     def cors(self, origins: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-        """What an answer must say for the page to be allowed to read it; nothing unless its origin is configured."""
-        if not self._origins:
+        """What an answer must say for the page to be allowed to read it; nothing if no page may."""
+        if not origins and not self._origins:
             return []
         vary = (b"vary", b"Origin")
-        if len(origins) != 1 or origins[0].decode("latin-1").strip().lower() not in self._origins:
+        if not self._has_cors(origins):
             return [vary]
         return [
             (b"access-control-allow-origin", origins[0].strip()),

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from muxway.config import durations
 from muxway.core.sealing import INVALID, LIFETIME, digest
 from muxway.errors import InvalidParams, RpcError
 from muxway.log import printable
@@ -87,16 +88,17 @@ class Approve(Middleware):
         tools: tuple[str, ...] = (),
         destructive_only: bool = False,
         allow: tuple[str, ...] = (),
-        remember: float = 0.0,
+        remember: float | str = 0.0,
     ) -> None:
         if tools and destructive_only:
             raise ValueError("give `tools` or `destructive_only`, not both: `tools` are held however they are marked")
-        if not 0 <= remember <= 24 * 3600:
-            raise ValueError("`remember` must be a number of seconds from 0 to 86400")
+        holds_for = durations.seconds(remember)
+        if not 0 <= holds_for <= 24 * 3600:
+            raise ValueError('`remember` must be a number of seconds from 0 to 86400, or text like "10m"')
         self._tools = tools
         self._destructive_only = destructive_only
         self._allowed = allow
-        self._remember = remember
+        self._remember = holds_for
         self._agreed: _Memory[tuple[object, str], bool] = _Memory()
         """Caller and tool of a yes that still holds."""
         self._asked: _Memory[str, tuple[bytes, bytes]] = _Memory()

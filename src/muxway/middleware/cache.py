@@ -6,6 +6,7 @@ from collections import OrderedDict
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from muxway.config import durations
 from muxway.middleware.base import Middleware
 from muxway.middleware.tools import hint, is_named
 from muxway.protocol import messages
@@ -57,17 +58,18 @@ class Cache(Middleware):
     def __init__(
         self,
         *,
-        seconds: float = 60.0,
+        seconds: float | str = 60.0,
         tools: tuple[str, ...] = (),
         lists: bool = False,
         entries: int = 1000,
         bytes: int = 64 * 1024 * 1024,  # noqa: A002 - the word people write in a configuration
     ) -> None:
-        if not 0 <= seconds <= _LONGEST:
-            raise ValueError(f"`seconds` must be a number from 0 to {_LONGEST:g}")
+        good_for = durations.seconds(seconds)
+        if not 0 <= good_for <= _LONGEST:
+            raise ValueError(f'`seconds` must be a number from 0 to {_LONGEST:g}, or text like "5m"')
         if entries < 1 or bytes < 1:
             raise ValueError("`entries` and `bytes` must be 1 or more; to keep nothing, leave the middleware out")
-        self._seconds = seconds
+        self._seconds = good_for
         self._tools = tools
         self._lists = lists
         self._most = entries

@@ -7,6 +7,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from muxway.config import durations
 from muxway.errors import RpcError, UpstreamError, UpstreamSaid
 from muxway.middleware.base import Middleware
 from muxway.middleware.running import did_not_run, may_repeat
@@ -43,13 +44,14 @@ class Retry(Middleware):
     Costs a task: about 19 µs a call that succeeds.
     """
 
-    def __init__(self, *, times: int = 2, pause: float = 0.2) -> None:
+    def __init__(self, *, times: int = 2, pause: float | str = 0.2) -> None:
         if not 1 <= times <= _MOST:
             raise ValueError(f"`times` must be a whole number from 1 to {_MOST}")
-        if not 0 < pause <= _LONGEST_PAUSE:
+        first_pause = durations.seconds(pause)
+        if not 0 < first_pause <= _LONGEST_PAUSE:
             raise ValueError(f"`pause` must be a positive number of seconds, {_LONGEST_PAUSE:g} at most")
         self._times = times
-        self._pause = pause
+        self._pause = first_pause
         self._heard: dict[int, _Heard] = {}
 
     async def _repeated(self, request: Request, go: Next) -> Result:

@@ -7,6 +7,7 @@ import math
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from muxway.config import durations
 from muxway.core.asks import Ask
 from muxway.errors import UpstreamError
 from muxway.middleware.base import Middleware
@@ -32,14 +33,11 @@ class Timeout(Middleware):
     Costs a task and a timer: about 24 µs a call.
     """
 
-    def __init__(self, *, seconds: float | None = None, tools: dict[str, float] | None = None) -> None:
+    def __init__(self, *, seconds: float | str | None = None, tools: dict[str, float | str] | None = None) -> None:
         if seconds is None and not tools:
             raise ValueError('give `seconds`, such as 30, or `tools`, such as {"github__*": 10}, or both')
-        for given in (*(() if seconds is None else (seconds,)), *(tools or {}).values()):
-            if not 0 < given < math.inf:
-                raise ValueError("each timeout must be a positive number of seconds")
-        self._seconds = seconds
-        self._tools = dict(tools or {})
+        self._seconds = None if seconds is None else _positive(seconds)
+        self._tools = {glob: _positive(given) for glob, given in (tools or {}).items()}
         self._clocks: dict[int, _Clock] = {}
 
     async def call_tool(self, request: Request, go: Next) -> Result:
@@ -74,6 +72,14 @@ class Timeout(Middleware):
         """Stop the clock until the caller has answered."""
         clock = self._clocks.get(id(request))
         return ask if clock is None else clock.stopped_for(ask)
+
+
+def _positive(given: float | str) -> float:
+    """Seconds. Raises ValueError."""
+    read = durations.seconds(given)
+    if not 0 < read < math.inf:
+        raise ValueError('each timeout must be a positive number of seconds, or text like "30s", "2m"')
+    return read
 
 
 class _Clock:
