@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.errors import (
     HEADER_MISMATCH,
@@ -27,6 +27,7 @@ from muxway.protocol.framing import Oversized
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.sse import SseParser
 from muxway.upstream.channel import RENEWED
+from muxway.upstream.http_again import Pauses, Session, session_after
 from muxway.upstream.http_sse import EventChannel
 from muxway.upstream.http_trouble import Trouble, excerpt, refusal
 
@@ -56,6 +57,13 @@ _LINGER: Final = 0.25
 _TRIES: Final = 5
 """Attempts in a row to resume a stream, without anything new from it."""
 _LONGEST_PAUSE: Final = 30.0
+_RESUMED_AFTER: Final = 1.0
+"""Seconds between two attempts to resume the stream of a call, if the server does not wish for more."""
+_UNHURRIED: Final = 1.0
+"""Seconds after which the stream for unasked messages is opened anew, if the server does not say."""
+_LASTING: Final = 5.0
+"""Seconds after which a stream that brought nothing was none in vain: it may just be how long they are kept open."""
+_MAY_HAVE_RUN: Final = "the call may have run, so it was not sent again"
 _GOODBYE: Final = 2.0
 _EXCERPT: Final = 4096
 _ERROR_BODY: Final = 256 * 1024
@@ -76,6 +84,21 @@ _PAGES: Final = 100
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 log = EventLog("upstream")
+
+
+class _Ended(NamedTuple):
+    """How a stream ended, and how many messages it brought."""
+
+    why: str
+    heard: int = 0
+
+
+class _Doubtful(Exception):
+    """A call was refused for a session that may be unknown; whether it was taken is not known."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__()
+        self.trouble = trouble
 
 
 class _Message:
@@ -369,8 +392,14 @@ class HttpChannel:
 
     async def _post(self, message: _Message) -> None:
         session = self._session
-        if await self._exchange(message):
-            return
+        try:
+            if await self._exchange(message):
+                return
+        except _Doubtful as doubt:
+            # It may have been taken, so it is not sent again; whatever comes next finds a session that is known.
+            with contextlib.suppress(Trouble):
+                await self._renew(session)
+            raise doubt.trouble from None
         # The server has refused the message for something that can be mended: so it may be sent again, once.
         if message.stateless is None:
             await self._renew(session)
@@ -389,8 +418,14 @@ class HttpChannel:
             self._taken(message)
             if not 200 <= response.status < 300:
                 start = await response.start(_ERROR_BODY, _GOODBYE)
-                if session is not None and message.id and _forgotten(message, response.status, start):
-                    if not again:
+                if session is not None and message.id:
+                    known = session_after(response.status, start, message.id)
+                    if known is Session.DOUBTFUL and not again and message.method == "tools/call":
+                        wait = response.header("Retry-After")
+                        raise _Doubtful(
+                            refusal(response.status, start, self._secrets, retry_after=wait, more=f"; {_MAY_HAVE_RUN}")
+                        )
+                    if known is not Session.FINE and not again:
                         return False
                     if response.status == 404:
                         raise Trouble("forgets its sessions as soon as it has opened them")
@@ -404,19 +439,19 @@ class HttpChannel:
                 if message.method == "notifications/initialized" and not message.quiet:
                     self._overhear()
                 return True
-            why = await self._hear_body(message, response, parser)
+            why = (await self._hear_body(message, response, parser)).why
         if not message.answered and response.content_type == _EVENTS:
             await self._resume(message, parser, why)
         return True
 
-    async def _hear_body(self, message: _Message, response: Response, parser: SseParser) -> str:
+    async def _hear_body(self, message: _Message, response: Response, parser: SseParser) -> _Ended:
         if response.content_type == _EVENTS:
             return await self._listen(response, parser, message)
         if response.content_type == _JSON or response.content_type.endswith("+json"):
             body = await response.read(self._limit)
             if body:
                 self._hear_frame(body, message)
-                return ""
+                return _Ended("")
         start = await response.start(_EXCERPT, _GOODBYE)
         if not start:
             raise Trouble(f"took the request with HTTP status {response.status} but gave no answer", "malformed")
@@ -523,21 +558,23 @@ class HttpChannel:
 
     async def _listen(
         self, response: Response, parser: SseParser, message: _Message | None, idle: float | None = None
-    ) -> str:
+    ) -> _Ended:
         """Hear a stream until its end, or shortly after the answer waited for. Returns how it ended."""
+        heard = 0
         try:
             while data := await response.chunk(idle):
                 for event in parser.feed(data):
                     # An empty one only tells where to resume.
                     if event.type == "message" and event.data:
+                        heard += 1
                         self._hear_event(event, message)
                 if message is not None and message.answered:
                     idle = _LINGER
         except Trouble as trouble:
             if trouble.reason in ("too_large", "malformed"):
                 raise
-            return "broke off its event stream" if trouble.reason == "lost" else trouble.what
-        return "ended its event stream"
+            return _Ended("broke off its event stream" if trouble.reason == "lost" else trouble.what, heard)
+        return _Ended("ended its event stream", heard)
 
     def _hear_event(self, event: Event, message: _Message | None) -> None:
         if not event.cut:
@@ -549,14 +586,16 @@ class HttpChannel:
 
     async def _resume(self, message: _Message, parser: SseParser, why: str) -> None:
         """Take up a stream that ended before its answer, as long as the server says where it stopped."""
-        tries = 0
+        tries, heard = 0, 0
+        pauses = Pauses(_RESUMED_AFTER)
         while not message.answered:
             if message.stateless is not None or not parser.last_id or tries == _TRIES:
                 after = f", and {tries} attempts to resume it brought nothing" if tries else ""
                 raise Trouble(f"{why} before the answer{after}; the call may have run", broken=True)
             parser, known = parser.again(), parser.last_id
-            await asyncio.sleep(min(parser.retry if parser.retry is not None else tries * 0.5, _LONGEST_PAUSE))
-            tries += 1
+            # Also if the server wants none: one that ends each stream at once would have us ask it without a break.
+            await asyncio.sleep(min(pauses.next(parser.retry, fruitful=heard > 0), _LONGEST_PAUSE))
+            tries, heard = tries + 1, 0
             try:
                 response = await self._get(parser.last_id)
             except Trouble as trouble:
@@ -565,7 +604,7 @@ class HttpChannel:
             async with response:
                 if response.status != 200 or response.content_type != _EVENTS:
                     raise Trouble(f"{why} before the answer, and did not resume it (HTTP status {response.status})")
-                why = await self._listen(response, parser, message)
+                why, heard = await self._listen(response, parser, message)
             if parser.last_id != known:
                 tries = 0
 
@@ -586,9 +625,9 @@ class HttpChannel:
     async def _keep_overhearing(self) -> None:
         parser = SseParser(self._limit)
         loop = asyncio.get_running_loop()
-        pause = 1.0
+        pauses = Pauses(_LONGEST_PAUSE)
         while True:
-            began, session, known = loop.time(), self._session, parser.last_id
+            began, session, heard = loop.time(), self._session, 0
             try:
                 async with await self._get(parser.last_id) as response:
                     if response.status == 404 and session is not None:
@@ -600,17 +639,13 @@ class HttpChannel:
                     if response.status < 400 and response.content_type != _EVENTS:
                         return
                     if response.status < 400:
-                        await self._listen(response, parser, None, _IDLE)
+                        _, heard = await self._listen(response, parser, None, _IDLE)
             except Trouble as trouble:
                 log.debug("stream broken", upstream=self._name, why=trouble.what)
-            if parser.last_id != known or loop.time() - began > _LONGEST_PAUSE:
-                pause = 1.0
-                wait = pause if parser.retry is None else parser.retry
-            else:
-                # Nothing came of it: the server's wish for haste is not to be trusted.
-                wait = max(pause, parser.retry or 0.0)
-                pause *= 2
-            await asyncio.sleep(min(wait, _LONGEST_PAUSE))
+            # If nothing came of it, the server's wish for haste is not to be trusted.
+            fruitful = heard > 0 or loop.time() - began > _LASTING
+            wish = parser.retry if parser.retry is not None else _UNHURRIED
+            await asyncio.sleep(min(pauses.next(wish, fruitful=fruitful), _LONGEST_PAUSE))
             parser = parser.again()
 
     async def _renew(self, forgotten: str | None) -> None:
@@ -688,17 +723,6 @@ def _session_in(response: Response) -> str | None:
     if session is not None and not names.is_session_id(session):
         raise Trouble("gave a session id that cannot be sent back", "malformed")
     return session
-
-
-def _forgotten(message: _Message, status: int, body: bytes) -> bool:
-    """Whether a refusal means that the session is unknown: 404 by the book, 400 in the official examples."""
-    if status != 400 or b"session" not in body[:_EXCERPT].lower():
-        return status == 404
-    try:
-        # What carries the id of the request is about the request.
-        return not message.is_answer(messages.decode(body))
-    except (ParseError, NotAnEnvelope):
-        return True
 
 
 def _nameless_error(envelope: Envelope) -> bool:
