@@ -16,9 +16,11 @@ import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from muxway.downstream.parting import part
+from muxway.core.incidents import internal
+from muxway.downstream.parting import linger, part
 from muxway.log import EventLog
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ _SPARE_FILES: Final = 1024
 """File descriptors that are left for servers and all else, if the system gives us plenty; else a quarter of them."""
 _NOTED_EVERY: Final = 60.0
 """Seconds between two log lines about too many connections."""
+_FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
+"""The headers that say where a body ends."""
 _QUICK_PATH = re.compile(rb"/mcp(?:/[A-Za-z0-9._-]+)?").fullmatch
 
 
@@ -170,6 +174,14 @@ class Known:
         return body
 
 
+def new_parser(protocol: object) -> HttpRequestParser:
+    """A parser as uvicorn makes them."""
+    parser = httptools.HttpRequestParser(protocol)
+    # What follows a request that closes the connection is not looked at, and is no reason to refuse that request.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
 class Connection(HttpToolsProtocol):
     """A connection that does not wait for ever."""
 
@@ -198,6 +210,8 @@ class Connection(HttpToolsProtocol):
         """How an answer with status 200 begins, as long as these are the headers of all answers."""
         app = cast("object", self.app)  # pyright: ignore[reportUnknownMemberType]
         self._quick: Callable[[Connection, QuickCycle, bytes], bool] | None = getattr(app, "quick", None)
+        self._told_again = False
+        """Whether a parser is being told what is known of the present header."""
         self._parts: list[bytes] | None = None
         """The body of a request that may be quick, as long as it may."""
 
@@ -236,7 +250,8 @@ class Connection(HttpToolsProtocol):
         if self._known is not None and self._takes_known(self._known, data):
             return
         self._piece = data
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._feed(data)
         if self._parts is not None:
             self._take_usual_way(self._parts)
         if not self._receiving:
@@ -245,6 +260,38 @@ class Connection(HttpToolsProtocol):
         elif not self.transport.is_closing():
             self._expect_more()
         self._piece = b""
+
+    def _feed(self, data: bytes) -> None:
+        """Parse what has arrived. A wish for another protocol is not granted, and so means nothing (RFC 9110 §7.8)."""
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                # The parser has stopped behind the header, as if there were no body.
+                data = data[upgrade.args[0] :]
+                self._parse_on()
+                continue
+            except httptools.HttpParserCallbackError as error:
+                internal(error.__context__ if isinstance(error.__context__, Exception) else error)
+                self.refuse(500, "internal error of the gateway")
+            except httptools.HttpParserError:
+                log.info("a client sent what is no HTTP", client=self._address)
+                self.refuse(400, "Invalid HTTP request received.")
+            return
+
+    def _parse_on(self) -> None:
+        """Go on behind a header that asked for another protocol: with its body, or with the next request."""
+        self.parser = new_parser(self)
+        framing = [(name, value) for name, value in self.headers if name in _FRAMING]
+        if self._receiving and framing:
+            # A new parser must be told what the header said of the body. The rest of it is known here already.
+            url, headers = self.url, len(self.headers)
+            self._told_again = True
+            lines = b"".join(b"%b: %b\r\n" % line for line in framing)
+            self.parser.feed_data(b"POST / HTTP/1.1\r\nhost: localhost\r\n%b\r\n" % lines)
+            self._told_again = False
+            self.url = url
+            del self.headers[headers:]
 
     def _takes_known(self, known: Known, data: bytes) -> bool:
         """Take a request without parsing it, if nothing is under way and it has the header of the last quick one."""
@@ -270,6 +317,8 @@ class Connection(HttpToolsProtocol):
             self._clock = self.loop.call_later(seconds, self._too_slow)
 
     def on_message_begin(self) -> None:
+        if self._told_again:
+            return
         super().on_message_begin()
         self.scope[CONNECTION] = self  # pyright: ignore[reportGeneralTypeIssues]
         self._receiving = self._in_header = True
@@ -277,6 +326,8 @@ class Connection(HttpToolsProtocol):
         self._reminder.clear()
 
     def on_headers_complete(self) -> None:
+        if self._told_again:
+            return
         self._in_header = False
         if self._clock is not None:
             self._stop_clock()
@@ -298,7 +349,8 @@ class Connection(HttpToolsProtocol):
     def _may_be_quick(self) -> bool:
         if self._quick is None or _QUICK_PATH(self.url) is None or self.expect_100_continue:
             return False
-        parser = cast("HttpRequestParser", self.parser)
+        parser = self.parser
+        # One that asks for another protocol is parsed in two steps; see `_parse_on`.
         plain = parser.get_method() == b"POST" and parser.should_keep_alive() and not parser.should_upgrade()
         return plain and self._is_idle
 
@@ -309,6 +361,8 @@ class Connection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._body_follows():
+            return
         self._receiving = False
         parts, self._parts = self._parts, None
         if self.transport.is_closing():
@@ -324,6 +378,12 @@ class Connection(HttpToolsProtocol):
                 return
             self._take_usual_way(parts)
         super().on_message_complete()
+
+    def _body_follows(self) -> bool:
+        """Whether the parser only says that the message is over because it asks for another protocol."""
+        if not self.parser.should_upgrade():
+            return False
+        return any(name in _FRAMING and value.strip(b" 0") for name, value in self.headers)
 
     def _take_usual_way(self, parts: list[bytes]) -> None:
         """It is not quick after all, or not all of it is there."""
@@ -396,6 +456,10 @@ class Connection(HttpToolsProtocol):
         if self._cycle is cycle:
             self.cycle = usual
         self._start_asgi_task(usual, cast("Any", app))
+
+    def linger(self) -> None:
+        """The present request is refused while its client still sends: once it is closed, let it see the answer."""
+        linger(self.transport, self.loop)
 
     def refuse(self, status: int, why: str, header: bytes = b"") -> None:
         """Answer a request that the application has not answered, and close the connection."""

@@ -500,7 +500,7 @@ class Endpoint:
         if len(self.peer.theirs) == len(self._listens):
             idle.set()
 
-    def _cancel(self, key: bytes, reason: str | None) -> None:
+    def _cancel(self, key: bytes, reason: str | None, *, closed: bool = False) -> None:
         exchange = self.peer.theirs.pop(key, None)
         if exchange is None:
             return
@@ -517,8 +517,9 @@ class Endpoint:
             except Exception as error:  # noqa: BLE001 - others are cancelled with it, or wait for its part of a batch
                 internal(error, method=exchange.call.method)
         if exchange.say is not self.say:
-            # Part of a batch, whose other answers wait for it, or of an HTTP exchange, which is over.
-            exchange.say(())
+            # Part of a batch, whose other answers wait for it, or of an HTTP exchange, which is over. Whoever cancelled
+            # it wants no answer; all others must have one.
+            exchange.say(notices.closed(exchange.id) if closed else ())
 
     async def finish(self, drain: float) -> None:
         """The client will say no more: let what runs end for up to `drain` seconds, cancel the rest, stop listening."""
@@ -543,7 +544,7 @@ class Endpoint:
         """Nobody is there any more: cancel everything at once."""
         self._depart()
         for key in list(self.peer.theirs):
-            self._cancel(key, "the client has gone")
+            self._cancel(key, "the client has gone", closed=True)
         self._switchboard.left(self)
 
     def _depart(self) -> None:

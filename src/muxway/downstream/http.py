@@ -48,6 +48,9 @@ _AUTHORIZATION: Final = b"authorization"
 _MOST_UNREAD: Final = 16 * 1024 * 1024
 """Bytes of unread answers above which a client of `/sse` may ask nothing more."""
 
+_LONGEST_CALL: Final = 3600.0
+"""Seconds that calls under way are given to end when their view has gone; servers have their own limits for them."""
+
 _LATER: Final = [(b"retry-after", b"30")]
 _SOON: Final = [(b"retry-after", b"%d" % RETRY_SECONDS)]
 _NO_MEMORY: Final = "the gateway is short of memory (gateway.maxMemory) and opens no new sessions: try again later"
@@ -135,6 +138,8 @@ class HttpDoor:
         self._listens: dict[StatelessExchange, str | None] = {}
         """Those who listen, and through which view."""
         self._sse: dict[str, _SseClient] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        """What ends when its calls are over, because its view has gone."""
         self._sse_only = True
         self._closing = False
         self._admitted_as = "muxway.admitted"
@@ -175,13 +180,38 @@ class HttpDoor:
         self._admitted_as = f"muxway.admitted.{secrets.token_hex(4)}"
         for session in self._sessions:
             if not self._may_stay(session.owner, session.view):
-                self._sessions.end(session)
+                if self._lost_its_view(session.view):
+                    self._sessions.forget(session)
+                    self._let_go(session.endpoint, session.close)
+                else:
+                    self._sessions.end(session)
         for client in list(self._sse.values()):
             if not self._may_stay(client.owner, client.view):
-                client.outlet.end()
+                if self._lost_its_view(client.view):
+                    self._let_go(client.endpoint, client.outlet.end)
+                else:
+                    client.outlet.end()
         for exchange, view in list(self._listens.items()):
             if not self._may_stay(exchange.call.caller.principal, view):
                 exchange.done(notices.listening_ended(exchange.id))
+
+    def _lost_its_view(self, view: str | None) -> bool:
+        return view is not None and view not in self.switchboard.views
+
+    def _let_go(self, endpoint: Endpoint, end: Callable[[], None]) -> None:
+        """End something whose view has gone as soon as its calls under way are over, as with a server that goes."""
+        if endpoint.peer.theirs:
+            task = asyncio.get_running_loop().create_task(self._finish(endpoint, end))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+        else:
+            end()
+
+    async def _finish(self, endpoint: Endpoint, end: Callable[[], None]) -> None:
+        try:
+            await endpoint.finish(_LONGEST_CALL)
+        finally:
+            end()
 
     def _may_stay(self, owner: bytes, view: str | None) -> bool:
         return (view is None or view in self.switchboard.views) and self._guard.still_knows(owner, view)
@@ -202,6 +232,10 @@ class HttpDoor:
         endpoints += [client.endpoint for client in self._sse.values()]
         ending = [endpoint.finish(drain) for endpoint in endpoints if endpoint.peer.theirs]
         await asyncio.gather(*ending, self._exchanges_done(drain))
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=drain)
+            for task in self._leaving:
+                task.cancel()
         for exchange in list(self._exchanges):
             exchange.stop("the gateway is being stopped")
         for session in self._sessions:

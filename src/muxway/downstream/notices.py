@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from muxway.errors import RpcError
 from muxway.protocol import era, messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from muxway.core.call import Call, Caller
     from muxway.protocol.messages import Buffer
@@ -66,6 +67,24 @@ def _stamped(method: str, params: Mapping[str, object], subscription: bytes | No
     if subscription is not None:
         params = {"_meta": {era.SUBSCRIPTION_ID: messages.Raw(subscription)}, **params}
     return messages.notification(method, messages.encode(params) if params else None)
+
+
+_CLOSED: Final = messages.error_body(
+    RpcError(
+        "the session was closed before this was answered; a call may have run", data={"muxway": {"reason": "closed"}}
+    )
+)
+_PIECES: Final = 5
+
+
+def closed(id_: bytes) -> list[Buffer]:
+    """The answer to a request whose session has ended."""
+    return [b'{"jsonrpc":"2.0","id":', id_, b',"error":', _CLOSED, b"}\n"]
+
+
+def is_closed(frame: Sequence[Buffer]) -> bool:
+    """Whether this is that answer."""
+    return len(frame) == _PIECES and frame[_PIECES - 2] is _CLOSED
 
 
 def cancelled(id_: bytes, reason: str) -> list[Buffer]:

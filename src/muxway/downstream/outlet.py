@@ -190,6 +190,8 @@ class Reply(_Wakeable):
             if len(frame) > 1 and frame[1] == b"null":
                 # An error that could not be given under the request's id: only the status tells whose it is.
                 self.status = 400
+            elif notices.is_closed(frame):
+                self.status = 404
             self._wake()
         elif frame:
             self._events.add(joined(frame), last=True)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 if TYPE_CHECKING:
     import asyncio
 
-_MOST: Final = 16
+_MOST: Final = 64
 """Connections that are closed in this way at the same time: each takes a file descriptor. Others may be reset."""
-_SECONDS: Final = 1.0
+_SECONDS: Final = 5.0
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""What is read of a client that does not stop sending, in time and in bytes."""
 _WRITTEN_AFTER: Final = 0.1
 """Seconds after which a short answer has surely left, so that the client may be told that nothing follows."""
 _CHUNK: Final = 65536
@@ -24,10 +26,15 @@ _CHUNK: Final = 65536
 
 def part(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
     """Close a connection on which a last word has been said."""
+    linger(transport, loop)
+    transport.close()
+
+
+def linger(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    """A connection is about to be closed, by somebody else: what the client still sends is thrown away from now on."""
     # If there are no files left, it is closed as usual.
     with contextlib.suppress(OSError):
         _Parting.begin(transport, loop)
-    transport.close()
 
 
 class _Parting:
@@ -45,6 +52,7 @@ class _Parting:
     def __init__(self, handle: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         self._handle = handle
         self._loop = loop
+        self._received = 0
         self._timers = [
             loop.call_later(_WRITTEN_AFTER, self._end_writing),
             loop.call_later(_SECONDS, self._end),
@@ -58,7 +66,8 @@ class _Parting:
             return
         except OSError:
             received = b""
-        if not received:
+        self._received += len(received)
+        if not received or self._received > _MOST_BYTES:
             self._end()
 
     def _end_writing(self) -> None:

@@ -29,6 +29,7 @@ _EVENTS: Final = (
     # nginx would hold events back until its buffer is full.
     (b"x-accel-buffering", b"no"),
 )
+_TOO_LARGE: Final = 413
 _PLAIN_JSON: Final = [b"application/json"]
 _USUAL: Final = [b"application/json, text/event-stream"]
 _JSON_TYPES: Final = frozenset((b"application/json", b"application/*", b"*/*"))
@@ -158,6 +159,8 @@ class Request:
 
     async def refuse(self, refused: Refused) -> None:
         """Answer with an error."""
+        if refused.status == _TOO_LARGE:
+            self.connection.linger()
         body = b"".join(messages.failure(refused.id, refused.error)).rstrip(b"\n")
         await self.answer(refused.status, body, refused.headers)
 
@@ -197,4 +200,4 @@ async def _nowhere(_: Any) -> None:
 
 
 def _too_large(limit: int) -> Refused:
-    return Refused(413, f"the body is larger than {limit} bytes", headers=[(b"connection", b"close")])
+    return Refused(_TOO_LARGE, f"the body is larger than {limit} bytes", headers=[(b"connection", b"close")])

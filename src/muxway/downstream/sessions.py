@@ -277,12 +277,16 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         """End a session."""
+        self.forget(session)
+        session.close()
+
+    def forget(self, session: Session) -> None:
+        """Nobody finds this session any more."""
         self._uncalled.pop(session.id, None)
         if self._all.pop(session.id, None) is not None:
             self._of[session.owner] -= 1
             if not self._of[session.owner]:
                 del self._of[session.owner]
-        session.close()
 
     def sweep(self) -> None:
         """End the sessions that nobody uses any more."""
