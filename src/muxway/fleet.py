@@ -315,7 +315,7 @@ class Fleet:
         def changed(_: Upstream) -> None:
             self._changed(station)
 
-        upstream = self._upstream(config, dial, changed, config.era, care=self._care(config))
+        upstream = self._upstream(config, dial, changed, config.era, bare=lambda: member.bare, care=self._care(config))
         upstream.feed = self._feed(upstream)
         member.home = upstream
         station = Station(config, dial, member, upstream, Feeds(upstream.feed), thing=thing)
@@ -453,6 +453,7 @@ class Fleet:
                 capabilities=capabilities,
                 kinds=kinds,
                 first=False,
+                bare=lambda: station.member.bare,
                 stats=station.upstream.stats,
             )
 
@@ -482,6 +483,7 @@ class Fleet:
             era,
             capabilities=capabilities,
             first=False,
+            bare=lambda: station.member.bare,
             stats=station.upstream.stats,
         )
         twin.feed = self._feed(twin)
@@ -515,6 +517,8 @@ class Fleet:
         for name, station in self.stations.items():
             station.member.prefix = prefixes[name]
             station.member.unprefixed = not prefixes[name] or _renames_any(station.config)
+            # Nobody need be told apart.
+            station.member.bare = len(self.stations) == 1 and not prefixes[name]
 
     def sources(self) -> list[Source]:
         """What each server shows that has anything to show."""
@@ -533,6 +537,7 @@ class Fleet:
             resources=_natives(station, RESOURCES),
             templates=_natives(station, TEMPLATES),
             prefix=station.member.prefix,
+            bare=station.member.bare,
             asked=name if config.prefix is None else config.prefix,
             exposed=_renames(config.exposed_tools),
             hidden=frozenset(config.hidden_tools),
@@ -542,6 +547,7 @@ class Fleet:
             hidden_prompts=frozenset(config.hidden_prompts),
             uris=UriFilter(config.exposed_resources, config.hidden_resources),
             reads=greeting is not None and greeting.has("resources"),
+            declared=None if greeting is None or greeting.vague else greeting.capabilities,
             completes=greeting is not None and greeting.completes,
             hints={kind.name: offer.hint for kind, offer in upstream.offers.items()},
             instructions="" if greeting is None else greeting.instructions,

@@ -16,7 +16,6 @@ from muxway.config.model import CustomTool, SubTool
 from muxway.core.call import Caller
 from muxway.core.custom import source
 from muxway.core.instructions import merged
-from muxway.core.switchboard import Switchboard
 from muxway.errors import InvalidParams, UpstreamError, UpstreamSaid
 from muxway.protocol.era import REVISIONS
 
@@ -183,7 +182,7 @@ def test_every_list_waits_while_the_servers_start() -> None:
 @every_caller
 def test_capabilities_are_those_of_the_callers_revision(caller: Caller) -> None:
     """mcp-wire §1.5 and §8.3: completions from 2025-03-26 on, the others always."""
-    offered = Switchboard.capabilities(caller.revision)
+    offered = two().switchboard.capabilities(caller.revision)
     assert ("completions" in offered) == (caller.revision.date != "2024-11-05")
     assert offered["resources"] == {"subscribe": True, "listChanged": True}
     assert offered["tools"] == offered["prompts"] == {"listChanged": True}

@@ -7,7 +7,7 @@ never on who answered first. A bad definition costs only itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.catalog import hygiene, shaping
 from muxway.catalog.globs import Globs, is_glob, matches_any
@@ -17,6 +17,7 @@ from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Native, Route
 from muxway.catalog.naming import goes_round
 from muxway.catalog.uris import EVERY_URI, UriFilter
 from muxway.protocol import messages
+from muxway.protocol.labels import labelled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,8 +64,17 @@ class Source:
     """Name of a kind that it lists → how long that holds."""
     instructions: str = ""
     """What it wants a model to know about it."""
+    declared: Mapping[str, Any] | None = None
+    """What it says that it can do; None if it may have more than it says."""
+    bare: bool = False
+    """Whether its words stand as they are: there is no other server, and it has no prefix."""
     own: bool = False
     """The gateway's own compound tools: never prefixed, and they come first."""
+
+    @property
+    def label(self) -> str:
+        """What stands before what people read of it; empty: nothing."""
+        return "" if self.bare else self.upstream
 
     def of(self, kind: Kind) -> Offer:
         """What it has of one kind that goes by name."""
@@ -287,7 +297,7 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
         return
     members = native.members if shaped is None else shaped.members
     if draft.kind is PROMPTS:
-        members = _with_server(source, native)
+        members = _with_server(source, native) if source.label else native.members
     definition = messages.object_of((("name", messages.encode(public)), *members.items()))
     head = b'"method":"%b","params":{"name":%b' % (draft.kind.use, messages.encode(native.name))
     shape = None if shaped is None or shaped.shaping is None else shaped.shaping.called(public)
@@ -309,7 +319,7 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
 def _with_server(source: Source, prompt: Native) -> dict[str, Buffer]:
     """The members of a prompt whose description says which server has it: people choose prompts, models do not."""
     description = messages.text(prompt.members.get("description")) or prompt.name
-    return {**prompt.members, "description": messages.encode(f"[{source.upstream}] {description}")}
+    return {**prompt.members, "description": messages.encode(labelled(source.label, description))}
 
 
 def _free_name(draft: _Draft, taken: str, *identity: str) -> str:

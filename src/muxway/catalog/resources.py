@@ -28,6 +28,7 @@ from muxway.catalog.uris import (
     wrap_template,
 )
 from muxway.protocol import messages
+from muxway.protocol.labels import labelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -333,8 +334,10 @@ class _Draft:
 
 
 def _definition(kind: Kind, source: Source, public: str, native: Native) -> bytes:
-    name = messages.text(native.members.get("name")) or native.name
-    members = {**native.members, "name": messages.encode(f"[{source.upstream}] {name}")}
+    members: Mapping[str, Buffer] = native.members
+    if source.label:
+        name = messages.text(members.get("name")) or native.name
+        members = {**members, "name": messages.encode(labelled(source.label, name))}
     return messages.object_of(((kind.identity, messages.encode(public)), *members.items()))
 
 

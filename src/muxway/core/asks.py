@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Ask:
     """One question of an upstream to the caller of one of its calls. Answered or refused at most once."""
 
-    __slots__ = ("_answer", "_refuse", "method", "on_withdrawn", "open", "params", "revision", "upstream")
+    __slots__ = ("_answer", "_refuse", "label", "method", "on_withdrawn", "open", "params", "revision", "upstream")
 
     def __init__(
         self,
@@ -29,8 +29,11 @@ class Ask:
         *,
         answer: Callable[[bytes], None],
         refuse: Callable[[RpcError], None],
+        label: str | None = None,
     ) -> None:
         self.upstream = upstream
+        self.label = upstream if label is None else label
+        """What the user is told who asks; empty: nothing, as there is but one."""
         self.revision = revision
         """The revision of the upstream: answers are given in its words."""
         self.method = method
@@ -51,7 +54,7 @@ class Ask:
         refusal = asking.refusal(caller.capabilities, caller.revision, self.method, self.params)
         if refusal is not None:
             raise refusal
-        return asking.worded(caller.revision, self.method, self.params, self.upstream)
+        return asking.worded(caller.revision, self.method, self.params, self.label)
 
     def check(self, result: Buffer) -> bytes:
         """The caller's answer in the upstream's words. Raises BadAnswer if it is none."""

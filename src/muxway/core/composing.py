@@ -45,6 +45,7 @@ class Composition:
 
     revision = REVISION
     log_level = 0
+    label = ""
 
     def __init__(self, tool: CustomTool, handle: Callable[[Call, Sink], Running | None]) -> None:
         """Prepare.
@@ -289,7 +290,7 @@ class _Run:
             over()
             ask.refuse(error)
 
-        passed = Ask(ask.upstream, ask.revision, ask.method, ask.params, answer=answer, refuse=refuse)
+        passed = Ask(ask.upstream, ask.revision, ask.method, ask.params, answer=answer, refuse=refuse, label=ask.label)
 
         def withdrawn() -> None:
             over()

@@ -220,7 +220,15 @@ class Asking(Crossing):
             method = messages.text(entry.get("method")) or ""
             answer, refuse = partial(self._answered, key), partial(self._refused, key, method)
             params = messages.members(entry.get("params", b"{}")) or {}
-            self._open[key] = Ask(way.upstream, way.link.revision, method, params, answer=answer, refuse=refuse)
+            self._open[key] = Ask(
+                way.upstream,
+                way.link.revision,
+                method,
+                params,
+                answer=answer,
+                refuse=refuse,
+                label=way.link.label,
+            )
         caller = self._call.caller
         for ask in self._open.values():
             unfit = asking.refusal(caller.capabilities, caller.revision, ask.method, ask.params)
@@ -325,7 +333,7 @@ class Wrapping(_Sealing):
             super().questioned(fields)
             return
         try:
-            labelled = labelled_questions(entries, self._call, self._way.upstream)
+            labelled = labelled_questions(entries, self._call, self._way.link.label)
         except RpcError as error:
             why = f'server "{self._way.upstream}" asks for what it was told this caller cannot give: {error.message}'
             self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
@@ -552,7 +560,7 @@ class Parking(_Sealing):
                 data = {"requiredCapabilities": asking.required(asking.ELICIT, params)}
                 self._sink.failed(RpcError(error.message, code=MISSING_CAPABILITY, data=data))
                 return
-            worded = asking.worded(self._call.caller.revision, asking.ELICIT, params, self._way.upstream)
+            worded = asking.worded(self._call.caller.revision, asking.ELICIT, params, self._way.link.label)
             entry: dict[str, Buffer] = {"method": messages.encode(asking.ELICIT), "params": worded or b"{}"}
             entries[f"page{number}"] = messages.object_of(entry.items())
         self._round += 1
@@ -572,7 +580,7 @@ class Parking(_Sealing):
             super().log(params)
 
 
-def labelled_questions(entries: Params, call: Call, upstream: str) -> dict[str, Buffer]:
+def labelled_questions(entries: Params, call: Call, label: str) -> dict[str, Buffer]:
     """Questions of a stateless upstream that say who asks. Raises RpcError if this caller cannot be asked them."""
     caller = call.caller
     if len(entries) > asking.MOST_OPEN:
@@ -587,7 +595,7 @@ def labelled_questions(entries: Params, call: Call, upstream: str) -> dict[str, 
             raise refusal
         if method != asking.ELICIT:
             return raw
-        worded = asking.worded(caller.revision, method, params, upstream)
+        worded = asking.worded(caller.revision, method, params, label)
         return messages.object_of({**entry, "params": worded or b"{}"}.items())
 
     return {key: labelled(raw) for key, raw in entries.items()}

@@ -18,15 +18,19 @@ _OPENING: Final = "Several MCP servers stand behind this one."
 
 
 def merged(sources: Sequence[Source], naming: Naming) -> str:
-    """The instructions of these servers, at most 8 KB; empty if none has any.
+    """The instructions of these servers, at most 8 KB; empty if none has any. Those of the only one stand alone.
 
     Those that are too long are cut to the same length, so that no server takes the room of the others.
     """
-    said = {source.upstream: hygiene.visible(source.instructions).strip() for source in sources}
+    servers = [source for source in sources if not source.own]
+    if len(servers) == 1 and servers[0].bare:
+        return hygiene.visible(servers[0].instructions)
+    said = {source.upstream: hygiene.visible(source.instructions).strip() for source in servers}
     texts = {upstream: text for upstream, text in said.items() if text}
     if not texts:
         return ""
-    headings = {source.upstream: _heading(source, naming) for source in sources if source.upstream in texts}
+    headings = {source.upstream: _heading(source, naming) for source in servers if source.upstream in texts}
+    opening = [_OPENING] if len(servers) > 1 else []
     room = _LIMIT - len(_OPENING.encode()) - sum(len(heading.encode()) + 4 for heading in headings.values())
     shown: dict[str, str] = {}
     # From the shortest on: what one leaves of its share is for the longer ones.
@@ -35,7 +39,7 @@ def merged(sources: Sequence[Source], naming: Naming) -> str:
     ):
         shown[upstream] = _cut(texts[upstream], max(0, room) // left)
         room -= len(shown[upstream].encode())
-    sections = [_OPENING, *(f"{headings[upstream]}\n\n{shown[upstream]}" for upstream in texts)]
+    sections = [*opening, *(f"{headings[upstream]}\n\n{shown[upstream]}" for upstream in texts)]
     return _cut("\n\n".join(sections), _LIMIT)
 
 

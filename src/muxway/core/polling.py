@@ -38,6 +38,7 @@ class Polling:
         self.upstream = upstream
         self.link = link
         self.revision = link.revision
+        self.label = link.label
         self.log_level = link.log_level
         self.on_created: Callable[[], None] | None = None
         """Called when the upstream has made a task of the call."""

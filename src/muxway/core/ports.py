@@ -69,6 +69,11 @@ class Link(Protocol):
     log_level: int
     """The least severe log messages the upstream was asked for; above all levels if it was never asked."""
 
+    @property
+    def label(self) -> str:
+        """What the words of the upstream are labelled with where people read them; empty: with nothing."""
+        ...
+
     def set_log_level(self, level: int) -> None:
         """Ask the upstream for log messages from this level on."""
         ...

@@ -88,6 +88,8 @@ class Member(msgspec.Struct):
     """What stands before its tools' names in the listing."""
     unprefixed: bool = False
     """Whether some of its names may stand without the prefix: it has none, or the configuration renames something."""
+    bare: bool = False
+    """Whether its words stand as they are: there is no other server, and it has no prefix."""
     starting: bool = True
     """Whether it is being started; every start ends, well or badly, within the server's own time limit."""
     link: Link | None = None

@@ -9,7 +9,7 @@ from muxway.catalog import build
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint
 from muxway.catalog.resources import ResourceCatalog, build_resources
-from muxway.core import instructions, tasks
+from muxway.core import instructions, offering, tasks
 from muxway.core.admission import Admission
 from muxway.core.audience import Audience
 from muxway.core.completion import Completion
@@ -22,7 +22,7 @@ from muxway.core.router import Router
 from muxway.core.subscriptions import Subscriptions
 from muxway.errors import MethodNotFound, RpcError
 from muxway.protocol import messages
-from muxway.protocol.asking import REPEATABLE, TASKS_EXTENSION
+from muxway.protocol.asking import REPEATABLE
 from muxway.protocol.era import NEWEST, SERVER_INFO, SUPPORTED, Revision
 
 if TYPE_CHECKING:
@@ -294,20 +294,9 @@ class Switchboard:
         for view in self.views.values():
             view.release_listings()
 
-    @staticmethod
-    def capabilities(revision: Revision) -> dict[str, Any]:
-        """What the gateway offers to callers of a revision, whatever its servers have at the moment."""
-        offered: dict[str, Any] = {
-            "tools": {"listChanged": True},
-            "prompts": {"listChanged": True},
-            "resources": {"subscribe": True, "listChanged": True},
-            "logging": {},
-        }
-        if revision.completions:
-            offered["completions"] = {}
-        if revision.stateless:
-            offered["extensions"] = {TASKS_EXTENSION: {}}
-        return offered
+    def capabilities(self, revision: Revision) -> dict[str, Any]:
+        """What callers of a revision are offered at the moment."""
+        return offering.offered(self.sources, self._members, revision)
 
     def _discover(self) -> bytes:
         body: dict[str, Any] = {
@@ -350,7 +339,7 @@ class Switchboard:
     def _new_resources(self, sources: Sequence[Source]) -> ResourceCatalog:
         def parts(all_of_them: Sequence[Source]) -> list[object]:
             return [
-                (source.upstream, source.resources, source.templates, source.uris)
+                (source.upstream, source.bare, source.resources, source.templates, source.uris)
                 for source in all_of_them
                 if source.reads or source.resources or source.templates
             ]
@@ -364,7 +353,7 @@ class Switchboard:
     def _new_catalog(self, old: Catalog, before: Sequence[Source]) -> Catalog:
         def parts(all_of_them: Sequence[Source]) -> list[object]:
             return [
-                (source.upstream, source.prefix, source.asked, source.own, source.of(old.kind))
+                (source.upstream, source.bare, source.prefix, source.asked, source.own, source.of(old.kind))
                 for source in all_of_them
                 if any(source.of(old.kind)) or source.asked not in (None, source.prefix)
             ]

@@ -350,7 +350,16 @@ class Background(Parking):
             self._asked += 1
             key = f"q{self._asked}"
             answer, refuse = self._page_answered, self._sink.failed
-            ask = Ask(self._way.upstream, self._way.link.revision, asking.ELICIT, params, answer=answer, refuse=refuse)
+            link = self._way.link
+            ask = Ask(
+                self._way.upstream,
+                link.revision,
+                asking.ELICIT,
+                params,
+                answer=answer,
+                refuse=refuse,
+                label=link.label,
+            )
             self._pending[key] = (ask, bytes(entry))
         self._park()
         return True
@@ -393,7 +402,7 @@ class _Renaming(Passing):
         try:
             if "inputRequests" in fields:
                 entries = messages.members(fields["inputRequests"]) or {}
-                asked = labelled_questions(entries, self._call, self._way.upstream)
+                asked = labelled_questions(entries, self._call, self._way.link.label)
                 fields["inputRequests"] = messages.object_of(asked.items())
         except RpcError as error:
             why = f'server "{self._way.upstream}" asks for what it was told this caller cannot give: {error.message}'

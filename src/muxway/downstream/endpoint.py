@@ -186,6 +186,8 @@ class Endpoint:
         self.called = False
         """Whether it ever made a call."""
         self._ready = False
+        self._told: frozenset[str] = frozenset()
+        """What the session was told that there is: of the rest it hears no news."""
         self._here: dict[str, Callable[[Exchange], bool]] = {
             "subscriptions/listen": self._listen,
             "logging/setLevel": self._set_log_level,
@@ -392,9 +394,11 @@ class Endpoint:
         )
         self._leave = self._switchboard.audience.join(self._hear_log)
         log.debug("client connected", revision=revision.date)
+        offered = self._switchboard.capabilities(revision)
+        self._told = frozenset(offered)
         body: dict[str, object] = {
             "protocolVersion": revision.date,
-            "capabilities": self._switchboard.capabilities(revision),
+            "capabilities": offered,
             "serverInfo": self._switchboard.identity,
         }
         if self._switchboard.instructions:
@@ -632,7 +636,7 @@ class Endpoint:
         sink.done(b"{}")
 
     def _lists_changed(self, kinds: frozenset[str]) -> None:
-        if self._ready:
+        if self._ready and (kinds := kinds & self._told):
             self.mailbox.lists_changed(sorted(kinds))
 
     def _hear_log(self, params: dict[str, Buffer]) -> None:

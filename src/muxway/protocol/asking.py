@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from muxway.errors import MISSING_CAPABILITY, InvalidParams, MethodNotFound, ParseError, RpcError
 from muxway.protocol import forms, messages
 from muxway.protocol.era import PREFIX, PROGRESS_TOKEN, RELATED_TASK
+from muxway.protocol.labels import labelled
 
 if TYPE_CHECKING:
     from muxway.protocol.era import Revision
@@ -149,7 +150,7 @@ def refusal(capabilities: Buffer | None, caller: Revision, method: str, params: 
 
 
 def worded(caller: Revision, method: str, params: Params, label: str) -> bytes | None:
-    """The params to ask a caller of this revision with; None where there are none. `label` says which server asks.
+    """The params to ask a caller of this revision with; None where there are none. `label`, if any, says who asks.
 
     Raises:
         RpcError: its revision has no words for this.
@@ -157,9 +158,9 @@ def worded(caller: Revision, method: str, params: Params, label: str) -> bytes |
     if method == ROOTS:
         return None
     fields: dict[str, Buffer] = {name: raw for name, raw in params.items() if name not in ("task", "_meta")}
-    meta = {name: raw for name, raw in (messages.members(params.get("_meta", b"")) or {}).items() if name not in _HOP}
-    if meta:
-        fields["_meta"] = messages.object_of(meta.items())
+    meta = messages.members(params.get("_meta", b""))
+    if meta is not None:
+        fields["_meta"] = messages.object_of((name, raw) for name, raw in meta.items() if name not in _HOP)
     if method == ELICIT:
         _word_elicitation(caller, fields, _mode(params), label)
     else:
@@ -169,7 +170,8 @@ def worded(caller: Revision, method: str, params: Params, label: str) -> bytes |
 
 def _word_elicitation(caller: Revision, fields: dict[str, Buffer], mode: str, label: str) -> None:
     said = messages.text(fields.get("message")) or ""
-    fields["message"] = messages.encode(f"[{label}] {said}")
+    if label:
+        fields["message"] = messages.encode(labelled(label, said))
     if caller.stateless:
         fields["mode"] = messages.encode(mode)
         fields.pop("elicitationId", None)

@@ -147,9 +147,14 @@ class Link:
         limits: Limits = DEFAULT,
         stats: Stats | None = None,
         mask: Callable[[str], str] = str,
+        bare: Callable[[], bool] = bool,
     ) -> None:
-        """Prepare; `mask` hides secrets in what is shown of what the upstream sent."""
+        """Prepare; `mask` hides secrets in what is shown of what the upstream sent.
+
+        `bare` says whether its words need no label: there may come to be other servers, or none.
+        """
         self.name = name
+        self._bare = bare
         self._mask = mask
         self.revision: Revision = NEWEST_HANDSHAKE
         self.peer: Peer[Ticket, None] = Peer()
@@ -210,6 +215,11 @@ class Link:
     def introduced(self) -> None:
         """The greeting is over."""
         self._channel.introduced()
+
+    @property
+    def label(self) -> str:
+        """What its words are labelled with where people read them: it may become one of several, or the only one."""
+        return "" if self._bare() else self.name
 
     @property
     def answered(self) -> bool:
@@ -627,11 +637,10 @@ class Link:
             self._fail(ticket, self._error("lost", "ended the subscription"))
 
     def _hear_log(self, params: messages.Params, about: bytes) -> None:
-        logger = messages.text(params.get("logger"))
-        said: dict[str, Buffer] = {
-            **params,
-            "logger": messages.encode(f"{self.name}/{logger}" if logger else self.name),
-        }
+        said: dict[str, Buffer] = dict(params)
+        if label := self.label:
+            logger = messages.text(params.get("logger"))
+            said["logger"] = messages.encode(f"{label}/{logger}" if logger else label)
         ticket = self._meant(about)
         if ticket is not None:
             try:
@@ -701,7 +710,7 @@ class Link:
             why = f"{method}: at most {asking.MOST_OPEN} questions of a call, and {_MOST_ASKS} in all, may be open"
             self._channel.send(messages.failure(id_, RpcError(why)))
             return
-        ask = Ask(self.name, self.revision, method, params, answer=answer, refuse=refuse)
+        ask = Ask(self.name, self.revision, method, params, answer=answer, refuse=refuse, label=self.label)
         self.asked[id_] = ticket
         if ticket.asks is None:
             ticket.asks = {}

@@ -117,6 +117,7 @@ class Upstream:
         limits: Limits = Limits(),  # noqa: B008 -- it cannot be changed
         stats: Stats | None = None,
         mask: Callable[[str], str] = str,
+        bare: Callable[[], bool] = bool,
     ) -> None:
         self.name = name
         self.status = Status.STOPPED
@@ -144,6 +145,7 @@ class Upstream:
         self._dial = dial
         self._mask = mask
         """Hides secrets in what it said, where people see it."""
+        self._bare = bare
         self._client_info = client_info
         self._on_change = on_change
         self._era: Era = era
@@ -367,7 +369,7 @@ class Upstream:
 
     def _new_link(self) -> Link:
         self.channel = self._dial()
-        link = Link(self.name, self.channel, self._limits, self.stats, self._mask)
+        link = Link(self.name, self.channel, self._limits, self.stats, self._mask, self._bare)
         link.on_notice = self.hear_notice
         self._relisting.forget()
         return link
