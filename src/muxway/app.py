@@ -20,6 +20,7 @@ from muxway.config.model import Config, GatewaySettings, ViewConfig
 from muxway.core import custom
 from muxway.core.call import LIBRARY, Call
 from muxway.core.first_listing import FirstListing
+from muxway.core.only_client import OnlyClient
 from muxway.core.ports import Waiter
 from muxway.core.sealing import Seal
 from muxway.core.switchboard import Switchboard
@@ -194,6 +195,8 @@ class Gateway:
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioDoor:
         """A door for one client on these file descriptors; `await door.serve()` to serve it. KeyError: no such view."""
         limit = self.config.gateway.max_message_bytes
+        # A pipe has one end: whatever a server wants to know of its client, this is who it means.
+        self.switchboard.audience.only = OnlyClient()
         return StdioDoor(self._board(view), self._fleet.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit)
 
     def memory_door(self, view: str | None = None) -> MemoryDoor:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Native
     from muxway.catalog.naming import Naming
     from muxway.config.model import ExposedTool, GatewaySettings, ServerConfig
+    from muxway.core.ports import Client
     from muxway.core.switchboard import Switchboard
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
@@ -119,6 +120,7 @@ class Fleet:
         self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
         switchboard.on_left.append(self._left)
+        switchboard.audience.on_roots_changed = self._roots_changed
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -315,7 +317,15 @@ class Fleet:
         def changed(_: Upstream) -> None:
             self._changed(station)
 
-        upstream = self._upstream(config, dial, changed, config.era, bare=lambda: member.bare, care=self._care(config))
+        upstream = self._upstream(
+            config,
+            dial,
+            changed,
+            config.era,
+            bare=lambda: member.bare,
+            care=self._care(config),
+            **self._for_only_client(),
+        )
         upstream.feed = self._feed(upstream)
         member.home = upstream
         station = Station(config, dial, member, upstream, Feeds(upstream.feed), thing=thing)
@@ -435,11 +445,20 @@ class Fleet:
         upstream.on_page_done = self._switchboard.audience.page_done
         return upstream
 
+    def _for_only_client(self) -> dict[str, Any]:
+        """What a connection that everybody may share needs to know of the only client, if there is but one."""
+        only = self._switchboard.audience.only
+        return {} if only is None else {"client": only}
+
     def _lanes(self, station: Station) -> Lanes:
         config = station.config
 
         def open_lane(
-            changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any], shared: bool
+            changed: Callable[[Upstream], None],
+            era: Era,
+            capabilities: Mapping[str, Any],
+            shared: bool,
+            client: Client | None,
         ) -> Upstream:
             if shared:
                 return self._open_twin(station, changed, era, capabilities)
@@ -454,6 +473,7 @@ class Fleet:
                 kinds=kinds,
                 first=False,
                 bare=lambda: station.member.bare,
+                client=client,
                 stats=station.upstream.stats,
             )
 
@@ -465,6 +485,7 @@ class Fleet:
             keeps_state=config.transport == "stdio",
             limit=self.settings.max_instances,
             idle=self.settings.instance_idle,
+            alone=self._switchboard.audience.only is not None,
         )
 
     def _open_twin(
@@ -485,6 +506,7 @@ class Fleet:
             first=False,
             bare=lambda: station.member.bare,
             stats=station.upstream.stats,
+            **self._for_only_client(),
         )
         twin.feed = self._feed(twin)
         station.feeds.join(twin.feed)
@@ -497,6 +519,17 @@ class Fleet:
         for station in self.stations.values():
             if station.lanes is not None:
                 station.lanes.gone(party)
+
+    def _roots_changed(self, party: object) -> None:
+        """The roots of a client are others now: told to the connections that are for it alone."""
+        only = self._switchboard.audience.only
+        for station in self.stations.values():
+            connections = [] if station.lanes is None else station.lanes.of(party)
+            if only is not None and only.client is party:
+                connections = station.connections
+            for one in connections:
+                if one.link is not None and not one.link.revision.stateless:
+                    one.link.notify("notifications/roots/list_changed")
 
     def _changed(self, station: Station) -> None:
         upstream, member = station.upstream, station.member

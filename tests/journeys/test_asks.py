@@ -96,6 +96,18 @@ async def test_a_server_gets_its_answers_whatever_the_two_revisions(revision: st
         assert asked[0][1]["message"] == "[up] Who?"
 
 
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_stateless_server_is_told_what_nobody_here_has_heard_of(revision: str) -> None:
+    """2026-07-28, schema: capabilities are an open set, and each request carries its caller's."""
+    unknown = {"experimental": {"x": {"a": 1}}, "extensions": {"com.example/x": {"b": 2}}, "vendor": [1]}
+    server = ScriptedServer(revision="2026-07-28", tools={"echo": None})
+    async with a_world({"up": server}) as world:
+        client, _ = await client_of(world, revision, {**unknown, "roots": {"listChanged": True}, "tasks": {}})
+        await client.call("up__echo")
+        meta = server.heard[-1]["params"]["_meta"]
+        assert meta["io.modelcontextprotocol/clientCapabilities"] == {**unknown, "roots": {}}
+
+
 @pytest.mark.parametrize("server_revision", HANDSHAKE_REVISIONS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_caller_that_declared_nothing_is_asked_nothing(revision: str, server_revision: str) -> None:

@@ -96,6 +96,36 @@ async def test_a_client_is_answered_after_its_server_has_agreed() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_unsubscribed_knows_that_its_server_knows(era: str) -> None:
+    """2025-11-25, server/resources: the answer to `resources/unsubscribe` is the server's word."""
+    server = notes(era)
+    async with a_world({"up": server}) as world:
+        client = await world.client("2025-06-18")
+        await subscribe(client, "note://a")
+        assert (await client.ask("resources/unsubscribe", {"uri": "note://a"})).result == {}
+        if era == MODERN:
+            # A stream that is ended is not answered: what can be known is that it was told.
+            await until(lambda: not server.watched)
+        assert server.watched == set()
+        assert (await client.ask("resources/unsubscribe", {"uri": "note://a"})).result == {}
+
+
+async def test_a_server_that_says_nothing_does_not_keep_a_client_subscribed() -> None:
+    """Ours: it waits two seconds at most, and hears nothing more (docs/subscriptions.md)."""
+    server = notes(silent=frozenset(("resources/unsubscribe",)))
+    async with a_world({"up": server}) as world:
+        client, other = await world.client(), await world.client()
+        await subscribe(client, "note://a")
+        waiting = client.start("resources/unsubscribe", {"uri": "note://a"})
+        await until(lambda: server.times("resources/unsubscribe"))
+        await client.tools()
+        assert client._answers == {}
+        assert (await client.answer(waiting)).result == {}
+        server.update("note://a")
+        await silence(world, client, other)
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_two_clients_make_one_subscription_and_the_last_one_ends_it(era: str) -> None:
     """mcp-wire.md §8.4: reference counts."""
     server = notes(era)

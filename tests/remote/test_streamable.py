@@ -119,6 +119,8 @@ async def test_a_handshake_server_gets_its_session_and_version_on_every_request(
     (hello,) = remote.of("initialize")
     assert "Mcp-Session-Id" not in hello.headers
     assert "MCP-Protocol-Version" not in hello.headers
+    # A server of both eras may want it of every request (2026-07-28, basic/transports).
+    assert hello.headers["Mcp-Method"] == "initialize"
     later = remote.seen[remote.seen.index(hello) + 1 :]
     assert [seen.method or seen.verb for seen in later if seen.verb != "GET"] == [
         "notifications/initialized",

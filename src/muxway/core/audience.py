@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muxway.core.only_client import OnlyClient
     from muxway.protocol.messages import Buffer
 
 _MOST_PAGES: Final = 1000
@@ -17,6 +18,10 @@ class Audience:
     """Who could hear something that belongs to no call."""
 
     def __init__(self) -> None:
+        self.only: OnlyClient | None = None
+        """The client, if there is never another one."""
+        self.on_roots_changed: Callable[[object], None] | None = None
+        """Called with the session whose client works on other folders now."""
         self.dropped = 0
         """Log messages that nobody got, because it could not be told whose they were."""
         self._log: dict[object, Callable[[dict[str, Buffer]], None]] = {}
@@ -39,6 +44,11 @@ class Audience:
         tell = self._pages.pop(id_, None)
         if tell is not None:
             tell(id_)
+
+    def roots_changed(self, party: object) -> None:
+        """The client of this session works on other folders now."""
+        if self.on_roots_changed is not None:
+            self.on_roots_changed(party)
 
     def log(self, params: dict[str, Buffer]) -> None:
         """A server logs something that belongs to no call."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from muxway.errors import MethodNotFound
 from muxway.log import EventLog
@@ -92,6 +92,15 @@ class Link(Protocol):
             idle: seconds of silence after which to give up; progress restarts this clock.
             limit: seconds after which to give up in any case.
         """
+        ...
+
+
+@runtime_checkable
+class Client(Protocol):
+    """The one client that a connection to an upstream is for."""
+
+    def consult(self, ask: Ask) -> None:
+        """The upstream wants something of it that belongs to no call."""
         ...
 
 

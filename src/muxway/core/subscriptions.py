@@ -42,8 +42,8 @@ class Feed(Protocol):
         """The same as soon as it can be, for those who were told until now by another server in this one's place."""
         ...
 
-    def drop(self, uri: str) -> None:
-        """Nobody wants to hear of this any more."""
+    def drop(self, uri: str, settled: Settled) -> None:
+        """Nobody wants to hear of this any more; `settled` hears when the server knows, or is gone."""
         ...
 
 
@@ -161,13 +161,16 @@ class Subscriptions:
         self._topics[place.upstream].setdefault(place.native, {}).setdefault(subscriber, []).append(uri)
         return place
 
-    def unsubscribe(self, subscriber: Subscriber, uri: str) -> None:
-        """Say no more of a resource; nothing happens if nothing was said of it."""
+    def unsubscribe(self, subscriber: Subscriber, uri: str, settled: Settled | None = None) -> None:
+        """Say no more of a resource; nothing happens if nothing was said of it. `settled` hears when that is done."""
+        settled = settled or _unheard
         if uri not in subscriber.places:
+            settled(None)
             return
         subscriber.quota.left += 1
         place = subscriber.places.pop(uri)
         if place is None:
+            settled(None)
             return
         topics = self._topics[place.upstream]
         subscribers = topics[place.native]
@@ -176,7 +179,9 @@ class Subscriptions:
             del subscribers[subscriber]
         if not subscribers:
             del topics[place.native]
-            self._feeds[place.upstream].drop(place.native)
+            self._feeds[place.upstream].drop(place.native, settled)
+        else:
+            settled(None)
 
     def leave(self, subscriber: Subscriber) -> None:
         """A subscriber is gone."""
@@ -205,6 +210,10 @@ class Subscriptions:
                         subscriber.told(uri, uri)
                 elif uris:
                     subscriber.told(uris[0], _public(catalog, upstream, native, as_in=uris[0], of=whole))
+
+
+def _unheard(_: RpcError | None) -> None:
+    """For whoever does not wait."""
 
 
 def _public(catalog: ResourceCatalog, upstream: str, native: str, *, as_in: str, of: str) -> str:

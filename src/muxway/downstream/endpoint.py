@@ -46,6 +46,10 @@ _ANSWER_SECONDS: Final = 600.0
 """How long a client may take to answer."""
 _MOST_QUESTIONS: Final = 256
 """What a client may be asked at once, in all its calls together."""
+_UNSUBSCRIBED: Final = 2.0
+"""Seconds that a client waits for a server to hear that it does not want to be told of something any more."""
+_MOST_EARLY: Final = 32
+"""Questions of servers that are kept until the client is ready."""
 _MOST_LISTENS: Final = 100
 """Streams of changes that one connection may have open."""
 _NOTHING: Final[dict[str, messages.Raw]] = {}
@@ -186,6 +190,8 @@ class Endpoint:
         self.called = False
         """Whether it ever made a call."""
         self._ready = False
+        self._early: list[Ask] = []
+        """What servers wanted to know before the client was ready."""
         self._told: frozenset[str] = frozenset()
         """What the session was told that there is: of the rest it hears no news."""
         self._here: dict[str, Callable[[Exchange], bool]] = {
@@ -280,6 +286,25 @@ class Endpoint:
         self.peer.ours[id_] = _Question(self, ask, id_, tell)
         tell(messages.request(id_, ask.method, params))
 
+    def consult(self, ask: Ask) -> None:
+        """A server whose only client this is asks it something outside any call. See `core.ports.Client`."""
+        session = self.session
+        if session is not None and not self._ready and len(self._early) < _MOST_EARLY:
+            # It may be asked nothing before it has said that it is ready.
+            self._early.append(ask)
+            return
+        tell = None if session is None or not self._ready else self._way_to_ask(session)
+        if tell is None or session is None:
+            ask.refuse(InvalidParams(f"{ask.method}: the client cannot be asked outside a call now"))
+        else:
+            self.put(ask, session, tell)
+
+    def _way_to_ask(self, session: Caller) -> Callable[[Sequence[Buffer]], None] | None:
+        if self._backlog() < float("inf"):
+            return self.say
+        # Over HTTP it need not listen, but the stream of a call that waits will do.
+        return next((one.tell for one in self.peer.theirs.values() if one.call.caller is session), None)
+
     def note_pages(self, data: object) -> None:
         """The client is sent to web pages; it wants to hear when a visit is over, if the server says so."""
         listed: object = cast("dict[str, object]", data).get("elicitations") if isinstance(data, dict) else None
@@ -359,7 +384,7 @@ class Endpoint:
         """Who asks; None for what a client may say before anybody knows who it is."""
         envelope = None if meta is None else era.read_envelope(meta)
         if envelope is not None:
-            return Caller(
+            caller = Caller(
                 revision=era.NEWEST,
                 capabilities=envelope.capabilities,
                 client_info=envelope.client_info,
@@ -367,6 +392,9 @@ class Endpoint:
                 party=self,
                 log_level=envelope.log_level,
             )
+            if self._alone and (only := self._switchboard.audience.only) is not None:
+                only.came(None, caller)
+            return caller
         if method in _OPENERS:
             return None
         if self.session is None:
@@ -392,7 +420,10 @@ class Endpoint:
             principal=self._principal,
             party=self,
         )
-        self._leave = self._switchboard.audience.join(self._hear_log)
+        audience = self._switchboard.audience
+        self._leave = audience.join(self._hear_log)
+        if self._alone and audience.only is not None:
+            audience.only.came(self, self.session)
         log.debug("client connected", revision=revision.date)
         offered = self._switchboard.capabilities(revision)
         self._told = frozenset(offered)
@@ -417,12 +448,15 @@ class Endpoint:
             if self.session is not None:
                 self._ready = True
                 self.mailbox.open()
+                early, self._early = self._early, []
+                for ask in early:
+                    self.consult(ask)
         elif method == "notifications/cancelled":
             key = messages.read_id(params.get("requestId", ABSENT))
             if key is not None:
                 self._cancel(key, messages.text(params.get("reason")))
-        # `notifications/roots/list_changed` ends here: clients share their links to servers, so a server that
-        # heard it could not know whose roots it is about. Whoever asks for roots in a call gets the new ones.
+        elif method == "notifications/roots/list_changed":
+            self._switchboard.audience.roots_changed(self)
 
     def hear_batch(
         self,
@@ -555,6 +589,9 @@ class Endpoint:
         """The session is to hear of nothing more."""
         self._stop_listening()
         self.mailbox.close()
+        early, self._early = self._early, []
+        for ask in early:
+            ask.refuse(InvalidParams(f"{ask.method}: the client has gone"))
         if self._leave is not None:
             self._leave()
         if self._subscriber is not None:
@@ -630,10 +667,22 @@ class Endpoint:
 
     def _unsubscribe(self, call: Call, sink: Sink, uri: str) -> None:
         del call
-        if self._subscriber is not None:
-            self._switchboard.subscriptions.unsubscribe(self._subscriber, uri)
-            self.mailbox.forget(uri)
-        sink.done(b"{}")
+        if self._subscriber is None:
+            sink.done(b"{}")
+            return
+        over = False
+
+        def settled(_: RpcError | None = None) -> None:
+            nonlocal over
+            timer.cancel()
+            if not over:
+                over = True
+                sink.done(b"{}")
+
+        # A server that takes its time does not hold up its client for long: nothing more of it is passed on.
+        timer = asyncio.get_running_loop().call_later(_UNSUBSCRIBED, settled)
+        self._switchboard.subscriptions.unsubscribe(self._subscriber, uri, settled)
+        self.mailbox.forget(uri)
 
     def _lists_changed(self, kinds: frozenset[str]) -> None:
         if self._ready and (kinds := kinds & self._told):

@@ -40,6 +40,7 @@ EVERYTHING: Final[dict[str, Any]] = {
 """What a handshake server is told when many callers share its session: each question is then put only to callers
 that can answer it."""
 
+_KNOWN: Final = frozenset(("roots", "sampling", "elicitation", "extensions", "tasks"))
 CANCELLED: Final = b'{"action":"cancel"}'
 _ACTIONS: Final = ("accept", "decline", "cancel")
 _PASSED_EXTENSIONS: Final = frozenset((UI_EXTENSION,))
@@ -60,12 +61,15 @@ class BadAnswer(RpcError):
     code = InvalidParams.code
 
 
-def declared(capabilities: Buffer | None, caller: Revision) -> dict[str, Any]:
-    """What a server is told its caller can do, in the words of the newest revisions: what can be brought to it."""
+def declared(capabilities: Buffer | None, caller: Revision, *, own: bool = False) -> dict[str, Any]:
+    """What a server is told its caller can do, in the words of the newest revisions: what can be brought to it.
+
+    `own`: nobody else uses the connection, or it is told with each request. Then also what nobody here has heard of.
+    """
     given = _object(capabilities)
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {key: value for key, value in given.items() if key not in _KNOWN} if own else {}
     if "roots" in given:
-        told["roots"] = {}
+        told["roots"] = given["roots"] if own and isinstance(given["roots"], dict) else {}
     if isinstance(given.get("sampling"), dict):
         told["sampling"] = given["sampling"] if caller.sampling_arrays else {}
     elicitation = given.get("elicitation")
@@ -73,7 +77,8 @@ def declared(capabilities: Buffer | None, caller: Revision) -> dict[str, Any]:
         told["elicitation"] = elicitation if elicitation and caller.url_elicitation else {"form": {}}
     extensions = given.get("extensions")
     if isinstance(extensions, dict):
-        passed = {key: value for key, value in cast("dict[str, Any]", extensions).items() if key in _PASSED_EXTENSIONS}
+        items = cast("dict[str, Any]", extensions).items()
+        passed = {key: value for key, value in items if key in _PASSED_EXTENSIONS or (own and key != TASKS_EXTENSION)}
         if passed:
             told["extensions"] = passed
     return told
@@ -102,9 +107,11 @@ def _tell(capabilities: bytes, caller: Revision) -> Told:
     plain = declared(capabilities or None, caller)
     extensions = _object(capabilities or None).get("extensions")
     tasks = caller.stateless and isinstance(extensions, dict) and TASKS_EXTENSION in extensions
-    with_tasks = dict(plain)
+    with_tasks = declared(capabilities or None, caller, own=True)
+    if "roots" in plain:
+        with_tasks["roots"] = {}
     if tasks:
-        with_tasks["extensions"] = {**plain.get("extensions", {}), TASKS_EXTENSION: {}}
+        with_tasks["extensions"] = {**with_tasks.get("extensions", {}), TASKS_EXTENSION: {}}
     can_be_asked = bool(plain.keys() - {"extensions"})
     return Told(messages.encode(plain), messages.encode(with_tasks), can_be_asked, tasks)
 

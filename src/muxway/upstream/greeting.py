@@ -86,7 +86,13 @@ class Greeting:
 
 
 async def greet(
-    link: Link, era: Era, client_info: Mapping[str, str], capabilities: Mapping[str, object], timeout: float
+    link: Link,
+    era: Era,
+    client_info: Mapping[str, str],
+    capabilities: Mapping[str, object],
+    timeout: float,
+    *,
+    handshake_first: bool = False,
 ) -> Greeting:
     """Open the conversation and set the link to the revision found.
 
@@ -96,6 +102,7 @@ async def greet(
         client_info: how the gateway introduces itself.
         capabilities: what is declared in a handshake.
         timeout: seconds for each answer.
+        handshake_first: whether a server that may speak both eras is to speak that with the handshake.
 
     Raises:
         GreetingFailed: no common revision, or an answer that makes no sense.
@@ -105,6 +112,18 @@ async def greet(
     if era == "legacy":
         return await _initialize(link, client_info, capabilities, timeout)
     meta = _envelope(client_info)
+    if handshake_first and era == "auto":
+        try:
+            return await _initialize(link, client_info, capabilities, timeout)
+        except UpstreamSaid:
+            try:
+                found = await _discover(link, meta, timeout)
+            except (UpstreamSaid, UpstreamError):
+                found = None
+            if found is None:
+                # What it has against us it has said in answer to the handshake.
+                raise
+            return found
     found, refused = None, None
     try:
         found = await _discover(link, meta, timeout if era == "modern" else min(_PROBE, timeout))

@@ -355,7 +355,10 @@ class HttpChannel:
         headers = {"Content-Type": _JSON, "Accept": f"{_JSON}, {_EVENTS}"}
         if message.stateless is not None:
             return headers | message.stateless | self._param_headers_for(message)
-        return headers if message.method == "initialize" else headers | self._session_headers()
+        if message.method == "initialize":
+            # For servers of 2026-07-28, which want it with every request; the others do not look.
+            return headers | {names.METHOD: message.method}
+        return headers | self._session_headers()
 
     def _param_headers_for(self, message: _Message) -> dict[str, str]:
         wanted = self._params.get(message.name or "")

@@ -15,6 +15,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from muxway.core.ports import Client
 from muxway.core.relay import Member, StillStarting
 from muxway.errors import UpstreamError
 from muxway.log import EventLog
@@ -70,31 +71,34 @@ class Lanes:
     def __init__(
         self,
         first: Upstream,
-        open_lane: Callable[[Callable[[Upstream], None], Era, Mapping[str, Any], bool], Upstream],
+        open_lane: Callable[[Callable[[Upstream], None], Era, Mapping[str, Any], bool, Client | None], Upstream],
         *,
         isolation: Isolation,
         match_era: bool,
         keeps_state: bool,
         limit: int,
         idle: float,
+        alone: bool = False,
     ) -> None:
         """Prepare; nothing is opened before a call needs it.
 
         Args:
             first: the server's first connection.
             open_lane: makes another one, given what to call when it changes, its era, what to declare there,
-                and whether it is for everybody.
+                whether it is for everybody, and the one client that it is for.
             isolation: which callers are kept apart.
             match_era: whether a server that speaks both eras is used in the caller's.
             keeps_state: whether even a stateless server may know one caller from another: it is a process of ours.
             limit: how many connections there may be beside the first.
             idle: seconds after which one that nobody uses is ended.
+            alone: whether there is never but one client, from whom nobody need be kept apart.
         """
         self._first = first
         self._open_lane = open_lane
         self._isolation: Isolation = isolation
         self._match_era = match_era
         self._keeps_state = keeps_state
+        self._alone = alone
         self.adjust(limit, idle)
         self._lanes: dict[_Key, _Lane] = {}
         self._records: dict[_Key, _Record] = {}
@@ -150,7 +154,7 @@ class Lanes:
 
     def _owner_of(self, caller: Caller) -> Hashable:
         """Whom the connection is for; None for everybody."""
-        if self._isolation == "shared":
+        if self._isolation == "shared" or self._alone:
             return None
         if self._isolation == "session" and caller.party is not None:
             return caller.party
@@ -189,17 +193,18 @@ class Lanes:
                 name = self._first.name
                 why = f'server "{name}" already runs {self._limit} times (maxInstances); try again later'
                 raise UpstreamError(name, "overloaded", why)
+        client = key.owner if isinstance(key.owner, Client) else None
         if key.owner is None:
             told: Mapping[str, Any] = asking.EVERYTHING
         else:
-            told = asking.declared(caller.capabilities, caller.revision)
+            told = asking.declared(caller.capabilities, caller.revision, own=client is not None)
         member = Member(0, 0)
 
         def changed(upstream: Upstream) -> None:
             self._changed(key, upstream, member)
 
         now = asyncio.get_running_loop().time()
-        lane = _Lane(self._open_lane(changed, key.era, told, key.owner is None), member, now)
+        lane = _Lane(self._open_lane(changed, key.era, told, key.owner is None, client), member, now)
         if key in self._lanes:
             self._end(key)
         self._lanes[key] = lane
@@ -237,6 +242,10 @@ class Lanes:
         """A client session has ended: so do the connections that were only for it."""
         for key in [key for key in self._lanes if key.owner is party]:
             self._end(key)
+
+    def of(self, party: object) -> list[Upstream]:
+        """Those that are only for a client session."""
+        return [lane.upstream for key, lane in self._lanes.items() if key.owner is party]
 
     def renew(self) -> None:
         """End all of them. Those that are needed are opened anew, whatever became of the ones before."""

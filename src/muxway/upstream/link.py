@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from muxway.core.call import Call, Caller
-    from muxway.core.ports import Sink
+    from muxway.core.ports import Client, Sink
     from muxway.errors import Reason
     from muxway.protocol.era import Revision
     from muxway.protocol.framing import Oversized
@@ -54,6 +54,8 @@ _IN_HEAD: Final = frozenset(("name", "uri", "ref", "_meta"))
 """Params that are written anew for each upstream."""
 _TASK_METHODS: Final = frozenset(("tasks/get", "tasks/result", "tasks/update", "tasks/cancel"))
 _REMEMBERED: Final = 1000
+_MOST_CONSULTED: Final = 32
+"""Questions that a client may be asked at once outside any call."""
 _SET_LEVEL: Final = 10.0
 _LINGERS: Final = 60.0
 """Seconds for which an upstream that answers no more may still be at a request that was cancelled."""
@@ -106,7 +108,9 @@ class Ticket(msgspec.Struct, eq=False):
         asks, self.asks = self.asks or {}, None
         for id_, ask in asks.items():
             self.link.asked.pop(id_, None)
-            ask.withdraw()
+            # The roots are the client's and not the call's: many ask for them whenever they hear that they changed.
+            if ask.method != asking.ROOTS or self.link.client is None:
+                ask.withdraw()
 
 
 class Queued:
@@ -184,6 +188,11 @@ class Link:
         self._junk_since = 0.0
         self._junk_shown = 0
         self._meta_head = b""
+        self.client: Client | None = None
+        """Whom the connection is for, if it is for one client: it is asked what is asked outside any call."""
+        self._consulting: dict[bytes, Ask] = {}
+        """What that client was asked, by the ids of these questions."""
+        self._unasked = asyncio.Event()
         self.asked: dict[bytes, Ticket] = {}
         """The upstream's open questions, by their ids → the request in whose course each was asked."""
         self._cancelled: dict[bytes, tuple[float, object]] = {}
@@ -630,6 +639,9 @@ class Link:
         if bytes(id_) in self.asked:
             self._withdraw(bytes(id_))
             return
+        if (consulting := self._consulting.pop(bytes(id_), None)) is not None:
+            consulting.withdraw()
+            return
         ticket = self.peer.find(id_)
         if ticket is not None and ticket.endless:
             # The only request of ours that an upstream may end like this.
@@ -679,11 +691,15 @@ class Link:
 
     def _hear_ask(self, id_: bytes, method: str, params: messages.Params, about: bytes) -> None:
         ticket = self._meant_by(params, about)
+        if ticket is None and self.client is not None and len(self._consulting) < _MOST_CONSULTED:
+            self._consult(self.client, id_, method, params)
+            return
         if ticket is None:
             why = f"{method}: it cannot be told for which call this is asked"
             hint = "several callers share the server, or none calls; see `isolation`"
             # Many ask for the roots right after the handshake, when there is nobody yet who could be asked.
-            tell = log.warning if self.peer.ours else log.debug
+            called = any(one.caller is not None for one in self.peer.ours.values())
+            tell = log.warning if called else log.debug
             tell("question refused", upstream=self.name, method=method, why=hint)
             self._channel.send(messages.failure(id_, InvalidParams(why)))
             return
@@ -727,6 +743,41 @@ class Link:
         except Exception as error:  # noqa: BLE001 - somebody else's messages may come next
             ask.refuse(RpcError(f"{method}: the gateway could not put this question"))
             self._fell(ticket, error)
+
+    def _consult(self, client: Client, id_: bytes, method: str, params: messages.Params) -> None:
+        """Ask the client of this connection, which makes no call."""
+
+        def settle(answer: Sequence[Buffer]) -> None:
+            if self._consulting.get(id_) is ask:
+                del self._consulting[id_]
+            self._channel.send(answer)
+            if not self._consulting:
+                self._unasked.set()
+
+        ask = Ask(
+            self.name,
+            self.revision,
+            method,
+            params,
+            answer=lambda result: settle(messages.result(id_, result)),
+            refuse=lambda error: settle(messages.failure(id_, error)),
+            label=self.label,
+        )
+        self._consulting[id_] = ask
+        self._unasked.clear()
+        client.consult(ask)
+
+    async def consulted(self, timeout: float) -> None:
+        """Wait until what the upstream has asked outside any call is answered: the first call may depend on it."""
+        try:
+            async with asyncio.timeout(timeout):
+                # Once it answers this, it has heard `notifications/initialized` and has asked what it wants to know.
+                await self.ask("ping", {}, timeout=timeout)
+                if self._consulting:
+                    await self._unasked.wait()
+                    await self.ask("ping", {}, timeout=timeout)
+        except (TimeoutError, RpcError) as error:
+            log.debug("not waited for", upstream=self.name, why=error)
 
     def _withdraw(self, id_: bytes) -> None:
         """The upstream does not want to know any more what it asked."""
@@ -828,6 +879,9 @@ class Link:
             self._sweeper.cancel()
             self._sweeper = None
         self._cancelled.clear()
+        consulting, self._consulting = self._consulting, {}
+        for ask in consulting.values():
+            ask.withdraw()
         queued = list(self._queue)
         self._queue.clear()
         for ticket in self.peer.lost():

@@ -73,6 +73,8 @@ class Feed:
         self._way: _Subscribing | _Listening | None = None
         self._absence: str | None = None
         """Why there is no link; None while one is being made."""
+        self._leaving: dict[str, list[Settled]] = {}
+        """What the server is being told that nobody wants any more, and who waits to hear that it knows."""
 
     # --- wishes -------------------------------------------------------------------------------
 
@@ -98,12 +100,23 @@ class Feed:
         if self._way is not None:
             self._way.turn(uri)
 
-    def drop(self, uri: str) -> None:
+    def drop(self, uri: str, settled: Settled) -> None:
         """See `core.subscriptions.Feed`."""
         waiting = self.wanted.pop(uri, ())
-        if self._way is not None:
-            self._way.turn(uri)
-        for settled in waiting:
+        self._leaving.setdefault(uri, []).append(settled)
+        if self._way is None or not self._way.turn(uri):
+            self.left(uri)
+        for heard in waiting:
+            heard(None)
+
+    @property
+    def leaving(self) -> set[str]:
+        """What the server is being told that nobody wants any more."""
+        return set(self._leaving)
+
+    def left(self, uri: str) -> None:
+        """The server knows that this is not wanted, or cannot be told."""
+        for settled in self._leaving.pop(uri, ()):
             settled(None)
 
     def settle(self, uri: str, error: RpcError | None) -> None:
@@ -136,6 +149,8 @@ class Feed:
         way, self._way, self._absence = self._way, None, why
         if way is not None:
             way.end()
+        for uri in list(self._leaving):
+            self.left(uri)
         if why is not None:
             for uri in list(self.wanted):
                 if self.wanted.get(uri):
@@ -185,11 +200,11 @@ class Feeds:
         if self._other is not None:
             self._other.keep(uri)
 
-    def drop(self, uri: str) -> None:
-        """See `core.subscriptions.Feed`."""
-        self._first.drop(uri)
+    def drop(self, uri: str, settled: Settled) -> None:
+        """See `core.subscriptions.Feed`; when the first connection knows is what counts."""
+        self._first.drop(uri, settled)
         if self._other is not None:
-            self._other.drop(uri)
+            self._other.drop(uri, _unheard)
 
     def join(self, other: Feed) -> None:
         """There is a connection for callers of the other era, in place of any before it."""
@@ -226,8 +241,8 @@ class _Subscribing:
         self._busy: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def turn(self, uri: str) -> None:
-        """Bring what the server knows of a URI in line with what is wanted."""
+    def turn(self, uri: str) -> bool:
+        """Bring what the server knows of a URI in line with what is wanted. False if it cannot be told."""
         if not self._able:
             self._feed.settle(uri, _unable(self._feed.name))
         elif uri not in self._busy:
@@ -235,6 +250,7 @@ class _Subscribing:
             task = asyncio.get_running_loop().create_task(self._align(uri))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        return self._able
 
     async def _align(self, uri: str) -> None:
         try:
@@ -245,6 +261,7 @@ class _Subscribing:
                         return
         finally:
             self._busy.discard(uri)
+            self._feed.left(uri)
 
     async def _change(self, uri: str) -> bool:
         subscribing = uri not in self.held
@@ -356,16 +373,17 @@ class _Listening:
     def _begin(self, work: Coroutine[object, object, None]) -> None:
         self._task = asyncio.get_running_loop().create_task(work)
 
-    def turn(self, uri: str) -> None:
-        """Bring what the server knows of a URI in line with what is wanted."""
+    def turn(self, uri: str) -> bool:
+        """Bring what the server knows of a URI in line with what is wanted. False if it cannot be told."""
         if not self._able:
             self._feed.settle(uri, _unable(self._feed.name))
-            return
+            return False
         self._refused.discard(uri)
         self._news.set()
         self._fail_if_down()
         if self._task is None:
             self._begin(self._run())
+        return True
 
     def end(self) -> None:
         """The link is gone."""
@@ -399,6 +417,8 @@ class _Listening:
                 if stream is not None and target != now:
                     self._stream, self.held = None, set()
                     stream.cancel()
+                for uri in self._feed.leaving - self._feed.wanted.keys():
+                    self._feed.left(uri)
                 self._one_by_one = False
                 await self._news.wait()
                 continue

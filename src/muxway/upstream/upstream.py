@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from muxway.catalog.build import read_listing
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from muxway.catalog.model import UNSAID, Hint, Native
+from muxway.core.only_client import OnlyClient
 from muxway.errors import METHOD_NOT_FOUND, MuxwayError, RpcError, UpstreamError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import asking, messages
@@ -30,6 +31,8 @@ from muxway.upstream.supervision import BUDGET, Restarts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from muxway.core.call import Caller
+    from muxway.core.ports import Client
     from muxway.protocol.messages import Params
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
@@ -53,6 +56,12 @@ _ROUTINE: Final = (3, 5.0)
 _ENDING: Final = 1.0
 """Seconds that the remains of a lost child get to end before the next one is started beside them."""
 _SOONEST_NAP: Final = 0.05
+_PROBATION: Final = 30.0
+"""Seconds within which a server that answered a probe and then ended may have waited for a handshake."""
+_FIRST_WORD: Final = 0.5
+"""Seconds for which a server is kept waiting for the first word of the only client."""
+_FIRST_QUESTIONS: Final = 2.0
+"""Seconds that a server's client gets to answer what the server asks at its start."""
 
 log = EventLog("upstream")
 
@@ -118,7 +127,9 @@ class Upstream:
         stats: Stats | None = None,
         mask: Callable[[str], str] = str,
         bare: Callable[[], bool] = bool,
+        client: Client | None = None,
     ) -> None:
+        """Prepare; nothing is started. `client` is whom the connection is for, if it is for one client."""
         self.name = name
         self.status = Status.STOPPED
         self.error: str | None = None
@@ -146,10 +157,13 @@ class Upstream:
         self._mask = mask
         """Hides secrets in what it said, where people see it."""
         self._bare = bare
+        self._client = client
         self._client_info = client_info
         self._on_change = on_change
         self._era: Era = era
         self._died_of_probe = self._unprobed_next = False
+        self._on_probation = self._doubted = False
+        """Whether it has answered a probe, and may have expected a handshake all the same; whether it is thought so."""
         self._capabilities = capabilities
         self._kinds = kinds
         self._tell = log.error if first else log.info
@@ -330,6 +344,8 @@ class Upstream:
                         # One that knows no handshake did not die of the probe.
                         raise (died.lost if error.code == METHOD_NOT_FOUND else error) from died
                 await self._list(link, self._kinds)
+                if self._client is not None and "roots" in self._capabilities and not link.revision.stateless:
+                    await link.consulted(_FIRST_QUESTIONS)
                 # What was kept from before this start, and is not there any more, goes.
                 self.offers = {kind: offer for kind, offer in self.offers.items() if self._may_have(kind)}
                 link.check()
@@ -372,11 +388,26 @@ class Upstream:
         link = Link(self.name, self.channel, self._limits, self.stats, self._mask, self._bare)
         link.on_notice = self.hear_notice
         self._relisting.forget()
+        link.client = self._client
         return link
 
     async def _greet(self, link: Link, era: Era) -> None:
         await link.open()
-        self.greeting = await greet(link, era, self._client_info, self._capabilities, self._start_timeout)
+        caller = await _met(self._client) if isinstance(self._client, OnlyClient) else None
+        if caller is not None:
+            self._capabilities = asking.declared(caller.capabilities, caller.revision, own=True)
+        child = self.channel is not None and not self.channel.remote
+        # By URL one connection for each era costs nothing; a child speaks the era of its client, as it is one process.
+        handshake_first = child and era == "auto" and (self._doubted or caller is not None)
+        self.greeting = await greet(
+            link,
+            era,
+            self._client_info,
+            self._capabilities,
+            self._start_timeout,
+            handshake_first=handshake_first,
+        )
+        self._on_probation = child and era == "auto" and not handshake_first and link.revision.stateless
         # Which era it speaks does not change between two starts of one configuration.
         self._era = "modern" if link.revision.stateless else "legacy"
         self._died_of_probe = False
@@ -579,6 +610,7 @@ class Upstream:
         now = asyncio.get_running_loop().time()
         again, self._last_failure = why == self._last_failure, why
         self._cancel_timers()
+        self._reconsider(now)
         self.ready_at, self.starting = None, False
         looped = self.looping
         pause = self._history.failed(now) if self._care.supervised else None
@@ -604,6 +636,16 @@ class Upstream:
         )
         self._on_change(self)
 
+    def _reconsider(self, now: float) -> None:
+        """It has ended. Some answer a probe, and end a little later because nobody shook hands."""
+        if self._doubted and self._era == "auto":
+            # It did not take a handshake, either.
+            self._doubted, self._era = False, "modern"
+        elif self._on_probation and (self.ready_at is None or now - self.ready_at < _PROBATION):
+            log.info("ended soon after a probe; starting it again with a handshake", upstream=self.name)
+            self._doubted, self._era = True, "auto"
+        self._on_probation = False
+
     def _try_again(self) -> None:
         self.restarts += 1
         self.start()
@@ -622,6 +664,22 @@ class Upstream:
         self.status = advance(self.status, event)
         if event in (Event.READY, Event.RETIRED, Event.LAID_DOWN):
             self.error = None
+
+
+async def _met(only: OnlyClient) -> Caller | None:
+    """Who the only client is, if it has a session; None also if it says nothing for a while."""
+    caller: asyncio.Future[Caller | None] = asyncio.get_running_loop().create_future()
+
+    def hear(found: Caller | None) -> None:
+        if not caller.done():
+            caller.set_result(found)
+
+    only.when_met(hear)
+    try:
+        async with asyncio.timeout(_FIRST_WORD):
+            return await caller
+    except TimeoutError:
+        return None
 
 
 def _said_instead(link: Link, why: str) -> str:

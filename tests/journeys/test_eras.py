@@ -1,0 +1,72 @@
+"""Which era a server is spoken to in, when it could be either."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from muxway import Gateway, Status
+from muxway.config import parse_config
+from muxway.testing import RawClient
+from tests.journeys.test_lanes import Pipe, who
+from tests.journeys.test_roots import piped
+
+SERVER = str(Path(__file__).with_name("lane_server.py"))
+
+
+def impatient(*, handshake: bool = True, seconds: float = 0.3) -> dict[str, Any]:
+    """A server of both eras, or of the stateless one only, that ends soon unless somebody shakes hands."""
+    refuses = "" if handshake else "modern = True; "
+    script = (
+        "import os, sys, threading; "
+        f"threading.Timer({seconds}, lambda: os._exit(3) if modern is not False else None).start(); "
+        f"source = open({SERVER!r}).read().replace('modern: bool | None = None', 'modern = None'); "
+        f"sys.argv = ['x', 'dual']; head, body = source.split('for line in sys.stdin', 1); exec(head); {refuses}"
+        "exec('for line in sys.stdin' + body)"
+    )
+    return {"command": sys.executable, "args": ["-c", script]}
+
+
+async def a_client(gateway: Gateway, revision: str = "2026-07-28") -> RawClient:
+    client = RawClient(Pipe(gateway, b""), revision=revision)
+    await client.hello()
+    return client
+
+
+async def restarted(gateway: Gateway, times: int) -> None:
+    async with asyncio.timeout(10):
+        while (server := gateway.servers()[0]).restarts < times or server.status is not Status.RUNNING:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_ends_without_a_handshake_gets_one() -> None:
+    """docs/behaviour.md#start: some answer `server/discover`, and end because nobody shakes hands."""
+    async with Gateway.open(parse_config({"mcpServers": {"up": impatient()}})) as gateway:
+        client = await a_client(gateway)
+        assert (await who(client))["era"] == "modern"
+        await restarted(gateway, 1)
+        assert (await who(client))["era"] == "legacy"
+        pid = gateway.servers()[0].pid
+        await asyncio.sleep(0.5)  # Longer than it lives without.
+        assert (gateway.servers()[0].pid, gateway.servers()[0].restarts) == (pid, 1)
+
+
+async def test_a_stateless_server_that_ends_is_not_taken_for_another() -> None:
+    """docs/behaviour.md#start: one that takes no handshake either is used in its own era, and just keeps ending."""
+    async with Gateway.open(parse_config({"mcpServers": {"up": impatient(handshake=False)}})) as gateway:
+        for times in (1, 2):
+            await restarted(gateway, times)
+            assert gateway.servers()[0].revision == "2026-07-28"
+
+
+async def test_on_a_pipe_a_server_of_both_eras_speaks_that_of_the_client() -> None:
+    """docs/design/decisions/0017: there is one client, so there need not be a second process."""
+    entry = {"command": sys.executable, "args": [SERVER, "dual"]}
+    for revision, era in (("2025-11-25", "legacy"), ("2024-11-05", "legacy"), ("2026-07-28", "modern")):
+        async with piped(parse_config({"mcpServers": {"up": entry}})) as (gateway, wire):
+            client = RawClient(wire, revision=revision)
+            await client.hello()
+            found = await who(client)
+            assert (found["era"], found["pid"]) == (era, gateway.servers()[0].pid)
