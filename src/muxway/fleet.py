@@ -362,6 +362,13 @@ class Fleet:
 
     def _dial(self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object) -> Callable[[], Channel]:
         """How the server is reached, each time anew, as its configuration says by then."""
+        if config.unusable:
+
+            def refuse() -> Channel:
+                raise SpawnError(config.unusable)
+
+            return refuse
+
         if thing is not None:
             from muxway.upstream.inprocess import as_server
             from muxway.upstream.memory import MemoryChannel

@@ -285,7 +285,7 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
         draft.note(
             source,
             native.name,
-            f"listed as {public!r}, because {taken.public!r}{alike} is already {taken.upstream!r}'s {taken.native!r}; "
+            f"listed as {public!r}, because {taken.public!r}{alike} is already {_owner(taken)}; "
             f"set `prefix` or rename it in `{draft.kind.exposed}`",
         )
     plain = shaped is None and draft.kind is not PROMPTS
@@ -320,6 +320,10 @@ def _with_server(source: Source, prompt: Native) -> dict[str, Buffer]:
     """The members of a prompt whose description says which server has it: people choose prompts, models do not."""
     description = messages.text(prompt.members.get("description")) or prompt.name
     return {**prompt.members, "description": messages.encode(labelled(source.label, description))}
+
+
+def _owner(taken: Route) -> str:
+    return f"{taken.upstream!r}'s {taken.native!r}" if taken.upstream else "a tool of the gateway itself"
 
 
 def _free_name(draft: _Draft, taken: str, *identity: str) -> str:

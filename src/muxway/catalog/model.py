@@ -231,6 +231,9 @@ def _aliases(routes: Sequence[Route]) -> dict[str, Route | None]:
         if route.upstream:
             _note(named, route, spellings(route.upstream, route.alias))
             _note(prefixed, route, spellings(route.prefix, route.alias) if route.prefix else ())
+        elif route.native != route.public:
+            # A tool of the gateway's own, whose name had to be made legal.
+            _note(named, route, (route.native,))
     # What a server is called counts for more than the prefix another one had to be given.
     return {**_app_names(routes), **prefixed, **named}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import replace
@@ -18,9 +19,10 @@ from muxway.cli.options import config_option, debug_option, json_option, read_co
 from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table
 from muxway.cli.session import awake, opened, quiet_log, run
 from muxway.config.plan import plan
-from muxway.errors import ConfigError, Problem
+from muxway.errors import ConfigError, Problem, SpawnError
 from muxway.log import masker, printable
 from muxway.middleware.loading import layers_of
+from muxway.upstream.command import child_environment, resolve
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ def command(
     quiet_log(debug=debug)
     try:
         loaded = read_config(file or config)
+        _refuse_ourselves(loaded)
         for view in (None, *loaded.views.values()):
             layers_of(loaded, view)
         changes = _changes(loaded, against) if planned or against is not None else None
@@ -85,9 +88,9 @@ def command(
         else:
             _show_problems(error)
         raise click.exceptions.Exit(CONFIG_INVALID) from None
-    found, problems, doubts = run(_connect(loaded)) if connect else ({}, (), ())
+    found, problems, doubts = run(_connect(loaded)) if connect else ({}, (), programs_missing(loaded))
     loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
-    ok = all(server.status is not Status.FAILED for server in found.values())
+    ok = all(server.error is None or server.status is Status.RUNNING for server in found.values())
     if as_json:
         document = _document(loaded.source, loaded, found, ok=ok and not problems, problems=problems)
         show_json(document if changes is None else {**document, "plan": changes.document})
@@ -101,6 +104,30 @@ def command(
         raise click.exceptions.Exit(CONFIG_INVALID)
     if not ok:
         raise click.exceptions.Exit(UNREACHABLE)
+
+
+def _refuse_ourselves(config: Config) -> None:
+    """Raise ConfigError for servers that can never be started. A gateway that runs goes on without them."""
+    hopeless = [server for server in config.servers.values() if server.unusable and not server.optional]
+    problems = tuple(Problem(path=one.where, message=one.unusable, line=one.line) for one in hopeless)
+    if problems:
+        lines = [f"{config.source}: {plural(len(problems), 'problem')}", *(f"  {problem}" for problem in problems)]
+        raise ConfigError("invalid_schema", "\n".join(lines), problems)
+
+
+def programs_missing(config: Config) -> list[Problem]:
+    """Commands that are not there, with what to install. Doubts only: the gateway may have another PATH."""
+    doubts: list[Problem] = []
+    for server in config.servers.values():
+        if not server.enabled or server.unusable or server.command is None or server.name in config.objects:
+            continue
+        path = child_environment(server.env, inherit=server.inherit_env, environ=os.environ).get("PATH")
+        try:
+            resolve(server.command, path=path, cwd=server.cwd)
+        except SpawnError as error:
+            why = masker(server.secrets)(printable(str(error)))
+            doubts.append(Problem(path=f"{server.where}.command", message=why, line=server.line))
+    return doubts
 
 
 class _Changes(NamedTuple):
@@ -155,8 +182,7 @@ def _show(config: Config, found: Found) -> None:
     if found:
         show_connected(config, found.values())
     else:
-        rows = [[name, "disabled" if not s.enabled else s.transport, shown(s)] for name, s in config.servers.items()]
-        show_table(rows, indent=2)
+        show_table([_row(config, server) for server in config.servers.values()], indent=2)
     rows: list[list[str]] = []
     for tool in config.tools.values():
         compound = "compound tool of " + plural(sum(map(len, tool.subtools.values())), "tool")
@@ -166,6 +192,13 @@ def _show(config: Config, found: Found) -> None:
     show_table(rows, indent=2)
     for warning in config.warnings:
         click.echo(f"{badge('warning')}  {warning}")
+
+
+def _row(config: Config, server: ServerConfig) -> list[str]:
+    if server.name in config.objects:
+        return [server.name, "in process", type(config.objects[server.name]).__name__]
+    state = "disabled" if not server.enabled else "unusable" if server.unusable else server.transport
+    return [server.name, state, shown(server)]
 
 
 def _show_changes(changes: _Changes) -> None:
@@ -187,7 +220,11 @@ def show_connected(config: Config, found: Iterable[Server]) -> None:
             continue
         server = known[name]
         has = holdings(server) if server.status in (Status.RUNNING, Status.SLEEPING) else ""
-        rows.append([badge(server.status), name, has, f"{(server.seconds or 0) * 1000:.0f} ms", server.revision or ""])
+        # One that ended at once and waits for its next try has failed, for whoever looks only once.
+        failed = server.error is not None and server.status is not Status.RUNNING
+        word = "failed" if failed else server.status
+        took = "" if failed else f"{(server.seconds or 0) * 1000:.0f} ms"
+        rows.append([badge(word), name, has, took, server.revision or ""])
     show_table(rows, indent=2)
     for server in known.values():
         if server.error is not None:

@@ -8,6 +8,7 @@ from muxway.cli.help import SETTINGS, Verb
 from muxway.cli.output import show_json
 from muxway.config import explain, json_schema
 from muxway.errors import ConfigError
+from muxway.log import printable
 
 
 @click.group(context_settings=SETTINGS)
@@ -31,4 +32,4 @@ def show_explanation(key: str | None) -> None:
     try:
         click.echo(explain(key))
     except ConfigError as error:
-        raise click.BadParameter(str(error), param_hint="KEY") from None
+        raise click.BadParameter(printable(str(error)), param_hint="KEY") from None

@@ -5,15 +5,16 @@ Also decides what a command line without a verb means: clients launch `muxway --
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from muxway import __version__
-from muxway.cli.exits import INTERRUPTED, BadConfig, Failed, Unreachable
+from muxway.cli.exits import FAILED, INTERRUPTED, BadConfig, Failed, Unreachable
 from muxway.cli.help import SETTINGS, write_examples
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ _EXAMPLES = [
     "muxway --config servers.json       (what an MCP client launches)",
 ]
 _CONFIG_VARIABLES = ("MUXWAY_CONFIG", "MCP_PROXY_CONFIG_PATH")
+_CANNOT_WRITE = frozenset((errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG))
+"""Faults of what stdout goes to. A reader that left (EPIPE) is none."""
 
 
 class Muxway(click.Group):
@@ -68,9 +71,11 @@ class Muxway(click.Group):
         if args[0] not in VERBS and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], VERBS, n=1)
+            from muxway.log import printable
+
+            near = get_close_matches(args[0][:100], VERBS, n=1)
             hint = f'Did you mean "{near[0]}"?' if near else f"There are: {', '.join(VERBS)}."
-            ctx.fail(f'There is no command "{args[0]}". {hint}')
+            ctx.fail(f'There is no command "{printable(args[0])}". {hint}')
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -107,11 +112,10 @@ class Muxway(click.Group):
 def with_verb(args: Sequence[str]) -> list[str]:
     """The arguments with `stdio` put in front if they name no verb but say, or imply, which config to serve.
 
-    Nothing at all means help, except to a program that set the variable naming the config: that one wants MCP.
+    Nothing at all means help to a person. A program that gives us pipes, where there is a config, wants MCP.
     """
     if not args:
-        serve = any(map(os.environ.get, _CONFIG_VARIABLES)) and not os.isatty(0)
-        return ["stdio"] if serve else []
+        return ["stdio"] if not os.isatty(0) and _is_config_there() else []
     rest = iter(args)
     for arg in rest:
         if arg in ("-c", "--config"):
@@ -121,6 +125,19 @@ def with_verb(args: Sequence[str]) -> list[str]:
         elif not arg.startswith(("-c", "--config=")):
             return ["stdio", *args] if arg.startswith("-") else [*args]
     return ["stdio", *args]
+
+
+def _is_config_there() -> bool:
+    if any(map(os.environ.get, _CONFIG_VARIABLES)):
+        return True  # or named in vain, which must be told
+    from muxway.config import find_config
+    from muxway.errors import ConfigError
+
+    try:
+        find_config()
+    except ConfigError:
+        return False
+    return True
 
 
 def _expected(error: Exception) -> Failed | None:
@@ -150,14 +167,17 @@ def _colour() -> bool | None:
     context_settings=SETTINGS,
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
-    epilog="Without a command, `muxway --config FILE` is `muxway stdio --config FILE`.",
+    epilog="Without a command, `muxway --config FILE` is `muxway stdio --config FILE`; so is `muxway` alone if a "
+    "program launches it and there is a config in one of the default places.",
 )
-@click.option("-c", "--config", metavar="FILE", help="Config for the command. May also stand after it.")
+@click.option("-c", "--config", multiple=True, metavar="FILE", help="Config for the command. May also stand after it.")
 @click.version_option(__version__, prog_name="muxway", message="%(prog)s %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, config: str | None) -> None:
+def cli(ctx: click.Context, config: tuple[str, ...]) -> None:
     """Put one MCP endpoint in front of many MCP servers."""
-    ctx.obj = config
+    if len(set(config)) > 1:
+        raise click.UsageError("two configs are given: muxway runs one.")
+    ctx.obj = config[0] if config else None
     ctx.color = _colour()
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -175,8 +195,34 @@ def _open_standard_descriptors() -> None:
 def main() -> None:
     """Run the command line and leave with its exit code."""
     _open_standard_descriptors()
+    # Python has no stream for a descriptor that was closed when it started.
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - open for as long as we live
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     # Text of servers may hold anything, and a terminal may know little: show it somehow rather than fail.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-    cli(prog_name="muxway")
+    try:
+        cli(prog_name="muxway")
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        _complain(error)
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
+            _complain(error)
+
+
+def _complain(error: OSError) -> NoReturn:
+    """End because what was to be printed cannot be, as when a disk is full."""
+    # What is left in the buffer would fail again when Python ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    click.echo(f"Error: the output cannot be written: {error.strerror}.", err=True)
+    raise SystemExit(FAILED) from None

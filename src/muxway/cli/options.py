@@ -10,6 +10,7 @@ import click
 
 from muxway.config import durations, find_config, load_config
 from muxway.errors import ConfigError, Problem
+from muxway.log import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -25,9 +26,12 @@ _F = TypeVar("_F", bound="Callable[..., object]")
 _CONFIG_ENDINGS = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".py")
 
 
-def _from_either_side(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    """The value after the verb, else the one before it."""
-    return value or ctx.find_root().obj
+def one_config(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """The file named after the verb, else the one before it. Two are one too many. Callback of an option."""
+    given = [*values, *(() if ctx.find_root().obj is None else (ctx.find_root().obj,))]
+    if len(set(given)) > 1:
+        raise click.UsageError(f"two configs are given, {' and '.join(map(printable, given))}: muxway runs one.")
+    return given[0] if given else None
 
 
 def above_zero(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
@@ -56,7 +60,8 @@ def config_option(command: _F) -> _F:
         "-c",
         "--config",
         metavar="FILE",
-        callback=_from_either_side,
+        multiple=True,
+        callback=one_config,
         help="Config file: JSON, JSON with comments, TOML or YAML.  [default: $MUXWAY_CONFIG or "
         "$MCP_PROXY_CONFIG_PATH, muxway.* or .mcp.json here, muxway.* in the user's config folder]",
     )(command)
@@ -109,13 +114,13 @@ def read_config(path: str | None) -> Config:
     return read_file(find_config(path))
 
 
-def read_file(file: Path) -> Config:
+def read_file(file: Path, *, keep_going: bool = False) -> Config:
     """The configuration in this file. Raises ConfigError."""
     if file.suffix == ".py":
         from muxway.chaining import load_chain
 
         return load_chain(file)
-    return load_config(file)
+    return load_config(file, keep_going=keep_going)
 
 
 @contextlib.contextmanager

@@ -80,8 +80,11 @@ def show_text(text: str) -> None:
 
 
 def show_json(document: object) -> None:
-    """Print one document for programs."""
-    show_text(json.dumps(document, indent=2, ensure_ascii=False))
+    """Print one document for programs; on a terminal it is the same document, and cannot control it."""
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    if on_terminal():
+        text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    click.echo(text, color=True)
 
 
 def show_table(rows: Sequence[Sequence[str]], *, indent: int = 0, gap: int = 2) -> None:

@@ -12,6 +12,7 @@ import click
 from muxway.cli import processes
 from muxway.cli.exits import Failed, Unreachable
 from muxway.cli.figures import duration
+from muxway.cli.options import one_config
 from muxway.cli.output import one_line
 from muxway.control.client import ControlError, Found, Running, find
 
@@ -26,17 +27,14 @@ CHANGE_WAIT = 330.0
 """Seconds for a change: longer than the gateway itself lets us wait."""
 
 
-def _config_before_the_verb(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    return value or ctx.find_root().obj
-
-
 def gateway_options(command: _F) -> _F:
     """`--pid N` and `--config FILE`, to pick one of several gateways."""
     config = click.option(
         "-c",
         "--config",
         metavar="FILE",
-        callback=_config_before_the_verb,
+        multiple=True,
+        callback=one_config,
         help="The gateway that runs this config, if there are several.",
     )
     pid = click.option("--pid", type=int, metavar="N", help="The gateway with this process id.")

@@ -27,6 +27,11 @@ _BACKLOG = 2048
 _PLACEHOLDERS = frozenset(("changeme", "change-me", "secret", "token", "password", "your-token", "xxx"))
 
 
+class _Port(click.IntRange):
+    name = "port number"
+    """What a wrong one is called in click's message."""
+
+
 def _with_stdio_options(command: _F) -> _F:
     """Whatever `muxway stdio` takes, with the same meaning."""
     shared = [option for option in stdio.command.params if option.name not in ("config", "watch")]
@@ -66,7 +71,7 @@ def _read_by(
 @click.option(
     "--port",
     envvar="PORT",
-    type=click.IntRange(0, 65535),
+    type=_Port(0, 65535),
     metavar="N",
     help="Port to bind; 0 for any free one.  [env: PORT; default: gateway.port, or 3006]",
 )

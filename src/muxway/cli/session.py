@@ -15,7 +15,7 @@ import click
 from muxway import log
 from muxway.app import Gateway
 from muxway.cli.exits import INTERRUPTED
-from muxway.cli.output import StatusLine
+from muxway.cli.output import StatusLine, one_line
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ T = TypeVar("T")
 _QUIET_FOR = 0.4
 """Seconds before the user is told what is being waited for: most servers are ready by then."""
 _REDRAW = 0.2
+_TELL_EVERY = 10.0
+"""Seconds between two lines about it where stderr is no terminal."""
 
 
 @contextlib.asynccontextmanager
@@ -98,21 +100,25 @@ async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.contextmanager
 def _shown_waiting(gateway: Gateway) -> Generator[None]:
-    """On a terminal, say which servers are still being waited for; wipe it away afterwards."""
-    if not sys.stderr.isatty():
-        yield
-        return
+    """Say which servers are still being waited for: on a terminal in a line that is wiped away, else now and then."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     line = StatusLine()
+    on_terminal = sys.stderr.isatty()
 
-    def redraw() -> None:
+    def tell() -> None:
         nonlocal timer
-        waiting = [server.name for server in gateway.servers() if server.status is Status.INITIALIZING]
-        line.show(f"waiting for {', '.join(waiting)} ({loop.time() - began:.0f} s)")
-        timer = loop.call_later(_REDRAW, redraw)
+        servers = gateway.servers()
+        waiting = [one_line(server.name) for server in servers if server.status is Status.INITIALIZING]
+        done = f"{len(servers) - len(waiting)} of {len(servers)} servers are there" if len(servers) > 1 else ""
+        said = ", ".join(filter(None, (done, f"waiting for {', '.join(waiting)} ({loop.time() - began:.0f} s)")))
+        if on_terminal:
+            line.show(said)
+        elif waiting:
+            click.echo(said, err=True)
+        timer = loop.call_later(_REDRAW if on_terminal else _TELL_EVERY, tell)
 
-    timer = loop.call_later(_QUIET_FOR, redraw)
+    timer = loop.call_later(_QUIET_FOR if on_terminal else _TELL_EVERY, tell)
     try:
         yield
     finally:

@@ -64,6 +64,11 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
     metavar="N",
     help="Tools per page of a listing.  [default: all at once]",
 )
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Start without the servers whose variables are missing, as if each were `optional`.",
+)
 @view_option
 @watch_option(default=False)
 def command(
@@ -110,7 +115,7 @@ def start_log(environ: Mapping[str, str], *, debug: bool) -> None:
         raise BadConfig(f"MCP_PROXY_LOG_DIRECTORY_PATH cannot be written to: {why}.") from None
 
 
-def config_source(path: str | None, **overrides: Any) -> Source:
+def config_source(path: str | None, *, keep_going: bool, **overrides: Any) -> Source:
     """The configuration to use, with these options; it can be read again.
 
     Raises:
@@ -119,7 +124,7 @@ def config_source(path: str | None, **overrides: Any) -> Source:
     from muxway.watching import Source
 
     file = find_config(path)
-    return Source(file, lambda: overridden(read_file(file), **overrides))
+    return Source(file, lambda: overridden(read_file(file, keep_going=keep_going), **overrides))
 
 
 def overridden(config: Config, *, server_version: str | None, **settings: Any) -> Config:

@@ -69,6 +69,8 @@ class Scope:
     environ: Mapping[str, str]
     folder: Path
     """Absolute folder of the file, or the working folder if there is no file: relative paths start here."""
+    real_folder: Path | None = None
+    """The folder that the file is really in, if it was named by a symbolic link."""
 
     @property
     def home(self) -> str:
@@ -93,8 +95,24 @@ class Scope:
                 return None
 
     def locate(self, path: str) -> str:
-        """A path as the user means it: `~` is home, relative is relative to the file."""
-        return str(self.folder / expand_tilde(path, self.home))
+        """A path as the user means it: `~` is home, relative is relative to the file.
+
+        Of a file named by a symbolic link, what is not beside the link is beside the file: dotfile managers link single
+        files, Kubernetes links all there are.
+        """
+        given = expand_tilde(path, self.home)
+        beside = self.folder / given
+        if self.real_folder is not None and self.real_folder != self.folder and not _is_there(beside):
+            real = self.real_folder / given
+            return str(real if _is_there(real) else beside)
+        return str(beside)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 @dataclass(frozen=True, slots=True)

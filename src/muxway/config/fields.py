@@ -102,7 +102,8 @@ SERVER = Section(
             kind="command",
             aliases=("cmd",),
             doc="Program to start and talk to over its stdin and stdout. It is looked up on PATH and never passed "
-            "through a shell. An array holds the program and its arguments; a leading `~` is your home folder.",
+            "through a shell. An array holds the program and its arguments; a leading `~` is your home folder, "
+            "a leading `./` is `cwd`, or the config file's folder.",
             example="npx",
         ),
         Field(
@@ -202,6 +203,14 @@ SERVER = Section(
             kind="flag",
             doc="The opposite of `enabled`, as many clients write it.",
             example=False,
+        ),
+        Field(
+            key="optional",
+            kind="flag",
+            attribute="optional",
+            doc="Whether a missing variable of this server makes only this one fail. By default nothing starts until "
+            "every variable is set. `--keep-going` makes every server optional.",
+            example=True,
         ),
         Field(
             key="prefix",

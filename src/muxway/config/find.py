@@ -30,6 +30,8 @@ def find_config(explicit: str | None = None, environ: Mapping[str, str] | None =
     environ = os.environ if environ is None else environ
     named = [(explicit, "")] + [(environ.get(name), f" (from ${name})") for name in VARIABLES]
     for path, origin in named:
+        if path == "-":
+            return Path("/dev/stdin")
         if path:
             file = Path(expand_tilde(path, home_of(environ)))
             if not _exists(file):

@@ -27,6 +27,7 @@ from muxway.config.fields import (
     TRANSPORTS,
 )
 from muxway.config.model import Config, CustomTool, GatewaySettings, MiddlewareSpec, ServerConfig, SubTool
+from muxway.config.ourselves import runs_muxway_with
 from muxway.config.report import Report, as_list, as_mapping, dotted, found, nearest
 from muxway.config.servers import ADDRESS_KEYS, read_server
 from muxway.config.values import Reader
@@ -40,14 +41,26 @@ _SHARED_CONTAINERS = frozenset({"mcp", "extensions"})
 """Containers whose key other programs use for other things: read only if something in them looks like a server."""
 
 
-def load_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] | None = None) -> Config:
+def load_config(
+    path: str | os.PathLike[str], *, environ: Mapping[str, str] | None = None, keep_going: bool = False
+) -> Config:
     """Read one file of any supported format and dialect.
+
+    With `keep_going`, a server whose variables are missing fails alone, as if it were `optional`.
 
     Raises:
         ConfigError: it cannot be read or used; `details` has every problem.
     """
     file = FilePath(path)
-    return _build(read_document(file), _scope(environ, file.absolute().parent))
+    scope = replace(_scope(environ, file.absolute().parent), real_folder=_real_folder(file))
+    return _build(read_document(file), scope, keep_going=keep_going)
+
+
+def _real_folder(file: FilePath) -> FilePath | None:
+    try:
+        return file.resolve().parent
+    except (OSError, ValueError, RuntimeError):  # reading it will tell
+        return None
 
 
 def parse_config(
@@ -82,7 +95,7 @@ def _scope(environ: Mapping[str, str] | None, folder: FilePath) -> Scope:
     return Scope(environ=os.environ if environ is None else environ, folder=folder)
 
 
-def _build(document: Document, scope: Scope) -> Config:
+def _build(document: Document, scope: Scope, *, keep_going: bool = False) -> Config:
     report = Report(document.line, document.source)
     for twice in document.duplicates:
         report.error(
@@ -92,7 +105,7 @@ def _build(document: Document, scope: Scope) -> Config:
     if root is None:
         report.error((), f"Config must be an object, found {found(document.value)}. A minimal file: {MINIMAL}")
         raise report.failure()
-    servers = _read_servers(root, report, scope)
+    servers = _read_servers(root, report, scope, keep_going=keep_going)
     reader = Reader(report, scope)
     gateway = _read_gateway(root.get("gateway"), reader)
     if "middleware" in root:
@@ -109,7 +122,9 @@ def _build(document: Document, scope: Scope) -> Config:
 # --- servers --------------------------------------------------------------------------------------------------------
 
 
-def _read_servers(root: Mapping[object, object], report: Report, scope: Scope) -> dict[str, ServerConfig | None]:
+def _read_servers(
+    root: Mapping[object, object], report: Report, scope: Scope, *, keep_going: bool
+) -> dict[str, ServerConfig | None]:
     """Every server by name; None for an entry that is wrong or ignored, so that its name still counts as taken."""
     servers: dict[str, ServerConfig | None] = {}
     places: dict[str, Path] = {}
@@ -122,9 +137,14 @@ def _read_servers(root: Mapping[object, object], report: Report, scope: Scope) -
                 report.error(place, f'server "{name}" is already configured at {first}; rename or remove one of them')
             else:
                 places[name] = place
-                servers[name] = read_server(name, entry, place, report, scope)
+                server = read_server(name, entry, place, report, scope, keep_going=keep_going)
+                servers[name] = server if server is None else _not_ourselves(server, report, scope)
     _judge_top_level(root, report)
     if not containers:
+        empty = next((path for path, _ in CONTAINERS if len(path) == 1 and root.get(path[0], "") is None), None)
+        if empty is not None:
+            report.error(empty, f"{dotted(empty)} is null: put servers into it. A minimal file: {MINIMAL}")
+            return servers
         near = next((key for key in map(str, root) if nearest(key, ("mcpServers", "servers"))), None)
         hint = f" Did you mean it by `{near}`?" if near is not None else ""
         report.error(("mcpServers",), f"Missing required field: mcpServers.{hint} A minimal file: {MINIMAL}")
@@ -132,6 +152,15 @@ def _read_servers(root: Mapping[object, object], report: Report, scope: Scope) -
         path = containers[0][0]
         report.error(path, f"{dotted(path)} holds no server to start. A minimal file: {MINIMAL}")
     return servers
+
+
+def _not_ourselves(server: ServerConfig, report: Report, scope: Scope) -> ServerConfig:
+    """The server; unusable if it is muxway with this very file."""
+    if not server.enabled or report.source is None or not runs_muxway_with(server, FilePath(report.source), scope):
+        return server
+    why = "it is muxway itself with this same file, which would start itself without end: remove this entry"
+    report.warn((*server.where.split("."),), f"is not started, because {why}")
+    return replace(server, unusable=why)
 
 
 def _containers(root: Mapping[object, object]) -> Iterator[tuple[Path, object]]:

@@ -159,6 +159,10 @@ class ServerConfig:
     """Seconds of silence after which a child is asked whether it still answers; 0: never."""
     restart_unresponsive: bool = True
     """Whether a child that answers nothing any more is ended and started again."""
+    optional: bool = False
+    """Whether the gateway starts without this server if a variable of it is missing."""
+    unusable: str = ""
+    """Why it cannot be started, whatever is tried; empty: it can."""
     secrets: frozenset[str] = frozenset()
     """Texts never to be shown: what variables expanded to, and env and header values under secret-looking keys."""
     where: str = field(default="", compare=False)

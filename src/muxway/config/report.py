@@ -7,11 +7,12 @@ value on its own: a message says what *kind* of thing was found, because configu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeAlias, cast
 
 from muxway.errors import ConfigError, ConfigErrorCode, Problem
 from muxway.likeness import most_like
-from muxway.log import printable
+from muxway.log import masker, printable
 
 Path: TypeAlias = tuple[str | int, ...]
 """Place of a value: keys and indexes from the root."""
@@ -70,6 +71,8 @@ class Report:
         self.errors: list[Problem] = []
         self.warnings: list[Problem] = []
         self._line_of = line_of
+        self.secrets: set[str] = set()
+        """What no message may show, wherever it was found: a secret in the wrong place is one all the same."""
 
     def line(self, path: Path) -> int | None:
         """Line of the value at `path`, or of the nearest thing around it that is in the file."""
@@ -108,16 +111,24 @@ class Report:
         """
         if self.errors:
             raise self.failure()
-        return tuple(self.warnings)
+        return self._masked(self.warnings)
 
     def failure(self) -> ConfigError:
         """The errors so far as one exception."""
-        count = len(self.errors)
+        errors = self._masked(self.errors)
+        count = len(errors)
         lines = [f"{self.source or 'configuration'}: {count} problem{'s' if count > 1 else ''}"]
-        lines += [f"  {problem}" for problem in self.errors[:MAX_SHOWN]]
+        lines += [f"  {problem}" for problem in errors[:MAX_SHOWN]]
         if count > MAX_SHOWN:
             lines.append(f"  … and {count - MAX_SHOWN} more")
-        only_variables = all(problem.code == "missing_env_var" for problem in self.errors)
-        return ConfigError(
-            "missing_env_var" if only_variables else "invalid_schema", "\n".join(lines), tuple(self.errors)
-        )
+        only_variables = all(problem.code == "missing_env_var" for problem in errors)
+        return ConfigError("missing_env_var" if only_variables else "invalid_schema", "\n".join(lines), errors)
+
+    def _masked(self, problems: list[Problem]) -> tuple[Problem, ...]:
+        mask = masker(self.secrets)
+
+        def masked(problem: Problem) -> Problem:
+            value = mask(problem.value) if isinstance(problem.value, str) else problem.value
+            return replace(problem, message=mask(problem.message), value=value)
+
+        return tuple(map(masked, problems)) if self.secrets else tuple(problems)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from muxway.config.envfile import parse_env_file
 from muxway.config.fields import CLIENT_KEYS, FOREIGN_TYPES, SERVER, UNSUPPORTED_KEYS, Field
@@ -36,9 +37,15 @@ class _Given(NamedTuple):
     raw: object
 
 
-def read_server(name: str, raw: object, path: Path, report: Report, scope: Scope) -> ServerConfig | None:
-    """Read one entry. None if it is wrong (reported) or nothing that we could start (a warning says so)."""
+def read_server(
+    name: str, raw: object, path: Path, report: Report, scope: Scope, *, keep_going: bool = False
+) -> ServerConfig | None:
+    """Read one entry. None if it is wrong (reported) or nothing that we could start (a warning says so).
+
+    With `keep_going`, or if it is `optional`, missing variables make it unusable and are no errors.
+    """
     reader = Reader(report, scope)
+    before = len(report.errors)
     if as_mapping(raw) is None:
         report.error(path, f"Server config must be an object with `command` or `url`, found {found(raw)}")
         return None
@@ -76,11 +83,14 @@ def read_server(name: str, raw: object, path: Path, report: Report, scope: Scope
         values["start_timeout"] = start_timeout
     values["enabled"] = enabled
     if transport == "stdio":
-        values["command"], values["args"] = _program(got, given, report)
+        values["command"], values["args"] = _program(got, given, report, scope)
         values["env"] = _environment(got, given, reader)
     else:
         values["url"] = _first(got, "httpUrl", "url")
         values["headers"] = _headers(got, reader)
+        _check_credentials(values["url"], values["headers"], path, report)
+    if keep_going or values.get("optional"):
+        values["unusable"] = _without_variables(before, report)
     return ServerConfig(
         name=name,
         transport=transport,
@@ -91,6 +101,21 @@ def read_server(name: str, raw: object, path: Path, report: Report, scope: Scope
         env_file=got.get("envFile"),
         extra=extra,
     )
+
+
+def _without_variables(before: int, report: Report) -> str:
+    """Turn the variables that one server lacks from errors into warnings. Returns why it cannot be started."""
+    missing = [problem for problem in report.errors[before:] if problem.code == "missing_env_var"]
+    report.errors[before:] = [problem for problem in report.errors[before:] if problem not in missing]
+    report.warnings.extend(missing)
+    names = dict.fromkeys(problem.variable or "" for problem in missing)
+    return f"the variable {' and '.join(names)} is not set" if names else ""
+
+
+def _check_credentials(url: str | None, headers: Mapping[str, str], path: Path, report: Report) -> None:
+    has_user = url is not None and "@" in urlsplit(url).netloc
+    if has_user and any(name.lower() == "authorization" for name in headers):
+        report.error(path, "has credentials twice, in `url` and as the header Authorization; keep one of them")
 
 
 def _first(got: Mapping[str, Any], *keys: str) -> Any:
@@ -189,7 +214,9 @@ def _transport(
     return stated
 
 
-def _program(got: Mapping[str, Any], given: Mapping[str, _Given], report: Report) -> tuple[str | None, tuple[str, ...]]:
+def _program(
+    got: Mapping[str, Any], given: Mapping[str, _Given], report: Report, scope: Scope
+) -> tuple[str | None, tuple[str, ...]]:
     words: tuple[str, ...] = got["command"] or ()
     args: tuple[str, ...] = got.get("args") or ()
     if not words:
@@ -199,7 +226,11 @@ def _program(got: Mapping[str, Any], given: Mapping[str, _Given], report: Report
         report.warn(
             given["command"].path, "has a blank and is taken as one name of a program; put its arguments into `args`"
         )
-    return words[0], (*words[1:], *args)
+    program = words[0]
+    if program.startswith(("./", "../", "~/")) and got.get("cwd") is None:
+        # As `cwd` and `envFile`; a path beside a `cwd` starts there.
+        program = scope.locate(program)
+    return program, (*words[1:], *args)
 
 
 def _environment(got: Mapping[str, Any], given: Mapping[str, _Given], reader: Reader) -> dict[str, str]:

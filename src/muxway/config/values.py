@@ -41,7 +41,12 @@ SECRET_KEY = re.compile(
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _SCHEME = re.compile(r"(?:basic|bearer|token)\s+(\S.*)", re.IGNORECASE)
 _WRITE_OUT = "if the program needs it, write it out under `env`"
+_SHORTEST_SECRET = 4
 _TOO_COMMON = frozenset({"debug", "error", "false", "info", "none", "null", "true", "warning"})
+
+
+def _is_secret(text: str) -> bool:
+    return len(text) >= _SHORTEST_SECRET and text.lower() not in _TOO_COMMON
 
 
 class Reader:
@@ -57,7 +62,7 @@ class Reader:
     @property
     def secrets(self) -> frozenset[str]:
         """What must be masked. Words too short or too common stay: hiding each `1` hides nothing and blinds a log."""
-        return frozenset(text for text in self._secrets if len(text) >= 4 and text.lower() not in _TOO_COMMON)
+        return frozenset(filter(_is_secret, self._secrets))
 
     def read(self, row: Field, path: Path, raw: object) -> object:
         """The value of one key as its kind demands; None if it is wrong or unknown."""
@@ -163,6 +168,8 @@ class Reader:
         """Remember the value of an env or header key if the key, or the value itself, looks like that of a secret."""
         if SECRET_KEY.search(key) or _URL_WITH_PASSWORD.search(value):
             self._secrets.add(value)
+            if _is_secret(value):
+                self.report.secrets.add(value)
             credentials = _SCHEME.fullmatch(value)
             if credentials is not None:
                 self._secrets.add(credentials[1])
@@ -586,6 +593,12 @@ def _middleware(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[M
         globs = [globs] if isinstance(globs, str) else globs
         match = reader.items((*place, "match"), globs, reader.named, "an array of globs")
         options = {key: _expanded(reader, (*place, key), value) for key, value in entries.items()}
+        if use == "secrets":
+            reader.report.secrets.update(
+                text
+                for text in (as_mapping(options.get("values")) or {}).values()
+                if isinstance(text, str) and _is_secret(text)
+            )
         if use is None or match is None:
             return None
         return MiddlewareSpec(

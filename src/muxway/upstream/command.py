@@ -68,7 +68,9 @@ def _checked(command: str, file: Path) -> str:
     if file.is_dir():
         raise SpawnError(f"{shown} is a directory, not a program")
     if not file.is_file():
-        raise SpawnError(f"{shown} does not exist.{_arguments_hint(command)} Check the path in `command`")
+        # Only if a part of it is there: a path may well have blanks.
+        hint = _arguments_hint(command) if _begins_a_program(command, file) else ""
+        raise SpawnError(f"{shown} does not exist.{hint or ' Check the path in `command`'}")
     if not os.access(file, os.X_OK):
         raise SpawnError(f"{shown} is not executable: run `chmod +x {file}`, or name its interpreter in `command`")
     return str(file)
@@ -109,6 +111,11 @@ def _arguments_hint(command: str) -> str:
         return ""
     program, rest = command.strip().split(maxsplit=1)
     return f" No shell splits it: set `command` to {program} and move `{rest}` to `args`"
+
+
+def _begins_a_program(command: str, file: Path) -> bool:
+    first, _, rest = command.strip().partition(" ")
+    return rest.startswith("-") or (bool(rest) and Path(str(file).removesuffix(command) + first).is_file())
 
 
 # Passed on as they are, if set. Everything else of our environment is the owner's business, not a server's.

@@ -481,8 +481,10 @@ class HttpChannel:
             # Refusals often come with no id or an invented one; it is clear whom this concerns.
             self._heard(message, _with_id(message.id, error))
             return
-        wait = response.header("Retry-After")
-        raise refusal(response.status, start[:_EXCERPT], self._secrets, retry_after=wait, more=other)
+        wait, challenge = response.header("Retry-After"), response.header("WWW-Authenticate")
+        raise refusal(
+            response.status, start[:_EXCERPT], self._secrets, retry_after=wait, challenge=challenge, more=other
+        )
 
     def _may_be_events(self, message: _Message, status: int, code: int | None) -> bool:
         return (

@@ -46,7 +46,7 @@ class EventChannel:
         try:
             if response.status != 200:
                 body = await response.start(_EXCERPT, _FIRST_EVENT)
-                raise refusal(response.status, body, secrets)
+                raise refusal(response.status, body, secrets, challenge=response.header("WWW-Authenticate"))
             if response.content_type != _EVENTS:
                 raise Trouble("gave no event stream for a GET; is `url` the address of its stream?", "malformed")
             self = cls(response, SseParser(limit))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CONNECT: Final = 5.0
 """Seconds for a connection to be made."""
 _SHOWN: Final = 160
+_UNAUTHORIZED: Final = 401
 _TOO_MANY: Final = 429
 _AWAY: Final = frozenset((502, 503, 504))
 """Statuses that say that nobody is there to answer. A 500 is the answer to one request, by somebody."""
@@ -40,6 +41,10 @@ _ADVICE: Final = {
     503: "it is not available now; try again later",
     504: "what stands in front of it waited in vain",
 }
+_WANTS_LOGIN: Final = (
+    "it needs an OAuth login, which muxway cannot do yet: put a token into `headers`, as Authorization, "
+    "in its configuration"
+)
 
 
 class Trouble(Exception):
@@ -57,11 +62,22 @@ class Trouble(Exception):
 
 
 def refusal(
-    status: int, body: bytes, secrets: Iterable[str], *, retry_after: str | None = None, more: str = ""
+    status: int,
+    body: bytes,
+    secrets: Iterable[str],
+    *,
+    retry_after: str | None = None,
+    challenge: str | None = None,
+    more: str = "",
 ) -> Trouble:
-    """What a status other than success means, and the beginning of what came with it."""
+    """What a status other than success means, and the beginning of what came with it.
+
+    `challenge` is its `WWW-Authenticate`, which tells of a server that wants a login (RFC 9728, 5.1).
+    """
     words = f"answered with HTTP status {status}"
     advice = _ADVICE.get(status)
+    if status == _UNAUTHORIZED and challenge is not None and "resource_metadata" in challenge.lower():
+        advice = _WANTS_LOGIN
     if advice is not None:
         words = f"{words} ({advice})"
     wait = None

@@ -686,7 +686,13 @@ class Link:
         elif method in asking.METHODS:
             self._hear_ask(bytes(envelope.id), method, envelope.params or {}, about)
         else:
-            why = f"{method}: this client declared no such capability"
+            # Programs such as `cat` send back what they are told.
+            echo = method in ("initialize", "server/discover")
+            why = f"{method}: " + (
+                "this is what the client said; a program that repeats it is no MCP server"
+                if echo
+                else "this client declared no such capability"
+            )
             self._channel.send(messages.failure(envelope.id, MethodNotFound(why)))
 
     def _hear_ask(self, id_: bytes, method: str, params: messages.Params, about: bytes) -> None:
