@@ -497,6 +497,7 @@ class Gateway:
 
         chains = self._chains[view] = Chains(layers, board)
         board.handle, board.around = chains.handle, chains.around
+        board.takes_unlisted = chains.takes_unlisted
 
     def _retire(self, layers: Sequence[Layer]) -> None:
         """Close these middlewares when the calls that still use them are over."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer
 
 
+_LONGEST_UNLISTED: Final = 256
+"""Characters of a name that is sent on though it is not listed."""
 _RING: Final = "it is a gateway that lists what this one lists; take one of the two out of the other's configuration"
 
 
@@ -193,6 +195,7 @@ def build(naming: Naming, sources: Sequence[Source], before: Catalog = EMPTY) ->
         kind=before.kind,
         rewriters=before.rewriters,
         shapes=draft.shapes,
+        passes=before.passes,
     )
     return before.with_routes_of(catalog) if same_listing(before, catalog) else catalog
 
@@ -240,6 +243,26 @@ def _add(draft: _Draft, source: Source) -> None:
         draft.note(source, "*", f"{rounds} {kind.word}s are left out, because they are listed round in a ring: {_RING}")
     if offer.read_only and there and len(draft.routes) == added:
         draft.note(source, "*", "readOnly shows none of its tools: none says `readOnlyHint: true`; a shape can say so")
+
+
+def pass_on(source: Source, kind: Kind, name: str) -> Route | None:
+    """The way to what a server may have and does not list; None if some of what it has is not shown as it is.
+
+    Then a name that is spelled a little otherwise might mean, to a server that is not strict, what is hidden.
+    """
+    offer = source.of(kind)
+    if offer.exposed is not None or offer.hidden or offer.read_only or offer.shapes:
+        return None
+    if len(name) > _LONGEST_UNLISTED or not hygiene.is_visible(name):
+        return None
+    spelled = messages.encode(name)
+    definition = messages.object_of((("name", spelled), ("inputSchema", b'{"type":"object"}')))
+    return Route(name, source.upstream, name, source.prefix, name, definition, head_of(kind, spelled))
+
+
+def head_of(kind: Kind, spelled: bytes) -> bytes:
+    """The start of a request for what a server calls so, in JSON."""
+    return b'"method":"%b","params":{"name":%b' % (kind.use, spelled)
 
 
 def _judge_shapes(draft: _Draft, source: Source, offer: Offer) -> None:
@@ -299,7 +322,7 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
     if draft.kind is PROMPTS:
         members = _with_server(source, native) if source.label else native.members
     definition = messages.object_of((("name", messages.encode(public)), *members.items()))
-    head = b'"method":"%b","params":{"name":%b' % (draft.kind.use, messages.encode(native.name))
+    head = head_of(draft.kind, messages.encode(native.name))
     shape = None if shaped is None or shaped.shaping is None else shaped.shaping.called(public)
     draft.put(
         Route(

@@ -172,6 +172,8 @@ class Catalog:
     """Upstream and native name → what is done to its calls, also of tools that are not listed."""
     admits: Callable[[str, str], bool] | None = field(default=None, repr=False, compare=False)
     """In a view: whether a name that is not listed may be looked for at an upstream. None: always."""
+    passes: Callable[[Kind, str], Route | None] | None = field(default=None, repr=False, compare=False)
+    """Where a name that is not listed may be sent as it is; None: nowhere."""
     pages: Pages = field(init=False, repr=False, compare=False)
     _aliases: dict[str, Route | None] = field(default_factory=dict[str, "Route | None"], repr=False, compare=False)
 
@@ -203,6 +205,10 @@ class Catalog:
             candidates = [route.public for route in self.routes.values() if name in route.spellings()]
             return Lookup(None, f"{self.kind.ambiguous}: {name} may be {' or '.join(candidates)}")
         return Lookup(None, f"{self.kind.not_found}: {short(name)}")
+
+    def unlisted(self, name: str) -> Route | None:
+        """Where a name that is not listed leads all the same; None: nowhere."""
+        return None if self.passes is None else self.passes(self.kind, name)
 
     def with_routes_of(self, other: Catalog) -> Catalog:
         """The other catalog under this one's version, for one that lists the same: what is encoded stays so."""

@@ -18,6 +18,7 @@ from muxway.protocol import messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Route
     from muxway.catalog.naming import Naming
     from muxway.catalog.resources import ResourceCatalog
@@ -56,6 +57,14 @@ class Selection:
 
     def _has_prompt(self, upstream: str, name: str) -> bool:
         return self.has_server(upstream) and (self.prompts is None or name in self.prompts)
+
+    def shows_all(self, kind: Kind, upstream: str) -> bool:
+        """Whether it shows whatever a server has of a kind, as it is."""
+        if not self.has_server(upstream):
+            return False
+        if kind is PROMPTS:
+            return self.prompts is None
+        return self.tools is None and not self.hidden_tools.texts and not self.read_only and not self.shapes
 
     def of_tools(self, whole: Catalog, naming: Naming) -> Catalog:
         """The tools that it shows."""

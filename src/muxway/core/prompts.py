@@ -48,6 +48,8 @@ class Prompts:
         if found.route is not None:
             return found.route
         self._relay.explain_absence(catalog, name)
+        if (route := catalog.unlisted(name)) is not None:
+            return route
         near = catalog.nearest(name)
         raise InvalidParams(found.problem, data={"muxway": {"nearest": near}} if near else None)
 

@@ -211,7 +211,9 @@ class Relay:
             return self._at(*unlisted, call, None)
         spelled = bytes(call.params.get("name", b""))
         route = self._find(catalog, call, messages.text(spelled))
-        catalog.remember(spelled, route)
+        if route.public in catalog.routes:
+            # Whether another name may pass is judged for each call.
+            catalog.remember(spelled, route)
         return self._aim(route, call)
 
     def _aim(self, route: Route, call: Call) -> Aim:
@@ -287,6 +289,8 @@ class Relay:
         if found.route is not None:
             return found.route
         self.explain_absence(catalog, name)
+        if (route := catalog.unlisted(name)) is not None:
+            return route
         near = catalog.nearest(name)
         data = {"muxway": {"nearest": near}} if near else None
         if not has_prefix(name) and all(member.prefix for member in self._members.values()):

@@ -99,6 +99,8 @@ class Router:
         except RpcError:
             # Sending says so; whatever is around the server's calls is around this one.
             pass
+        if (route := catalog.unlisted(name)) is not None:
+            return Target(route.upstream, (route.public,), _described(route), catalog.kind)
         owner = relay.owner(name)
         if catalog.admits is not None and not catalog.admits(owner, name):
             return Target(kind=catalog.kind)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
+    from muxway.catalog.model import Route
     from muxway.catalog.naming import Naming
     from muxway.config.model import CustomTool
     from muxway.core.call import Call
@@ -104,9 +105,11 @@ class Switchboard:
         """Where every request comes in: `answer`, or the middleware around it."""
         self.around: Callable[[Call, Sink, Answer], Running | None] = _nothing_around
         """The same for requests that the door answers itself, by what it gives."""
-        self.catalog: Catalog = EMPTY
+        self.takes_unlisted = True
+        """Whether nothing that stands around requests goes by names, or may leave something out of a list."""
+        self.catalog: Catalog = replace(EMPTY, passes=self.pass_on)
         """The tools."""
-        self.prompts: Catalog = replace(EMPTY, kind=PROMPTS)
+        self.prompts: Catalog = replace(EMPTY, kind=PROMPTS, passes=self.pass_on)
         self.resources: ResourceCatalog = build_resources()
         self.instructions = ""
         """What the servers want a model to know, all in one."""
@@ -173,7 +176,7 @@ class Switchboard:
 
     def unwrap(self) -> None:
         """Put nothing around requests."""
-        self.handle, self.around = self.answer, _nothing_around
+        self.handle, self.around, self.takes_unlisted = self.answer, _nothing_around, True
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -214,6 +217,16 @@ class Switchboard:
         """
         parts = [member.home.asked(kind) for member in self._members.values() if member.home is not None]
         return min((part for part in parts if part is not None), default=None)
+
+    def pass_on(self, kind: Kind, name: str) -> Route | None:
+        """Where a name that is not listed leads: the only server, without a prefix, is as if nothing were before it.
+
+        Unless anything might hide it: then it leads nowhere.
+        """
+        source = next((source for source in self.sources if not source.own), None)
+        if source is None or source.prefix or len(self.shared.members) != 1 or not self.takes_unlisted:
+            return None
+        return build.pass_on(source, kind, name)
 
     def _handle_other(self, call: Call, sink: Sink) -> Running | None:
         if call.method == "resources/read":

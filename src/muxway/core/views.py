@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muxway.core import instructions
@@ -10,7 +11,8 @@ from muxway.core.relay import Member
 from muxway.core.switchboard import Switchboard
 
 if TYPE_CHECKING:
-    from muxway.catalog.model import Catalog, Finding
+    from muxway.catalog.kinds import Kind
+    from muxway.catalog.model import Catalog, Finding, Route
     from muxway.catalog.resources import ResourceCatalog
     from muxway.catalog.selection import Selection
     from muxway.core.call import Call
@@ -58,15 +60,20 @@ class View(Switchboard):
         selection = self._selection
         before, self._of = self._of, (whole.catalog, whole.prompts, whole.resources)
         if before is None or before[0] is not whole.catalog:
-            self.catalog = selection.of_tools(whole.catalog, self._naming)
+            self.catalog = replace(selection.of_tools(whole.catalog, self._naming), passes=self.pass_on)
         if before is None or before[1] is not whole.prompts:
-            self.prompts = selection.of_prompts(whole.prompts)
+            self.prompts = replace(selection.of_prompts(whole.prompts), passes=self.pass_on)
         if before is None or before[2] is not whole.resources:
             self.resources = selection.of_resources(whole.resources)
         self.sources = [source for source in whole.sources if selection.has_server(source.upstream)]
         self.instructions = instructions.merged(self.sources, self._naming)
         self._completing = frozenset(source.upstream for source in self.sources if source.completes)
         self._show()
+
+    def pass_on(self, kind: Kind, name: str) -> Route | None:
+        """Where a name that is not listed leads; nowhere if the view might hide it."""
+        route = super().pass_on(kind, name)
+        return route if route is not None and self._selection.shows_all(kind, route.upstream) else None
 
     @property
     def findings(self) -> list[Finding]:

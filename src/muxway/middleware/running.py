@@ -680,6 +680,12 @@ class Chains:
         more = [stage for stage in fitting if done.isdisjoint(id(layer.middleware) for layer in stage.layers)]
         return [*ran, *more] if more else ()
 
+    @property
+    def takes_unlisted(self) -> bool:
+        """Whether no middleware goes by names, or may leave something out of a list: then any name may pass."""
+        lists = [stage for method in ("tools/list", "prompts/list") for stage in self._compiled[method]]
+        return all(stage.looks for stage in lists) and all(layer.matches is None for layer in self.layers)
+
     async def close(self) -> None:
         """Close every middleware; one that fails does not keep the others."""
         await close_layers(self.layers)
