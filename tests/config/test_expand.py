@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,9 @@ def test_any_env_file_is_read_or_reported(text: str) -> None:
     """Ours: no exception, whatever the text."""
     variables, bad = parse_env_file(text)
     assert len(variables) + len(bad) <= len(text.splitlines())
+
+
+def test_the_python_that_runs_muxway_has_a_name() -> None:
+    """docs/configuration.md#variables: for servers that need what is installed beside muxway."""
+    outcome = expand("${muxwayPython}", Scope({}, Path("/work")))
+    assert (outcome.text, outcome.values) == (sys.executable, ())

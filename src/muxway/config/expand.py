@@ -5,6 +5,7 @@
 | `$NAME` (capitals), `${NAME}`, `${env:NAME}`, `{env:NAME}` | the variable; missing is a problem |
 | `${NAME:-text}`, `${env:NAME:-text}` | the variable, or `text` if it is unset or empty |
 | `${userHome}`, `${workspaceFolder}`, `${workspaceFolderBasename}`, `${cwd}`, `${/}` | as in VS Code |
+| `${muxwayPython}` | the Python that runs muxway, which has its modules |
 | `$$` | `$`, so `$${…}` is `${…}` as text |
 
 A `$` before anything else stays (`$5`, `pa$word`, `Pa$Word`); any other `${…}` is a problem, because whoever wrote
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +80,10 @@ class Scope:
         return home_of(self.environ)
 
     def predefined(self, name: str) -> str | None:
-        """The editors' own variables. A workspace holds its client's folder, so `.vscode/mcp.json` means the parent."""
+        """The editors' own variables, and one of ours.
+
+        A workspace holds its client's folder, so `.vscode/mcp.json` means the parent.
+        """
         workspace = self.folder.parent if self.folder.name in _CLIENT_FOLDERS else self.folder
         match name:
             case "userHome":
@@ -91,6 +96,8 @@ class Scope:
                 return str(working_folder())
             case "pathSeparator" | "/":
                 return os.sep
+            case "muxwayPython":
+                return sys.executable
             case _:
                 return None
 
