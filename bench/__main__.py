@@ -14,13 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from bench import http_report, middleware_report, report
+from bench import http_report, http_targets, middleware_report, report, targets
 from bench.cells import CELLS, StdioRun
 from bench.figures import Verdicts
 from bench.http_cells import HTTP_CELLS, HttpRun
-from bench.http_targets import HTTP_TARGETS
 from bench.middleware_cells import MIDDLEWARE_CELLS, SETTINGS, MiddlewareRun
-from bench.targets import TARGETS
 
 GROUPS = {"stdio": CELLS, "http": HTTP_CELLS, "middleware": MIDDLEWARE_CELLS}
 
@@ -39,13 +37,15 @@ def chosen(known: tuple[str, ...]) -> object:
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    names = tuple(dict.fromkeys(target.name for target in (*TARGETS, *HTTP_TARGETS, *SETTINGS)))
+    known = (*targets.TARGETS, *http_targets.HTTP_TARGETS, *SETTINGS)
+    names = tuple(dict.fromkeys(target.name for target in known))
     cells = tuple(cell for group in GROUPS.values() for cell in group)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("groups", nargs="*", metavar="GROUP", help=f"cells to measure: {', '.join(GROUPS)} (default: all)")
     add("--cells", type=chosen(cells), metavar="CELL,...", help=f"these cells instead: {', '.join(cells)}")
     add("--only", type=chosen(names), default=names, metavar="NAME,...", help=f"targets: {', '.join(names)}")
+    add("--before", type=Path, metavar="MUXWAY", help="also measure this other muxway command, as target `before`")
     add("--quick", action="store_true", help="shorter slices and fewer rounds: a first look, in 3 minutes")
     add("--rounds", type=int, metavar="N", help="rounds per cell (default: 3, with --quick 1)")
     add("--cpus", choices=["one", "all"], default="one", help="where calls are measured (default: one, see README.md)")
@@ -66,8 +66,13 @@ def main() -> int:
     begin = time.monotonic()
     rounds, seconds = max(1, given.rounds or (1 if given.quick else 3)), 0.5 if given.quick else 1.0
     one_cpu = given.cpus == "one"
-    stdio = StdioRun([t for t in TARGETS if t.name in given.only], rounds, seconds, one_cpu, id_last=given.id_last)
-    http = HttpRun([t for t in HTTP_TARGETS if t.name in given.only], rounds, seconds, one_cpu)
+    over_stdio = [target for target in targets.TARGETS if target.name in given.only]
+    over_http = [target for target in http_targets.HTTP_TARGETS if target.name in given.only]
+    if given.before is not None:
+        over_stdio.append(targets.before(given.before))
+        over_http.append(http_targets.before(given.before))
+    stdio = StdioRun(over_stdio, rounds, seconds, one_cpu, id_last=given.id_last)
+    http = HttpRun(over_http, rounds, seconds, one_cpu)
     settings = MiddlewareRun([t for t in SETTINGS if t.name in given.only], rounds, seconds, one_cpu)
     runs = {"stdio": (stdio, report), "http": (http, http_report), "middleware": (settings, middleware_report)}
     verdicts, parts = Verdicts(), []

@@ -16,10 +16,12 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench import targets
 from bench.http_client import Client, SseClient
 from bench.process import Process, TargetError
 from bench.targets import HERE, ROOT, WORK, echo_command, install, scratch
@@ -158,17 +160,17 @@ def script(path: str) -> list[str]:
     return [str(node()), str(WORK / "node" / "node_modules" / path)]
 
 
-MUXWAY = HttpTarget(
-    "muxway",
-    lambda config, port: [
-        str(Path(sys.executable).with_name("muxway")),
-        "serve",
-        "--config",
-        str(config),
-        "--port",
-        str(port),
-    ],
-)
+def muxway_serve(program: Path, config: Path, port: int) -> list[str]:
+    """The command line of muxway over HTTP."""
+    return [str(program), "serve", "--config", str(config), "--port", str(port)]
+
+
+def before(program: Path) -> HttpTarget:
+    """Another muxway, to compare this one with."""
+    return HttpTarget("before", partial(muxway_serve, program))
+
+
+MUXWAY = HttpTarget("muxway", partial(muxway_serve, targets.MUXWAY))
 DIRECT = HttpTarget(
     "direct", lambda _, port: [sys.executable, "-I", "-S", str(HERE / "http_echo_server.py"), str(port)]
 )

@@ -11,6 +11,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,10 @@ class Target:
         servers = {"echo": entry} if children == 1 else {f"s{n:02}": entry for n in range(children)}
         config, log = (scratch(f"{self.name}-{label}.{suffix}") for suffix in ("json", "log"))
         config.write_text(json.dumps(self.shape(servers), indent=1))
+        # What an earlier run left in a cache is not part of what is measured.
+        env = {**self.env, "XDG_CACHE_HOME": tempfile.mkdtemp(dir=scratch(""))}
         try:
-            return Running(self.name, self.command(config), self.env, log)
+            return Running(self.name, self.command(config), env, log)
         except OSError as error:
             raise TargetError(f"{self.name} cannot be started: {error}") from None
 
@@ -105,10 +108,19 @@ def install(peer: str) -> None:
     stamp.write_text(digest)
 
 
-def muxway_stdio(config: Path, view: str = "") -> list[str]:
-    """The command line of muxway over stdio, from this environment."""
-    command = [str(Path(sys.executable).with_name("muxway")), "stdio", "--config", str(config)]
+MUXWAY = Path(sys.executable).with_name("muxway")
+"""The command of this environment."""
+
+
+def muxway_stdio(config: Path, view: str = "", program: Path = MUXWAY) -> list[str]:
+    """The command line of muxway over stdio."""
+    command = [str(program), "stdio", "--config", str(config)]
     return [*command, "--view", view] if view else command
+
+
+def before(program: Path) -> Target:
+    """Another muxway, to compare this one with."""
+    return Target("before", lambda config: muxway_stdio(config, program=program))
 
 
 TARGETS: tuple[Target | Direct, ...] = (
