@@ -108,6 +108,7 @@ class Gateway:
             page_size=settings.page_size,
             seal=Seal(settings.state_key),
         )
+        self.switchboard.tasks.on_ended = lambda name: self._tell_layers("task_ended", name)
         self._admit(settings)
         self._fleet = Fleet(settings, naming, members, self.switchboard, on_change=self._changed, reaper=reaper)
         self._retired: list[list[Layer]] = []
@@ -411,6 +412,8 @@ class Gateway:
         finally:
             self._quiet = False
         self._changed()
+        # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
+        self._tell_layers("forget", None)
         return changes
 
     def _apply(self, config: Config, changes: Plan, layers: dict[str | None, list[Layer]] | None) -> None:
@@ -496,8 +499,14 @@ class Gateway:
         from muxway.middleware.running import Chains
 
         chains = self._chains[view] = Chains(layers, board)
-        board.handle, board.around = chains.handle, chains.around
+        board.handle, board.around, board.screen = chains.handle, chains.around, chains.screen
         board.takes_unlisted = chains.takes_unlisted
+
+    def _tell_layers(self, hook: str, told: str | None) -> None:
+        if self._chains:
+            from muxway.middleware.running import tell_layers
+
+            tell_layers((layer for chains in self._chains.values() for layer in chains.layers), hook, told)
 
     def _retire(self, layers: Sequence[Layer]) -> None:
         """Close these middlewares when the calls that still use them are over."""
@@ -539,6 +548,8 @@ class Gateway:
 
     def _publish(self) -> None:
         self.switchboard.publish([self._custom, *self._fleet.sources()])
+        for name in self._fleet.different():
+            self._tell_layers("forget", name)
         self._noted = _tell(self.switchboard.findings, self._noted)
         if self._fleet.complete:
             # Without one of them, a view may lack just what that one has.

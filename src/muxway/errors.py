@@ -135,6 +135,8 @@ class UpstreamSaid(RpcError):
     def __init__(self, raw: bytes, message: str, code: int, data: Any = None) -> None:
         super().__init__(message, code=code, data=data)
         self.raw = raw
+        self.connection: object = None
+        """Where it came from: ids in it mean something there only."""
 
 
 Reason = Literal["lost", "timeout", "malformed", "too_large", "not_running", "overloaded", "unsupported"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 from muxway import __version__
@@ -117,6 +119,8 @@ class Fleet:
         self._memory = Memory()
         self._swapping: dict[str, tuple[Station, asyncio.Task[None]]] = {}
         """What will take the place of a server."""
+        self._seen: dict[str, list[object]] = {}
+        """What each server was made of when that was last looked at."""
         self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
         switchboard.on_left.append(self._left)
@@ -427,7 +431,7 @@ class Fleet:
         def updated(uri: str) -> None:
             subscriptions.updated(name, uri)
 
-        feed = Feed(name, upstream.hear_notice, updated, self._switchboard.audience.log)
+        feed = Feed(name, upstream.hear_notice, updated, partial(self._switchboard.audience.log, name))
         feed.wake = upstream.wake
         return feed
 
@@ -550,6 +554,22 @@ class Fleet:
 
     # --- what they show -----------------------------------------------------------------------
 
+    def different(self) -> list[str]:
+        """Servers that are not what they were when this was last asked: anew, with other lists, or gone."""
+        now: dict[str, list[object]] = {}
+        for name, station in self.stations.items():
+            upstream = station.upstream
+            before = self._seen.get(name)
+            # While it is away it is the one that it was.
+            link = upstream.link if upstream.link is not None or before is None else before[0]
+            now[name] = [link, station.config, *upstream.offers.values()]
+        before, self._seen = self._seen, now
+        return [
+            name
+            for name in {**before, **now}
+            if name not in now or name not in before or not _same(before[name], now[name])
+        ]
+
     def _name_prefixes(self) -> None:
         prefixes = build.assign_prefixes(
             self.naming, {name: station.config.prefix for name, station in self.stations.items()}
@@ -607,6 +627,10 @@ def _natives(station: Station, kind: Kind) -> Sequence[Native]:
 def _renames_any(config: ServerConfig) -> bool:
     exposed = (*(config.exposed_tools or ()), *(config.exposed_prompts or ()))
     return any(entry.exposed for entry in exposed) or any(wanted.name for wanted in config.shape)
+
+
+def _same(before: Sequence[object], now: Sequence[object]) -> bool:
+    return len(before) == len(now) and all(map(is_, before, now))
 
 
 def _renames(exposed: Sequence[ExposedTool] | None) -> dict[str, str | None] | None:

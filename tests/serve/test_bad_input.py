@@ -113,6 +113,10 @@ DOUBLED = [
     b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"ping"}',
     b'{ "jsonrpc": "2.0", "method": "notifications/initialized", "method": "notifications/initialized" }',
     b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{},"":1,"":1}',
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b","arguments":{}}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n\\u0061me":"a","name":"b"}}',
+    b'{ "jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"progressToken":1,"progressToken":2}}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"x":{},"x":{}}}}',
 ]
 SINGLE = [
     b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"method":"x","id":1,"params":{"id":2,"id":3}}}',

@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 class Ask:
     """One question of an upstream to the caller of one of its calls. Answered or refused at most once."""
 
-    __slots__ = ("_answer", "_refuse", "label", "method", "on_withdrawn", "open", "params", "revision", "upstream")
+    __slots__ = (
+        "_answer",
+        "_refuse",
+        "connection",
+        "label",
+        "method",
+        "on_withdrawn",
+        "open",
+        "params",
+        "revision",
+        "upstream",
+    )
 
     def __init__(
         self,
@@ -30,6 +41,7 @@ class Ask:
         answer: Callable[[bytes], None],
         refuse: Callable[[RpcError], None],
         label: str | None = None,
+        connection: object = None,
     ) -> None:
         self.upstream = upstream
         self.label = upstream if label is None else label
@@ -42,8 +54,23 @@ class Ask:
         """Whether the upstream still waits."""
         self.on_withdrawn: Callable[[], None] | None = None
         """Called when the upstream waits no more, so that the caller need not be bothered."""
+        self.connection = connection
+        """Where it came from: ids in it mean something there only."""
         self._answer = answer
         self._refuse = refuse
+
+    def passed_on(self, answer: Callable[[bytes], None], refuse: Callable[[RpcError], None]) -> Ask:
+        """The same question for somebody else to answer."""
+        return Ask(
+            self.upstream,
+            self.revision,
+            self.method,
+            self.params,
+            answer=answer,
+            refuse=refuse,
+            connection=self.connection,
+            label=self.label,
+        )
 
     def worded(self, caller: Caller) -> bytes | None:
         """The params to ask this caller with; None where the question has none.

@@ -16,7 +16,6 @@ from msgspec import Raw
 from muxway.config.composed import DEEPEST, DRY_RUN, needs, uses
 from muxway.config.templates import plain, references
 from muxway.core import composition, fitting
-from muxway.core.asks import Ask
 from muxway.core.call import Call
 from muxway.core.composition import Outcome, Scope, Unfit
 from muxway.core.incidents import attempt, deliver
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from muxway.config.model import CustomTool, Step
     from muxway.config.templates import Condition, Template
+    from muxway.core.asks import Ask
     from muxway.core.ports import Running, Sink, Timer
     from muxway.protocol.messages import Buffer, Params
 
@@ -290,7 +290,7 @@ class _Run:
             over()
             ask.refuse(error)
 
-        passed = Ask(ask.upstream, ask.revision, ask.method, ask.params, answer=answer, refuse=refuse, label=ask.label)
+        passed = ask.passed_on(answer, refuse)
 
         def withdrawn() -> None:
             over()

@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Route
     from muxway.catalog.naming import Naming
     from muxway.config.model import CustomTool
-    from muxway.core.call import Call
+    from muxway.core.call import Call, Caller
     from muxway.core.ports import Running, Sink
     from muxway.core.relay import Member
     from muxway.core.sealing import Seal
     from muxway.core.target import Chosen, Target, Trace
     from muxway.core.views import View
+    from muxway.protocol.messages import Buffer
 
     Answer = Callable[[Call, Sink], Running | None]
 
@@ -70,6 +71,11 @@ class _HeldCall:
 
 def _nothing_around(call: Call, sink: Sink, answer: Answer) -> Running | None:
     return answer(call, sink)
+
+
+def _as_it_is(server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer]:
+    del server, caller
+    return params
 
 
 class Shared(NamedTuple):
@@ -105,6 +111,8 @@ class Switchboard:
         """Where every request comes in: `answer`, or the middleware around it."""
         self.around: Callable[[Call, Sink, Answer], Running | None] = _nothing_around
         """The same for requests that the door answers itself, by what it gives."""
+        self.screen: Callable[[str, Caller, dict[str, Buffer]], dict[str, Buffer] | None] = _as_it_is
+        """What a server logs outside of any call, as a caller may see it; None: not at all."""
         self.takes_unlisted = True
         """Whether nothing that stands around requests goes by names, or may leave something out of a list."""
         self.catalog: Catalog = replace(EMPTY, passes=self.pass_on)
@@ -176,7 +184,8 @@ class Switchboard:
 
     def unwrap(self) -> None:
         """Put nothing around requests."""
-        self.handle, self.around, self.takes_unlisted = self.answer, _nothing_around, True
+        self.handle, self.around, self.screen = self.answer, _nothing_around, _as_it_is
+        self.takes_unlisted = True
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -260,6 +269,10 @@ class Switchboard:
     def target(self, call: Call, *, wait: bool = True) -> Target:
         """What a call is about, see `Router.resolve`."""
         return self.router.resolve(call, wait=wait)
+
+    def shows_server(self, name: str) -> bool:
+        """Whether anything of a server may be seen here."""
+        return name in self._members
 
     def native_tool(self, name: str) -> tuple[str, str] | None:
         """The server and the tool's own name that a name means if no listed tool has it."""

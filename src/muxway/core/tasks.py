@@ -61,6 +61,8 @@ class Tasks:
         """`reach` gives the way to an upstream; it may raise what sending a call may raise."""
         self.seal = seal
         self._reach = reach
+        self.on_ended: Callable[[str], None] | None = None
+        """Called with the name of each task of our own that is over."""
         self._own: dict[str, Task] = {}
         self._calls, self._outcomes = Holding(), Holding()
         """What is kept of those that go on, and of those that are over. The first counts how many there are."""
@@ -124,6 +126,8 @@ class Tasks:
 
     def keep(self, task: Task) -> None:
         """The task is over; its outcome is kept for a while, in place of its call."""
+        if self.on_ended is not None:
+            self.on_ended(task.name)
         self._calls.resize(task.principal, 0, task.size)
         task.size = task.outcome_size()
         self._outcomes.take(task.principal, task.size)

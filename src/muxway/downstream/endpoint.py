@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from muxway.core.admission import CALLS
+from muxway.core.audience import Listener
 from muxway.core.call import Call, Caller
 from muxway.core.incidents import internal
 from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
 from muxway.downstream.listening import Listening, Opening
 from muxway.downstream.mailbox import Mailbox
-from muxway.errors import URL_ELICITATION_REQUIRED, InvalidParams, InvalidRequest, ParseError, RpcError
+from muxway.errors import URL_ELICITATION_REQUIRED, InvalidParams, InvalidRequest, ParseError, RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import era, messages
 from muxway.protocol.asking import ELICIT, BadAnswer
@@ -87,8 +88,8 @@ class Exchange(msgspec.Struct, eq=False):
         self.running = None
         frame = messages.failure(self.id, error)
         if self.endpoint.closed_exchange(self):
-            if error.code == URL_ELICITATION_REQUIRED:
-                self.endpoint.note_pages(error.data)
+            if error.code == URL_ELICITATION_REQUIRED and isinstance(error, UpstreamSaid):
+                self.endpoint.note_pages(error)
             self.say(frame)
 
     def progress(self, params: dict[str, Buffer]) -> None:
@@ -281,7 +282,7 @@ class Endpoint:
         if ask.method == ELICIT and params is not None:
             page = messages.text((messages.members(params) or {}).get("elicitationId"))
             if page is not None:
-                self._switchboard.audience.sent_to_page(page, self._page_done)
+                self._switchboard.audience.sent_to_page(ask.connection, page, self._page_done)
         id_ = self.peer.mint()
         self.peer.ours[id_] = _Question(self, ask, id_, tell)
         tell(messages.request(id_, ask.method, params))
@@ -305,13 +306,14 @@ class Endpoint:
         # Over HTTP it need not listen, but the stream of a call that waits will do.
         return next((one.tell for one in self.peer.theirs.values() if one.call.caller is session), None)
 
-    def note_pages(self, data: object) -> None:
+    def note_pages(self, error: UpstreamSaid) -> None:
         """The client is sent to web pages; it wants to hear when a visit is over, if the server says so."""
+        data: object = error.data
         listed: object = cast("dict[str, object]", data).get("elicitations") if isinstance(data, dict) else None
         for page in cast("list[object]", listed) if isinstance(listed, list) else ():
             id_: object = cast("dict[str, object]", page).get("elicitationId") if isinstance(page, dict) else None
             if isinstance(id_, str):
-                self._switchboard.audience.sent_to_page(id_, self._page_done)
+                self._switchboard.audience.sent_to_page(error.connection, id_, self._page_done)
 
     def _page_done(self, id_: str) -> None:
         params = messages.encode({"elicitationId": id_})
@@ -420,8 +422,9 @@ class Endpoint:
             principal=self._principal,
             party=self,
         )
-        audience = self._switchboard.audience
-        self._leave = audience.join(self._hear_log)
+        board = self._switchboard
+        audience = board.audience
+        self._leave = audience.join(Listener(self._principal, self, board.shows_server, self._hear_log))
         if self._alone and audience.only is not None:
             audience.only.came(self, self.session)
         log.debug("client connected", revision=revision.date)
@@ -688,7 +691,11 @@ class Endpoint:
         if self._ready and (kinds := kinds & self._told):
             self.mailbox.lists_changed(sorted(kinds))
 
-    def _hear_log(self, params: dict[str, Buffer]) -> None:
-        notice = None if self.session is None else notices.log(self.session, params)
-        if notice is not None and self._ready:
+    def _hear_log(self, server: str, params: dict[str, Buffer]) -> None:
+        session = self.session
+        if session is None or not self._ready or notices.log(session, params) is None:
+            return
+        shown = self._switchboard.screen(server, session, params)
+        notice = None if shown is None else notices.log(session, shown)
+        if notice is not None:
             self.say(notice)

@@ -18,6 +18,8 @@ from muxway.protocol import asking, messages
 from muxway.protocol.messages import Raw
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muxway.middleware.base import Next, Request
     from muxway.protocol.messages import Params
 
@@ -54,6 +56,10 @@ class _Memory(Generic[K, V]):
         self._kept.pop(key, None)
         return value
 
+    def drop(self, which: Callable[[K], bool]) -> None:
+        for key in [key for key in self._kept if which(key)]:
+            del self._kept[key]
+
     def __len__(self) -> int:
         return len(self._kept)
 
@@ -72,7 +78,8 @@ class Approve(Middleware):
             `destructiveHint: false` either.
         allow: globs of tools that need nobody's word.
         remember: seconds for which a yes holds for further calls of the same tool by the same caller, whatever
-            the arguments; 0, so that each call is asked about.
+            the arguments; 0, so that each call is asked about. A server that is started anew, swapped or has other
+            lists is asked about again.
 
     What a tool is marked as is its server's word: name the tools of servers that you do not trust. Put it after
     `cache`, and before `timeout`, `retry` and `secrets`, in the list: people are slow, and need not see secrets.
@@ -99,8 +106,8 @@ class Approve(Middleware):
         self._destructive_only = destructive_only
         self._allowed = allow
         self._remember = holds_for
-        self._agreed: _Memory[tuple[object, str], bool] = _Memory()
-        """Caller and tool of a yes that still holds."""
+        self._agreed: _Memory[tuple[object, str, str], bool] = _Memory()
+        """Caller, server and tool of a yes that still holds."""
         self._asked: _Memory[str, tuple[bytes, bytes]] = _Memory()
         """Our state → principal and digest of the call that a stateless caller was asked about."""
         self._going_on: _Memory[bytes, bool] = _Memory()
@@ -134,6 +141,10 @@ class Approve(Middleware):
         if self._remember and _who(request)[0] is not None:
             self._agreed.put(_who(request), True, self._remember)
         return await self._go_on(request, go)
+
+    def forget(self, server: str | None) -> None:
+        """A yes was for the tool that there was then."""
+        self._agreed.drop(lambda who: server is None or who[1] in (server, ""))
 
     def _holds(self, request: Request) -> bool:
         if not request.tool:
@@ -178,9 +189,9 @@ class Approve(Middleware):
         return result
 
 
-def _who(request: Request) -> tuple[object, str]:
-    """Caller and tool. Callers that cannot be told from others are None."""
-    return request.caller.principal or request.caller.party, listed_name(request)
+def _who(request: Request) -> tuple[object, str, str]:
+    """Caller, server and tool. Callers that cannot be told from others are None."""
+    return request.caller.principal or request.caller.party, request.server, listed_name(request)
 
 
 def _short(state: Raw) -> bytes:

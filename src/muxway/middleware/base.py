@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Raw
 
 from muxway.core.target import NOTHING, Target
+from muxway.errors import InvalidParams
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Params
 
 
+_LARGE: Final = 64 * 1024
+"""Bytes of arguments that are looked through for what stands twice; to do so with all would hold up everybody."""
 _TELLING: Final = ("name", "uri", "ref", "taskId")
 """The params that say what a request is about."""
 
-Word = Literal["ok", "isError", "asked", "error", "cancelled"]
-"""`isError`: a tool says that it failed. `asked`: the caller must answer something first. `error`: there is a code."""
+Word = Literal["ok", "isError", "asked", "task", "error", "cancelled"]
+"""`isError`: a tool says that it failed. `asked`: the caller must answer something first.
+`task`: the caller got a task instead, which goes on. `error`: there is a code."""
 
 
 class Next(Protocol):
@@ -94,11 +98,27 @@ class Request(msgspec.Struct, eq=False):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments of a tool or prompt, decoded when first looked at."""
+        """The arguments of a tool or prompt, decoded when first looked at.
+
+        Whoever decides by them must see what the server gets. Raises InvalidParams if a member stands there twice,
+        as readers differ in which of the two they take. From 64 KiB on, what was read is what is sent.
+        """
         if self._arguments is None:
             raw = self.call.params.get("arguments")
-            self._arguments = messages.value(raw) if raw is not None and messages.is_object(raw) else {}
+            self._arguments = {} if raw is None or not messages.is_object(raw) else self._read(raw)
         return self._arguments
+
+    def _read(self, raw: Raw) -> Any:
+        value = messages.value(raw)
+        written = messages.encode(value)
+        if written == bytes(raw):
+            return value
+        if len(written) > _LARGE:
+            params = {**self.call.params, "arguments": Raw(written)}
+            self.call = msgspec.structs.replace(self.call, params=params)
+        elif messages.stands_twice(raw):
+            raise InvalidParams("params.arguments: a member stands twice, which is not passed on")
+        return value
 
     def replace(self, **params: Any) -> Request:
         """The request with these params in place of its own; only these are encoded. None takes one away."""
@@ -236,7 +256,15 @@ class Outcome(msgspec.Struct, eq=False):
             return "cancelled" if self.error is None else "error"
         if result.is_error:
             return "isError"
-        return "ok" if result.is_final else "asked"
+        return "ok" if result.is_final else "asked" if self.task is None else "task"
+
+    @property
+    def task(self) -> str | None:
+        """The name of the task that its caller got instead of an outcome, if it did."""
+        result = self.result
+        if result is None or bytes(result.fields.get("resultType", b"")) != b'"task"':
+            return None
+        return messages.text(result.fields.get("taskId"))
 
 
 class Middleware:
@@ -303,6 +331,15 @@ class Middleware:
         """A server reports progress, or logs something, about a request. Return it, changed or not; None drops it."""
         del request
         return params
+
+    def forget(self, server: str | None) -> None:
+        """What this server gave is not true any more: it is another one now, shows something else, or is gone.
+
+        None: of all servers. Whoever remembers something of what servers gave lets go of it here.
+        """
+
+    def task_ended(self, name: str) -> None:
+        """A call that became a task of this name is over. Called for tasks of the gateway, whoever asks after them."""
 
     async def close(self) -> None:
         """Called after the last request."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from muxway.core.asks import Ask
     from muxway.middleware.base import Next, Request, Result
 
-    _Key = tuple[bytes | None, str, str, bytes]
+    _Key = tuple[bytes | None, str, str, str, bytes]
 
 _ALWAYS_ANEW: Final = ("inputResponses", "requestState", "task")
 """Params of requests whose outcome is not that of the same request without them."""
@@ -40,7 +40,8 @@ class Cache(Middleware):
     Each principal has its own results, unless the server says that they are for everybody (`cacheScope: public`); all
     who come without credentials are one. Never kept: errors, results with `isError`, questions, tasks, and results that
     depend on an answer to a question or on `_meta` of the caller's own. The same call with its arguments in another
-    order is the same; in another revision it is not. Calls that run at the same time each go on.
+    order is the same; in another revision it is not. Calls that run at the same time each go on. What came from a
+    server is forgotten when that is started anew, swapped or removed, or its lists change; everything, at a reload.
 
     Options:
         seconds: how long a result is good where the server does not say; 60.
@@ -76,6 +77,8 @@ class Cache(Middleware):
         self._room = bytes
         self._kept: OrderedDict[_Key, _Entry] = OrderedDict()
         self._size = 0
+        self._forgotten = 0
+        """How often something was forgotten: what was asked for before that is not kept after it."""
         self._asked: dict[int, bool] = {}
         """Requests under way, by identity: whether their caller was asked something on the way."""
 
@@ -98,9 +101,10 @@ class Cache(Middleware):
                     return _aged(entry, now)
                 self._drop(wanted)
         self._asked[id(request)] = False
+        forgotten = self._forgotten
         try:
             result = await go(request)
-            if not self._asked[id(request)]:
+            if not self._asked[id(request)] and forgotten == self._forgotten:
                 self._keep(key, result)
         finally:
             del self._asked[id(request)]
@@ -123,10 +127,15 @@ class Cache(Middleware):
             self._asked[id(request)] = True
         return ask
 
+    def forget(self, server: str | None) -> None:
+        """Drop what came from a server, and what may have come from several."""
+        self._forgotten += 1
+        for key in [key for key in self._kept if server is None or key[1] in (server, "")]:
+            self._drop(key)
+
     async def close(self) -> None:
         """Forget everything."""
-        self._kept.clear()
-        self._size = 0
+        self.forget(None)
 
     # --- what is kept -------------------------------------------------------------------------
 
@@ -138,7 +147,7 @@ class Cache(Middleware):
         if told is not None:
             seconds = min((messages.number(told) or 0) / 1000, _LONGEST)
             public = messages.text(result.fields.get("cacheScope")) == "public"
-        size = len(result.raw) + len(key[3]) + _OVERHEAD
+        size = len(result.raw) + len(key[4]) + _OVERHEAD
         if seconds <= 0 or size > self._room:
             return
         if public:
@@ -163,7 +172,7 @@ def _key(request: Request) -> _Key | None:
         return None
     told = {name: raw for name, raw in call.params.items() if name != "_meta"}
     text = b",".join(messages.encode(name) + b":" + _ordered(raw) for name, raw in sorted(told.items()))
-    return call.caller.principal, call.caller.revision.date, call.method, text
+    return call.caller.principal, request.server, call.caller.revision.date, call.method, text
 
 
 def _ordered(raw: messages.Raw) -> bytes:

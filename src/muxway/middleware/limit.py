@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from muxway.errors import RpcError
 from muxway.middleware.base import Middleware
+from muxway.protocol import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -25,6 +26,9 @@ _LOOKED_AT: Final = 8
 _A_WHILE_MS: Final = 1000
 """When to come back for a free place: nobody knows when there will be one."""
 _ROUNDING: Final = 1e-6
+_TASK: Final = 24 * 3600.0
+"""Seconds after which a task counts no more, if nobody says before that it is over."""
+_ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class _Counter:
@@ -62,7 +66,8 @@ class Limit(Middleware):
     """Refuse calls that come too fast, or too many at once, with an error that says when to come back.
 
     Counts what goes to a server: tool calls, reads, prompts and completions. Lists, which muxway answers itself, are
-    free. What comes by a view counts with the rest.
+    free. What comes by a view counts with the rest. A call that became a task runs until the task is over: one of the
+    gateway's own until it ends, one of a 2026-07-28 server until `tasks/get` or `tasks/cancel` says so, or its `ttlMs`.
 
     Options:
         rate: calls in a time, such as "10/s", "100/m" or "1000/h".
@@ -106,6 +111,8 @@ class Limit(Middleware):
             self._ahead = ((burst or max(1, int(count))) - 1) * self._interval + _ROUNDING
         self._key = _KEYS[per]
         self._counters: OrderedDict[Hashable, _Counter] = OrderedDict()
+        self._tasks: dict[str, tuple[_Counter, float]] = {}
+        """Calls that became tasks: where each counts, and until when if nobody says that it is over."""
 
     def before(self, request: Request) -> None:
         """Count it in, or refuse it."""
@@ -117,6 +124,8 @@ class Limit(Middleware):
             counter = self._add(key)
         else:
             self._counters.move_to_end(key)
+        if self._concurrent is not None and counter.running >= self._concurrent:
+            self._end_old_tasks()
         if self._concurrent is not None and counter.running >= self._concurrent:
             raise self._refusal(f"{self._concurrent} at once", _A_WHILE_MS)
         if self._interval:
@@ -131,11 +140,30 @@ class Limit(Middleware):
         counter.running += 1
 
     def after(self, request: Request, outcome: Outcome) -> None:
-        """Count it out."""
-        del outcome
-        if request.call.method in _COUNTED:
+        """Count it out; a task, when that is over."""
+        call = request.call
+        if call.method in _COUNTED:
             # It is there: counters of requests that run are not forgotten.
-            self._counters[self._key(request)].running -= 1
+            counter = self._counters[self._key(request)]
+            task = outcome.task if self._concurrent is not None and call.caller.revision.stateless else None
+            if task is None:
+                counter.running -= 1
+            else:
+                self._tasks[task] = (counter, monotonic() + _lifetime(outcome))
+        elif self._tasks and call.method in ("tasks/get", "tasks/cancel") and _shows_end(call.method, outcome):
+            self.task_ended(messages.text(call.params.get("taskId")) or "")
+
+    def task_ended(self, name: str) -> None:
+        """Count it out."""
+        counter, _ = self._tasks.pop(name, (None, 0.0))
+        if counter is not None:
+            counter.running -= 1
+
+    def _end_old_tasks(self) -> None:
+        """Count out tasks that nobody asked after until their servers forgot them."""
+        now = monotonic()
+        for name in [name for name, (_, expires) in self._tasks.items() if expires <= now]:
+            self.task_ended(name)
 
     def _add(self, key: Hashable) -> _Counter:
         if len(self._counters) >= _KEPT:
@@ -154,6 +182,19 @@ class Limit(Middleware):
         whom = {"caller": "this caller", "server": "this server", "tool": "this tool", "all": "all callers together"}
         message = f"too many calls: the limit for {whom[self._per]} is {limit}; try again in {retry_after_ms} ms"
         return RpcError(message, data={"muxway": {"reason": "limited", "retryAfterMs": retry_after_ms}})
+
+
+def _lifetime(outcome: Outcome) -> float:
+    """Seconds for which a task is known, as its server says."""
+    told = None if outcome.result is None else messages.number(outcome.result.fields.get("ttlMs"))
+    return _TASK if told is None else min(max(told / 1000, 0.0), _TASK)
+
+
+def _shows_end(method: str, outcome: Outcome) -> bool:
+    result = outcome.result
+    if result is None:
+        return False
+    return method == "tasks/cancel" or messages.text(result.fields.get("status")) in _ENDED
 
 
 def _parsed(rate: str) -> tuple[float, float]:

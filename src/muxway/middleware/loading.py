@@ -89,7 +89,7 @@ def _layers(
     for spec in specs:
         try:
             made = shared.get(spec.where) or _make(spec, secrets)
-            layers.append(Layer(spec.use, made, matching(spec.match, server), spec.where))
+            layers.append(Layer(spec.use, made, matching(spec.match, server), spec.where, server))
         except _Unusable as error:
             problems.append(Problem(path=spec.where, message=printable(str(error)), line=spec.line))
     names = {layer.name for layer in layers}

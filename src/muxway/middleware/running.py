@@ -17,9 +17,11 @@ import msgspec
 
 from muxway import tracebacks
 from muxway.core.asks import Ask
+from muxway.core.call import Call
 from muxway.core.incidents import deliver, internal
 from muxway.core.ports import Waiter
 from muxway.core.relay import StillStarting
+from muxway.core.target import Target
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.middleware.base import HOOKS, Middleware, Outcome, Request, Result
@@ -28,15 +30,16 @@ from muxway.protocol.era import NEWEST_HANDSHAKE
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 
-    from muxway.core.call import Call
+    from muxway.core.call import Caller
     from muxway.core.ports import Running, Sink
-    from muxway.core.target import Chosen, Target
+    from muxway.core.target import Chosen
     from muxway.middleware.base import Next
     from muxway.protocol.messages import Buffer, Params
 
     Answer = Callable[[Call, Sink], Running | None]
     Start = Callable[[Request, Sink, Sequence["_Stage"]], Running | None]
 
+_LOG: Final = "notifications/message"
 _REPEATABLE: Final = frozenset(HOOKS) - {"tools/call"}
 _NOT_RUN: Final = frozenset({"not_running", "overloaded", "limited"})
 _BLOCKED: Final = 0.25
@@ -84,6 +87,8 @@ class Layer(NamedTuple):
     the listed name alone."""
     where: str = ""
     """Where it was configured."""
+    server: str | None = None
+    """The server whose it is; None: it is the gateway's, or a view's."""
 
 
 class _Look(NamedTuple):
@@ -686,9 +691,37 @@ class Chains:
         lists = [stage for method in ("tools/list", "prompts/list") for stage in self._compiled[method]]
         return all(stage.looks for stage in lists) and all(layer.matches is None for layer in self.layers)
 
+    def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
+        """What a server logs outside of any call, as a caller may see it; None: not at all.
+
+        It passes all that changes notices and may stand around the server: no name says what it is about.
+        """
+        request = Request(Call(caller, _LOG, {}), Target(server))
+        for layer in reversed(self.layers):
+            if type(layer.middleware).notice is Middleware.notice or layer.server not in (None, server):
+                continue
+            try:
+                shown = layer.middleware.notice(request, params)
+            except Exception as error:  # noqa: BLE001 - somebody else's code
+                _failed(layer.name, error, hook="notice")
+                return None
+            if shown is None:
+                return None
+            params = shown
+        return params
+
     async def close(self) -> None:
         """Close every middleware; one that fails does not keep the others."""
         await close_layers(self.layers)
+
+
+def tell_layers(layers: Iterable[Layer], hook: str, told: str | None) -> None:
+    """Call a hook of these middlewares that only takes note, `forget` or `task_ended`; each one once."""
+    for layer in {id(layer.middleware): layer for layer in layers}.values():
+        try:
+            getattr(layer.middleware, hook)(told)
+        except Exception as error:  # noqa: BLE001 - somebody else's code
+            _failed(layer.name, error, hook=hook)
 
 
 async def close_layers(layers: Iterable[Layer]) -> None:

@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from muxway.config import durations
-from muxway.core.asks import Ask
 from muxway.errors import UpstreamError
 from muxway.middleware.base import Middleware
 
 if TYPE_CHECKING:
+    from muxway.core.asks import Ask
     from muxway.errors import RpcError
     from muxway.middleware.base import Next, Request, Result
 
@@ -109,7 +109,7 @@ class _Clock:
 
         self._open += 1
         self._scope.reschedule(None)
-        passed = Ask(ask.upstream, ask.revision, ask.method, ask.params, answer=answer, refuse=refuse)
+        passed = ask.passed_on(answer, refuse)
         ask.on_withdrawn = withdrawn
         return passed
 

@@ -133,11 +133,52 @@ def decode_strict(frame: bytes) -> Envelope:
         for name, raw in envelope.params.items():
             size += len(name) + 4 + memoryview(raw).nbytes
         if size == len(frame):
+            check_once(envelope.params.get("_meta"))
             return envelope
-    names = [member.name for member in _decode_members(frame)]
-    if len(set(names)) < len(names):
+    named = [(member.name, raw) for member, raw in _decode_members(frame).items()]
+    if len({name for name, _ in named}) < len(named):
         raise ParseError("a member of the message stands twice")
+    check_once(dict(named).get("params"))
+    check_once((envelope.params or {}).get("_meta"))
     return envelope
+
+
+def check_once(raw: Raw | None) -> None:
+    """Raise ParseError if a member of a JSON object stands twice; what is no object is none of this business."""
+    opened = None if raw is None else members(raw)
+    if raw is None or opened is None:
+        return
+    # Blanks, escapes and what stands twice only ever make the text longer than what was read of it.
+    size = 1
+    for name, value in opened.items():
+        size += len(name) + 4 + memoryview(value).nbytes
+    if size == memoryview(raw).nbytes:
+        return
+    named = [member.name for member in _decode_members(raw)]
+    if len(set(named)) < len(named):
+        raise ParseError("a member of the message stands twice")
+
+
+def stands_twice(raw: Raw) -> bool:
+    """Whether a member stands twice in a JSON value, at any level. Not for large ones: it takes its time."""
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise _Twice
+        return {}
+
+    # Only for texts that are not as we would write them.
+    import json
+
+    try:
+        json.loads(bytes(raw), object_pairs_hook=once)
+    except _Twice:
+        return True
+    return False
+
+
+class _Twice(Exception):
+    """A member of an object stands there twice."""
 
 
 MAX_DIGITS: Final = 400

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from muxway.core.asks import Ask
+from muxway.core.audience import NOBODY, user_after
 from muxway.core.incidents import internal
 from muxway.core.ports import Waiter
 from muxway.core.sinks import Nobody
@@ -169,6 +170,8 @@ class Link:
         """Called when a caller's request was given up because the upstream was silent."""
         self.used = 0.0
         """When a request was last made on it."""
+        self.user: object = NOBODY
+        """Who has called over it: one who can be told from others, or `NOBODY`, or `SEVERAL`; see `core.audience`."""
         self.log_level = _NEVER_ASKED
         self.on_notice: Callable[[str, messages.Params], None] | None = None
         """Called with what the upstream says of itself: lists that changed, resources that were updated."""
@@ -271,6 +274,8 @@ class Link:
 
     def _request(self, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> Ticket:
         meta = call.meta
+        if (call.caller.principal or call.caller.party) != self.user:
+            self.user = user_after(self.user, call.caller)
         # First what may fail: a ticket that nobody holds would be answered a second time when its time is over.
         told = asking.told(call.caller.capabilities, call.caller.revision).with_calls if self._meta_head else b""
         ticket = self._ticket(sink, idle, limit, call.caller, progress=meta is not None and PROGRESS_TOKEN in meta)
@@ -576,6 +581,7 @@ class Link:
         elif envelope.error is not ABSENT:
             said = messages.said_error(envelope.error)
             if said is not None:
+                said.connection = self
                 self.stats.said += called
                 self._tell_failed(ticket.sink, said)
                 return
@@ -732,7 +738,16 @@ class Link:
             why = f"{method}: at most {asking.MOST_OPEN} questions of a call, and {_MOST_ASKS} in all, may be open"
             self._channel.send(messages.failure(id_, RpcError(why)))
             return
-        ask = Ask(self.name, self.revision, method, params, answer=answer, refuse=refuse, label=self.label)
+        ask = Ask(
+            self.name,
+            self.revision,
+            method,
+            params,
+            answer=answer,
+            refuse=refuse,
+            connection=self,
+            label=self.label,
+        )
         self.asked[id_] = ticket
         if ticket.asks is None:
             ticket.asks = {}
@@ -767,6 +782,7 @@ class Link:
             params,
             answer=lambda result: settle(messages.result(id_, result)),
             refuse=lambda error: settle(messages.failure(id_, error)),
+            connection=self,
             label=self.label,
         )
         self._consulting[id_] = ask

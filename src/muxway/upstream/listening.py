@@ -52,7 +52,7 @@ class Feed:
         name: str,
         tell: Callable[[str, Params], None],
         on_updated: Callable[[str], None],
-        on_log: Callable[[dict[str, Buffer]], None],
+        on_log: Callable[[object, dict[str, Buffer]], None],
     ) -> None:
         """Prepare; nothing is asked for before there is a link.
 
@@ -60,7 +60,7 @@ class Feed:
             name: the upstream's.
             tell: takes what the upstream says, unless it is about subscriptions.
             on_updated: called with the URI of a resource that has changed.
-            on_log: called with log messages that are about no call.
+            on_log: called with log messages that are about no call, and with who uses the connection.
         """
         self.name = name
         self.tell = tell
@@ -170,7 +170,7 @@ class Feed:
     def _hear_log(self, params: dict[str, Buffer]) -> None:
         # While somebody calls it may be about that call, and the link could not tell whose.
         if self._way is not None and not self._way.link.called:
-            self._on_log(params)
+            self._on_log(self._way.link.user, params)
 
     def lists_may_have_changed(self, kinds: Iterable[str]) -> None:
         """Nobody would have heard of it if they had."""

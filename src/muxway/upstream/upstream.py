@@ -151,8 +151,8 @@ class Upstream:
         """Whether a start is under way; each ends, well or badly, within the time limit."""
         self.ready_at: float | None = None
         """When it was last ready, on the loop's clock; None while it is not."""
-        self.on_page_done: Callable[[str], None] | None = None
-        """Called with the id of an elicitation that sent the user to a web page, when that is done."""
+        self.on_page_done: Callable[[object, str], None] | None = None
+        """Called with the link and the id of an elicitation that sent the user to a web page, when that is done."""
         self._dial = dial
         self._mask = mask
         """Hides secrets in what it said, where people see it."""
@@ -483,7 +483,7 @@ class Upstream:
         """The upstream says that something about it has changed, or that a visit to a web page is over."""
         kinds = _CHANGES.get(method)
         if kinds is None and method == "notifications/elicitation/complete" and self.on_page_done is not None:
-            self.on_page_done(messages.text(params.get("elicitationId")) or "")
+            self.on_page_done(self.link, messages.text(params.get("elicitationId")) or "")
         if kinds is not None:
             self._relisting.changed(kinds, now=self.link is not None)
 
