@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from muxway.core.views import View
     from muxway.middleware.base import Middleware
     from muxway.middleware.running import Chains, Layer
+    from muxway.tracing import Trace
     from muxway.upstream.journal import Lines
     from muxway.upstream.launch import ReaperProcess
     from muxway.upstream.upstream import Upstream
@@ -78,7 +79,12 @@ class Gateway:
     """
 
     def __init__(
-        self, config: Config, *, middleware: Sequence[Middleware] = (), reaper: ReaperProcess | None = None
+        self,
+        config: Config,
+        *,
+        middleware: Sequence[Middleware] = (),
+        reaper: ReaperProcess | None = None,
+        trace: Trace | None = None,
     ) -> None:
         """Prepare a gateway; nothing is started before `start` (or `async with`).
 
@@ -86,12 +92,16 @@ class Gateway:
             config: what to run and how.
             middleware: what is done around every request, outside what the configuration says.
             reaper: the process that will look after the servers, if it has been started ahead.
+            trace: who is told of every message, if somebody is.
 
         Raises:
             ConfigError: a middleware of the configuration cannot be used.
         """
         settings = config.gateway
         self.config = config
+        self._trace = trace
+        if trace is not None:
+            trace.secrets = lambda: _secrets(self.config)
         members: dict[str, Member] = {}
         naming = Naming.of(settings.separator, settings.max_name_length)
         self._first_listing: FirstListing | None = None
@@ -110,7 +120,9 @@ class Gateway:
         )
         self.switchboard.tasks.on_ended = lambda name: self._tell_layers("task_ended", name)
         self._admit(settings)
-        self._fleet = Fleet(settings, naming, members, self.switchboard, on_change=self._changed, reaper=reaper)
+        self._fleet = Fleet(
+            settings, naming, members, self.switchboard, on_change=self._changed, reaper=reaper, trace=trace
+        )
         self._retired: list[list[Layer]] = []
         """Middlewares of configurations before this one that calls under way may still use."""
         self._closing: set[asyncio.Task[None]] = set()
@@ -198,7 +210,9 @@ class Gateway:
         limit = self.config.gateway.max_message_bytes
         # A pipe has one end: whatever a server wants to know of its client, this is who it means.
         self.switchboard.audience.only = OnlyClient()
-        return StdioDoor(self._board(view), self._fleet.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit)
+        door = StdioDoor(self._board(view), self._fleet.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit)
+        door.trace = self._trace
+        return door
 
     def memory_door(self, view: str | None = None) -> MemoryDoor:
         """A door for a client in this process that speaks raw lines. KeyError: no such view."""
@@ -575,8 +589,11 @@ def _edited_modules() -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _chained(config: Config) -> tuple[object, ...]:
     """What the middlewares around requests are made of."""
     # Some of them hide the secrets that they know of.
-    secrets = {secret for one in (*config.servers.values(), *config.views.values()) for secret in one.secrets}
-    return [id(one) for one in config.middleware], secrets, _specs(config)
+    return [id(one) for one in config.middleware], _secrets(config), _specs(config)
+
+
+def _secrets(config: Config) -> set[str]:
+    return {secret for one in (*config.servers.values(), *config.views.values()) for secret in one.secrets}
 
 
 def _specs(config: Config) -> list[tuple[str, tuple[MiddlewareSpec, ...]]]:

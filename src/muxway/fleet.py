@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from muxway.config.model import ExposedTool, GatewaySettings, ServerConfig
     from muxway.core.ports import Client
     from muxway.core.switchboard import Switchboard
+    from muxway.tracing import Trace
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
     from muxway.upstream.launch import ReaperProcess
@@ -93,6 +94,7 @@ class Fleet:
         *,
         on_change: Callable[[], None],
         reaper: ReaperProcess | None,
+        trace: Trace | None = None,
     ) -> None:
         """Prepare an empty one.
 
@@ -103,8 +105,10 @@ class Fleet:
             switchboard: where news of the servers goes.
             on_change: called when something about a server has changed.
             reaper: the process that will look after the children, if it has been started ahead.
+            trace: who is told of every message, if somebody is.
         """
         self.settings = settings
+        self._trace = trace
         self.naming = naming
         self.stations: dict[str, Station] = {}
         """The servers by name, in the order of the configuration."""
@@ -315,7 +319,7 @@ class Fleet:
         def current() -> ServerConfig:
             return station.config
 
-        dial = self._dial(current, config, thing)
+        dial = self._told_of(self._dial(current, config, thing), config.name)
         member = Member(0, 0)
 
         def changed(_: Upstream) -> None:
@@ -363,6 +367,10 @@ class Fleet:
         for station in (*self.stations.values(), *(coming for coming, _ in self._swapping.values())):
             self._settle_terms(station)
         self._name_prefixes()
+
+    def _told_of(self, dial: Callable[[], Channel], name: str) -> Callable[[], Channel]:
+        trace = self._trace
+        return dial if trace is None else lambda: trace.around(dial(), name)
 
     def _dial(self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object) -> Callable[[], Channel]:
         """How the server is reached, each time anew, as its configuration says by then."""

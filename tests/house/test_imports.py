@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 FLOORS = (
     {"errors", "log", "regexes", "likeness"},
     {"protocol", "tracebacks"},
-    {"pipes"},
+    {"pipes", "tracing"},
     {"catalog", "config"},
     {"core", "watching"},
     {"middleware"},

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.config.plan import Plan
     from muxway.downstream.guard import Guard
+    from muxway.tracing import Trace
     from muxway.upstream.launch import ReaperProcess
     from muxway.watching import Source
 
@@ -86,6 +87,8 @@ class Terms:
     """What is served at `/mcp`; everything if there is none."""
     keep_open: bool = False
     """Whether the servers go on when nobody is there."""
+    trace: Trace | None = None
+    """Who is told of every message, if somebody is."""
     watch: bool = False
     """Whether to reload when a file of the configuration changes."""
 
@@ -108,7 +111,7 @@ class _Serving:
         self._prepared: Gateway | None = None
         """What is to run next, if the configuration has changed while nothing did."""
         self._was_ready = False
-        self.gateway: Gateway | None = Gateway(config, reaper=reaper)
+        self.gateway: Gateway | None = Gateway(config, reaper=reaper, trace=terms.trace)
         self.door = HttpDoor(
             self.gateway.switchboard,
             guard=terms.guard,
@@ -145,7 +148,7 @@ class _Serving:
 
     def _wake(self) -> None:
         if self.gateway is None:
-            self.gateway, self._prepared = self._prepared or Gateway(self._config), None
+            self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
             self.door.switchboard = self.gateway.switchboard
             self.gateway.start()
 
@@ -156,7 +159,7 @@ class _Serving:
         if self.gateway is None:
             changes = plan(self._config, config)
             # Nothing is started, but what cannot be used shows, and views are known to the door.
-            self._prepared = Gateway(config)
+            self._prepared = Gateway(config, trace=self._terms.trace)
             self.door.switchboard = self._prepared.switchboard
         else:
             changes = await self.gateway.apply(config)
@@ -185,7 +188,7 @@ def run_http(source: Source, config: Config, reaper: ReaperProcess, terms: Terms
 async def _serve(source: Source, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
     serving = _Serving(config, reaper, terms)
     settings = uvicorn.Config(
-        serving.door,
+        serving.door if terms.trace is None else terms.trace.app(serving.door),
         http=Connection,
         ws="none",
         lifespan="off",

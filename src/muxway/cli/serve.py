@@ -116,6 +116,7 @@ def command(
     config: str | None,
     *,
     debug: bool,
+    trace_file: str | None,
     tokens: tuple[str, ...],
     insecure: bool,
     keep_open: bool,
@@ -172,6 +173,7 @@ def command(
         credentials=credentials,
         view=view,
         keep_open=keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1",
+        trace=stdio.trace_to(trace_file),
         watch=watch,
     )
     raise click.exceptions.Exit(run_http(source, loaded, reaper, terms))

@@ -19,19 +19,24 @@ from muxway.watching import Reloader
 if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.config.plan import Plan
+    from muxway.tracing import Trace
     from muxway.upstream.launch import ReaperProcess
     from muxway.watching import Source
 
 
-def run_stdio(source: Source, config: Config, reaper: ReaperProcess, view: str | None, *, watch: bool) -> int:
+def run_stdio(
+    source: Source, config: Config, reaper: ReaperProcess, view: str | None, trace: Trace | None, *, watch: bool
+) -> int:
     """Serve this configuration, or one view of it. Returns the exit code."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(source, config, reaper, view, watch=watch))
+        return runner.run(_serve(source, config, reaper, view, trace, watch=watch))
 
 
-async def _serve(source: Source, config: Config, reaper: ReaperProcess, view: str | None, *, watch: bool) -> int:
+async def _serve(
+    source: Source, config: Config, reaper: ReaperProcess, view: str | None, trace: Trace | None, *, watch: bool
+) -> int:
     """Serve until the client or a signal ends it. Returns the exit code."""
-    gateway = Gateway(config, reaper=reaper)
+    gateway = Gateway(config, reaper=reaper, trace=trace)
     door = gateway.stdio_door(view=view)
     loop = asyncio.get_running_loop()
     serving = loop.create_task(door.serve())

@@ -16,6 +16,7 @@ from muxway import log
 from muxway.app import Gateway
 from muxway.cli.exits import INTERRUPTED
 from muxway.cli.output import StatusLine, one_line
+from muxway.cli.stdio import trace_to
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _TELL_EVERY = 10.0
 @contextlib.asynccontextmanager
 async def opened(config: Config) -> AsyncGenerator[Gateway]:
     """A gateway whose servers are all ready or failed; everything is ended on leaving."""
-    gateway = Gateway(config)
+    gateway = Gateway(config, trace=trace_to(None))
     try:
         gateway.start()
         with _shown_waiting(gateway):

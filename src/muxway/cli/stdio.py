@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config import Config
+    from muxway.tracing import Trace
     from muxway.watching import Source
 
 _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warning", "error": "error"}
@@ -36,7 +37,12 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
 )
 @click.argument("file", required=False)
 @config_option
-@click.option("--debug", is_flag=True, help="Log everything to stderr.  [env: MCP_PROXY_LOG_LEVEL]")
+@click.option(
+    "--debug", is_flag=True, help="Log everything to stderr, with a line for each message.  [env: MCP_PROXY_LOG_LEVEL]"
+)
+@click.option(
+    "--trace", "trace_file", metavar="FILE", help="Write every message to this file, with secrets of the config masked."
+)
 @click.option("--name", help="Server name told to clients.  [default: muxway]", metavar="TEXT")
 @click.option("--server-version", help="Server version told to clients.  [default: muxway's own]", metavar="TEXT")
 @click.option(
@@ -72,7 +78,14 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
 @view_option
 @watch_option(default=False)
 def command(
-    file: str | None, config: str | None, *, debug: bool, view: str | None, watch: bool, **overrides: Any
+    file: str | None,
+    config: str | None,
+    *,
+    debug: bool,
+    trace_file: str | None,
+    view: str | None,
+    watch: bool,
+    **overrides: Any,
 ) -> None:
     """Serve MCP on stdin and stdout. This is what clients launch.
 
@@ -98,7 +111,21 @@ def command(
         log.EventLog("config").warning("config", problem=warning)
     from muxway.cli.serving import run_stdio
 
-    raise click.exceptions.Exit(run_stdio(source, loaded, reaper, view, watch=watch))
+    trace = trace_to(trace_file)
+    raise click.exceptions.Exit(run_stdio(source, loaded, reaper, view, trace, watch=watch))
+
+
+def trace_to(file: str | None) -> Trace | None:
+    """Who is told of every message: this file, and the log if everything is logged. None if nobody is."""
+    if file is None and not log.EventLog("trace").debugs:
+        return None
+    # Only for those who look for a fault.
+    from muxway.tracing import Trace
+
+    try:
+        return Trace(None if file is None else Path(file))
+    except OSError as error:
+        raise BadConfig(f"--trace cannot be written to: {error.strerror}: {file}.") from None
 
 
 def start_log(environ: Mapping[str, str], *, debug: bool) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from muxway.core.switchboard import Switchboard
     from muxway.protocol.messages import Buffer
+    from muxway.tracing import Trace
 
 log = EventLog("client")
 
@@ -50,6 +51,8 @@ class StdioDoor:
         self._held = Outlet()
         self._ended = asyncio.Event()
         self._client_gone = False
+        self.trace: Trace | None = None
+        """Who is told of every message, if somebody is."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when the client has closed its side, or `stop` was called."""
 
@@ -61,7 +64,10 @@ class StdioDoor:
             enlarge(fd)
         try:
             writer = PipeWriter(self._stdout, self._turn, self._broken, close_fd=False)
-            self._endpoint = endpoint = Endpoint(self._switchboard, self._say, backlog=self._backlog, alone=True)
+            trace = self.trace
+            say = self._say if trace is None else trace.saying("client", self._say)
+            self._endpoint = endpoint = Endpoint(self._switchboard, say, backlog=self._backlog, alone=True)
+            self._hear_all = endpoint.hear_all if trace is None else trace.hearing("client", endpoint.hear_all)
             reader = PipeReader(self._stdin, self._turn, self._hear, self._ended.set, close_fd=False)
             self._reader, self._writer = reader, writer
             writer.on_drained = self._drained
@@ -92,7 +98,7 @@ class StdioDoor:
         self._ended.set()
 
     def _hear(self, data: bytes) -> None:
-        self._endpoint.hear_all(self._framer.feed(data))
+        self._hear_all(self._framer.feed(data))
         if self._backlog() > _PAUSE_ABOVE:
             # Not cut off, as over HTTP: a client that is stopped for a while, as in a debugger, would lose everything.
             log.warning("the client does not read its answers: its requests wait", unread=self._backlog())
