@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from muxway.core.ports import Running
     from muxway.core.relay import Member
     from muxway.core.views import View
+    from muxway.metronome import Metronome
     from muxway.middleware.base import Middleware
     from muxway.middleware.running import Chains, Layer
     from muxway.tracing import Trace
@@ -204,6 +205,11 @@ class Gateway:
             await close_layers(layers.values())
         if self._closing:
             await asyncio.wait(self._closing)
+
+    @property
+    def metronome(self) -> Metronome:
+        """How long the event loop has been busy without a break."""
+        return self._fleet.turn.metronome
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioDoor:
         """A door for one client on these file descriptors; `await door.serve()` to serve it. KeyError: no such view."""

@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from muxway.log import EventLog
+from muxway.metronome import Metronome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +28,6 @@ _LARGE_READ: Final = 256 * 1024
 _FEW: Final = 32
 """Lines in one read that are large."""
 _PIPE_SIZE: Final = 1024 * 1024
-_MOST_READS: Final = 2 * _PIPE_SIZE // _SMALL_READ
 _LARGE_PART: Final = 256 * 1024
 _MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
 log = EventLog("pipes")
@@ -42,9 +42,10 @@ class Turn:
     the loop's next round would cost a system call and a wake-up on every single call.
     """
 
-    __slots__ = ("dirty", "reading")
+    __slots__ = ("dirty", "metronome", "reading")
 
     def __init__(self) -> None:
+        self.metronome = Metronome()
         self.reading = False
         self.dirty: list[PipeWriter] = []
 
@@ -109,12 +110,14 @@ class PipeReader:
         if not self._paused and self._open and self._ready():
             self._loop.call_soon(self._pump)
 
-    def drain(self) -> None:
-        """Read what is already in the pipe, now: the last words of a process that is gone."""
-        for _ in range(_MOST_READS):
-            # Not until it is empty: others may hold its other end, and write without end.
-            if not self._open or not self._ready():
-                return
+    @property
+    def paused(self) -> bool:
+        """Whether it waits for `resume`."""
+        return self._paused and self._open
+
+    def read_now(self) -> bool:
+        """Read once what is already in the pipe, whether paused or not. False if there is nothing."""
+        return self._open and self._ready()
 
     def close(self) -> None:
         """Stop for good. `on_end` is not called."""
@@ -144,6 +147,8 @@ class PipeReader:
         large = len(data) == self._read_size and data.count(b"\n") < _FEW
         self._read_size = _LARGE_READ if large else _SMALL_READ
         turn = self._turn
+        if not turn.metronome.armed:
+            turn.metronome.arm()
         turn.reading = True
         try:
             self._on_data(data)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).parents[2] / "src"
 
 FLOORS = (
-    {"errors", "log", "regexes", "likeness"},
+    {"errors", "log", "regexes", "likeness", "metronome"},
     {"protocol", "tracebacks"},
     {"pipes", "tracing"},
     {"catalog", "config"},

@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from muxway.core.call import LIBRARY, Call
 from muxway.errors import UpstreamError
+from muxway.protocol.peer import Peer
 from muxway.upstream.link import Link
 
 if TYPE_CHECKING:
@@ -121,5 +122,7 @@ async def play(limits: Limits | None = None, *, remote: bool = False) -> Play:
     """An open link."""
     channel = FakeChannel(remote=remote)
     link = Link("up", channel) if limits is None else Link("up", channel, limits)
+    # So that tests know the ids.
+    link.peer = Peer()
     await link.open()
     return Play(channel, link)

@@ -21,25 +21,29 @@ class Shown:
         self.journal = Journal()
         self.tail = StderrTail(secrets, self.lines.append, asyncio.get_running_loop(), self.journal)
 
+    def feed(self, data: bytes) -> None:
+        """Take what was read."""
+        self.tail.take(self.tail.framer.feed(data))
+
 
 async def test_a_hundred_lines_a_second_are_shown_and_the_rest_is_counted() -> None:
     """reliability.md §4.2: 100 lines/s to the log. The count comes by itself, when nothing else does."""
     shown = Shown()
-    shown.tail.feed(b"".join(b"line %d\n" % n for n in range(1000)))
+    shown.feed(b"".join(b"line %d\n" % n for n in range(1000)))
     assert shown.lines == [f"line {n}" for n in range(100)]
     async with asyncio.timeout(3):
         while len(shown.lines) == 100:
             await asyncio.sleep(0.02)
     assert shown.lines[100:] == ["(900 more lines not logged)"]
     assert len(shown.journal.lines()) == 1000
-    shown.tail.feed(b"after\n")
+    shown.feed(b"after\n")
     assert shown.lines[101:] == ["after"]
 
 
 async def test_what_was_left_out_is_told_at_the_end() -> None:
     """Ours: a child that floods and dies."""
     shown = Shown()
-    shown.tail.feed(b"x\n" * 150 + b"last words")
+    shown.feed(b"x\n" * 150 + b"last words")
     shown.tail.end()
     shown.tail.end()
     assert shown.lines[100:] == ["(51 more lines not logged)"]
@@ -56,7 +60,7 @@ async def test_no_more_than_a_quarter_of_a_megabyte_is_kept(line: bytes) -> None
     tracemalloc.start()
     try:
         for _ in range(30):
-            shown.tail.feed(chunk)
+            shown.feed(chunk)
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -73,21 +77,21 @@ async def test_a_line_without_end_is_cut_and_costs_nothing() -> None:
     tracemalloc.start()
     try:
         for _ in range(200):
-            shown.tail.feed(chunk)
+            shown.feed(chunk)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 512 * KIB
-    shown.tail.feed(b"\nafter\n")
+    shown.feed(b"\nafter\n")
     assert [len(line) for line in shown.lines] == [4096 + 3, 5]
-    shown.tail.feed(b"y" * 8 * KIB + b"\n")
+    shown.feed(b"y" * 8 * KIB + b"\n")
     assert shown.tail.last() == "y" * 8 * KIB
 
 
 async def test_secrets_and_escape_sequences_are_shown_nowhere() -> None:
     """Table S17, S18."""
     shown = Shown("hunter2hunter2")
-    shown.tail.feed(b"\x1b[2Jtoken hunter2hunter2\r\n\xff\n")
+    shown.feed(b"\x1b[2Jtoken hunter2hunter2\r\n\xff\n")
     for lines in (shown.lines, list(shown.journal.lines())):
         assert lines == ["\\x1b[2Jtoken ***", "\N{REPLACEMENT CHARACTER}"]
     assert shown.tail.last() == "\N{REPLACEMENT CHARACTER}"

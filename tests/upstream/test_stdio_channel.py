@@ -12,12 +12,14 @@ import pytest
 
 from muxway.config import parse_server
 from muxway.pipes import PipeReader, PipeWriter, Turn, enlarge
+from muxway.protocol.framing import LineFramer
+from muxway.upstream.intake import Intake
 from muxway.upstream.journal import Journal
 from muxway.upstream.nursery import Nursery
 from muxway.upstream.stdio import StdioChannel
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from muxway.errors import RpcError
     from muxway.protocol.framing import Oversized
@@ -127,16 +129,18 @@ async def test_draining_a_pipe_ends_while_it_is_being_filled() -> None:
         os.set_blocking(fd, False)
     size = 0
 
-    def refill(data: bytes) -> None:
+    def refill(lines: Sequence[bytes | Oversized]) -> int:
         nonlocal size
-        size += len(data)
-        os.write(writing, data)
+        size += sum(len(line) + 1 for line in lines if isinstance(line, bytes))
+        os.write(writing, b"x" * 4095 + b"\n")
+        return len(lines)
 
-    reader = PipeReader(reading, Turn(), refill, lambda: None)
-    os.write(writing, b"x" * 4096)
-    reader.drain()
+    intake = Intake(reading, Turn(), LineFramer(), refill, lambda: None)
+    os.write(writing, b"x" * 4095 + b"\n")
+    async with asyncio.timeout(5):
+        await intake.drain()
     assert 4096 <= size <= 2 << 20
-    reader.close()
+    intake.close()
     os.close(writing)
 
 

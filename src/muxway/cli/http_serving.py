@@ -120,6 +120,7 @@ class _Serving:
             troubles=self._troubles,
             on_wanted=self._wake,
             on_deserted=(lambda: None) if terms.keep_open else self._rest,
+            metronome=self.gateway.metronome,
         )
         self.door.admit(*terms.credentials(config))
 
@@ -150,6 +151,7 @@ class _Serving:
         if self.gateway is None:
             self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
             self.door.switchboard = self.gateway.switchboard
+            self.door.metronome = self.gateway.metronome
             self.gateway.start()
 
     async def apply(self, config: Config) -> Plan:
@@ -223,6 +225,7 @@ async def _serve(source: Source, config: Config, reaper: ReaperProcess, terms: T
     if terms.watch:
         reloader.watch()
     settle_memory()
+    serving.gateway.metronome.begin()
     waiting = loop.create_task(asked.wait())
     try:
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)

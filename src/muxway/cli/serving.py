@@ -71,6 +71,7 @@ async def _serve(
     if watch:
         reloader.watch()
     settle_memory()
+    gateway.metronome.begin()
     try:
         await asyncio.wait([serving])
     finally:

@@ -82,6 +82,8 @@ def head(facts: Facts) -> list[str]:
     words = [f"pid {facts['pid']}", one_line(facts["door"]), f"up {duration(facts['uptime'])}"]
     if facts["memory"] is not None:
         words.append(memory(facts["memory"]))
+    if facts.get("longestTurn"):
+        words.append(f"longest turn {latency(facts['longestTurn'])}")
     asleep = sum(1 for server in servers if server["status"] == "sleeping")
     state = f"{up} of {len(servers)} servers up" + (f", {asleep} sleeping" if asleep else "")
     if facts["resting"]:

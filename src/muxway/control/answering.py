@@ -98,7 +98,15 @@ class Answering:
     def _status(self) -> dict[str, Any]:
         gateway = self._gateway()
         servers = () if gateway is None else gateway.servers()
-        return {**self._who(), "resting": gateway is None, "servers": [*map(_described, servers)]}
+        beat = None if gateway is None else gateway.metronome
+        return {
+            **self._who(),
+            "resting": gateway is None,
+            "longestTurn": None if beat is None else beat.longest,
+            "longestTurnAgo": None if beat is None else beat.ago,
+            "longTurns": None if beat is None else beat.long_turns,
+            "servers": [*map(_described, servers)],
+        }
 
     def _server(self, name: str) -> Server:
         for server in self._running().servers():

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from httptools import HttpRequestParser
 
+    from muxway.metronome import Metronome
+
 CONNECTION: Final = "muxway.connection"
 """Where in an ASGI scope the application finds the connection."""
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE).finditer
@@ -212,6 +214,7 @@ class Connection(HttpToolsProtocol):
         self._quick: Callable[[Connection, QuickCycle, bytes], bool] | None = getattr(app, "quick", None)
         self._told_again = False
         """Whether a parser is being told what is known of the present header."""
+        self._metronome: Metronome | None = getattr(app, "metronome", None)
         self._parts: list[bytes] | None = None
         """The body of a request that may be quick, as long as it may."""
 
@@ -247,6 +250,8 @@ class Connection(HttpToolsProtocol):
             on_gone()
 
     def data_received(self, data: bytes) -> None:
+        if self._metronome is not None and not self._metronome.armed:
+            self._metronome.arm()
         if self._known is not None and self._takes_known(self._known, data):
             return
         self._piece = data

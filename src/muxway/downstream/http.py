@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from muxway.downstream.connection import Connection, QuickCycle
     from muxway.downstream.guard import Refusal
     from muxway.downstream.request import Receive, Scope, Send
+    from muxway.metronome import Metronome
     from muxway.protocol.messages import Buffer, Envelope
 
 _VERSION: Final = b"mcp-protocol-version"
@@ -112,6 +113,7 @@ class HttpDoor:
         troubles: Callable[[], Sequence[Trouble]] = tuple,
         on_wanted: Callable[[], None] = lambda: None,
         on_deserted: Callable[[], None] = lambda: None,
+        metronome: Metronome | None = None,
     ) -> None:
         """Prepare a door; `open` begins its housekeeping, `close` ends everything.
 
@@ -124,7 +126,9 @@ class HttpDoor:
             troubles: the servers that are not up, told by `/readyz` to those who may use them.
             on_wanted: called before each request that needs the servers.
             on_deserted: called when the last client of `/sse` has left and no other kind of client ever came.
+            metronome: watches over the loop while requests arrive.
         """
+        self.metronome = metronome
         self.switchboard = switchboard
         self._guard = guard or Guard()
         self._settings = settings or HttpSettings()

@@ -27,11 +27,13 @@ class Oversized:
 class LineFramer:
     """Collects chunks and gives back whole lines, in order."""
 
-    __slots__ = ("_crumbs", "_limit", "_pieces", "_size", "_skipping", "_tail", "_tails")
+    __slots__ = ("_crumbs", "_limit", "_pieces", "_size", "_skipping", "_tail", "_tails", "wasted")
 
     def __init__(self, limit: int = DEFAULT_LIMIT, *, tails: bool = False) -> None:
         """A framer; with `tails`, a line over the limit is reported once more at its end, with its last bytes."""
         self._limit = limit
+        self.wasted = 0
+        """How many chunks had blank lines in them, or were a part of a line that is skipped."""
         self._tails = tails
         self._tail = b""
         self._pieces: list[bytes] = []
@@ -58,6 +60,7 @@ class LineFramer:
         if len(data) > self._limit:
             lines += [self._oversized(line) if len(line) > self._limit else line for line in whole if line]
         elif b"" in whole:
+            self.wasted += 1
             lines += [line for line in whole if line]
         else:
             lines += whole
@@ -78,6 +81,7 @@ class LineFramer:
 
     def _keep(self, data: bytes, lines: list[bytes | Oversized]) -> None:
         if self._skipping:
+            self.wasted += 1
             self._tail = (self._tail + data[-_TAIL:])[-_TAIL:]
             return
         self._size += len(data)

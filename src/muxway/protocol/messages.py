@@ -447,46 +447,81 @@ _LONE_SURROGATE = re.compile(
 )
 _START = re.compile(rb'\{\s*"(?:jsonrpc|id|method|result|error)"')
 _SEAM = re.compile(rb'\}\s*(?=\{"(?:jsonrpc|id|method|result|error)")')
+_BEGIN = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:jsonrpc|id|method|params|result|error)"')
+_LINE_BEGIN: Final = 4096
 _LINE_END: Final = 512
-"""Bytes at the end of a line in which to look for an id that stands last."""
+"""Bytes at the beginning and at the end of a line in which to look for what it is meant for."""
+_LONGEST_PRINT: Final = 256
+"""Bytes in which a message must begin that has something printed before it."""
+_LONGEST_REPAIRED: Final = 1024 * 1024
+"""Bytes of a line that is worth a repair: it is gone through several times."""
 _ID = rb'"id"\s*:\s*(-?\d++(?![.eE])|"(?:[^"\\]|\\.)*")'
 _ANY_ID = re.compile(_ID)
 _FIRST_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _LAST_ID = re.compile(rb'\}\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*\}\s*\Z")
 
 
-def salvage(frame: bytes) -> Envelope | None:
+def salvage(frame: bytes, *, requests: bool = True) -> Envelope | None:
     """A message out of a line that is not quite one, or None.
 
-    What real servers do to a good line: a byte order mark, text printed before it
+    What real servers do to a good line: a byte order mark, a short text printed before it
     without a newline, bytes that are not UTF-8, and the lone surrogate escapes that
-    JavaScript's JSON.stringify emits for broken strings. Nothing else is guessed at.
+    JavaScript's JSON.stringify emits for broken strings. Nothing else is guessed at: a text
+    with a brace in it may quote anybody's words. Without `requests`, a printed text cannot
+    turn what follows it into a request, either.
     """
-    if frame.startswith(_BOM):
-        frame = frame[3:]
-    frame = frame.decode("utf-8", "replace").encode()
-    frame = _LONE_SURROGATE.sub(lambda match: match[1] + (match[2] or rb"\ufffd"), frame)
-    start = _START.search(frame)
-    if start is None:
+    start = _START.search(frame, 0, _LONGEST_PRINT) if len(frame) <= _LONGEST_REPAIRED else None
+    if start is None or frame.find(b"{", 0, start.start()) >= 0:
         return None
+    printed = frame[: start.start()].removeprefix(_BOM).strip()
+    frame = frame[start.start() :].decode("utf-8", "replace").encode()
+    frame = _LONE_SURROGATE.sub(lambda match: match[1] + (match[2] or rb"\ufffd"), frame)
     try:
-        return decode(frame[start.start() :])
+        envelope = decode(frame)
     except (ParseError, NotAnEnvelope):
         return None
+    is_request = envelope.method is not None and envelope.id is not ABSENT
+    return None if printed and is_request and not requests else envelope
 
 
 def unglue(frame: bytes) -> list[bytes]:
     """The messages of a line that has several, because their writer forgot a newline; nothing if it has no two.
 
-    Where one ends and the next begins cannot be mistaken: inside of JSON, this sequence stands nowhere.
+    Where one ends and the next begins cannot be mistaken: inside of JSON, this sequence stands nowhere. But other
+    texts may quote it, so the whole line must be messages, from its beginning to its end.
     """
-    cuts = [match.start() + 1 for match in _SEAM.finditer(frame)]
-    return [frame[begin:end] for begin, end in itertools.pairwise([0, *cuts, len(frame)])] if cuts else []
+    if len(frame) > _LONGEST_REPAIRED or _BEGIN.match(frame) is None:
+        return []
+    seams = itertools.islice(_SEAM.finditer(frame), MOST_IN_A_BATCH)
+    cuts = [match.start() + 1 for match in seams]
+    if not cuts or len(cuts) == MOST_IN_A_BATCH:
+        return []
+    parts = [frame[begin:end] for begin, end in itertools.pairwise([0, *cuts, len(frame)])]
+    try:
+        for part in parts:
+            decode(part)
+    except (ParseError, NotAnEnvelope):
+        return []
+    return parts
+
+
+def claims_to_answer(frame: bytes) -> bool:
+    """Whether a line that cannot be used says of itself that it is an answer: nothing that servers just print does."""
+    if _BEGIN.match(frame) is None:
+        return False
+    ends = frame[:_LINE_BEGIN] + frame[max(_LINE_BEGIN, len(frame) - _LINE_END) :]
+    if b'"result"' not in ends and b'"error"' not in ends:
+        return False
+    if b'"jsonrpc"' in ends:
+        return True
+    # Some forget the version. Then it must have what an answer has, and nothing else.
+    names = (members(frame) or {}).keys() if len(frame) <= _LONGEST_REPAIRED else ()
+    return set(names) in ({"id", "result"}, {"id", "error"})
 
 
 def visible_ids(frame: bytes) -> list[bytes]:
     """Whatever looks like a request id in a line that cannot be read: the calls it may have been meant for."""
-    return [id_ for match in _ANY_ID.finditer(frame) if (id_ := read_id(match[1])) is not None]
+    return [id_ for match in _ANY_ID.finditer(frame, 0, _LINE_BEGIN) if (id_ := read_id(match[1])) is not None]
 
 
 def likely_id(frame: bytes) -> bytes | None:

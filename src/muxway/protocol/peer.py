@@ -30,8 +30,9 @@ class Peer(Generic[Ours, Theirs]):
 
     __slots__ = ("_last", "dropped", "ours", "theirs")
 
-    def __init__(self) -> None:
-        self._last = 0
+    def __init__(self, last: int = 0) -> None:
+        """Begin; our ids count up from what follows `last`."""
+        self._last = last
         self.ours: dict[int, Ours] = {}
         self.theirs: dict[bytes, Theirs] = {}
         self.dropped = 0

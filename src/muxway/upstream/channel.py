@@ -19,8 +19,11 @@ RENEWED: Final = "muxway/renewed"
 class Hear(Protocol):
     """Takes what an upstream sent."""
 
-    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> None:
-        """Take frames; `about` is the id of our request on whose own stream they came, where there is such a thing."""
+    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> int:
+        """Take frames; `about` is the id of our request on whose own stream they came, where there is such a thing.
+
+        Returns how many of them answer nothing that was asked.
+        """
         ...
 
 

@@ -7,6 +7,7 @@ never reused: whatever an old process still says cannot reach a request made to 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from muxway.core.incidents import internal
 from muxway.core.ports import Waiter
 from muxway.core.sinks import Nobody
 from muxway.errors import InvalidParams, InvalidRequest, MethodNotFound, ParseError, RpcError, UpstreamError
-from muxway.log import EventLog, printable
+from muxway.log import EventLog
 from muxway.protocol import asking, messages
 from muxway.protocol.era import (
     CLIENT_CAPABILITIES,
@@ -31,6 +32,7 @@ from muxway.protocol.era import (
 )
 from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.peer import Peer
+from muxway.upstream.junk import Junk
 from muxway.upstream.limits import DEFAULT, Circuit, Limits
 from muxway.upstream.stats import Stats
 
@@ -48,8 +50,11 @@ if TYPE_CHECKING:
 _SWEEP: Final = 0.25
 """Seconds between two looks at the deadlines: one timer for all calls instead of one each."""
 _QUEUE_LIMIT: Final = 64 * 1024 * 1024
-_SHOWN: Final = 120
-_LOOKED_AT: Final = 4096
+_FIRST_IDS: Final = 2**30
+"""Our ids count up from anywhere below this: what others get a server to print cannot name a call that they do not know
+of. There is room for as many calls again before an id is more than 32 bits, which is all that some servers keep."""
+_MANY: Final = 16
+"""Lines that come at once, from which on most may be junk."""
 _NEVER_CANCELLED: Final = frozenset(("server/discover", "initialize"))
 _IN_HEAD: Final = frozenset(("name", "uri", "ref", "_meta"))
 """Params that are written anew for each upstream."""
@@ -65,8 +70,6 @@ _MOST_ASKS: Final = 4096
 _NEVER_ASKED: Final = len(LOG_LEVELS)
 _SOON: Final = 1.0
 """Seconds after which a call that was refused for want of room may be tried again."""
-_JUNK_LINES: Final = 10
-"""Lines that are no messages and are shown in the log, within this many seconds."""
 
 log = EventLog("upstream")
 
@@ -160,10 +163,10 @@ class Link:
         """
         self.name = name
         self._bare = bare
-        self._mask = mask
         self.revision: Revision = NEWEST_HANDSHAKE
-        self.peer: Peer[Ticket, None] = Peer()
+        self.peer: Peer[Ticket, None] = Peer(secrets.randbelow(_FIRST_IDS))
         self.stats = stats or Stats()
+        self._junk = Junk(name, self.stats, mask)
         self.heard = 0.0
         """When something was last heard on it."""
         self.on_timeout: Callable[[], None] | None = None
@@ -186,10 +189,6 @@ class Link:
         """Not empty only while as many calls are under way as may be."""
         self._answers = 0
         self._circuit = Circuit()
-        self.first_junk: str | None = None
-        """The first line that was no message, as it may be shown."""
-        self._junk_since = 0.0
-        self._junk_shown = 0
         self._meta_head = b""
         self.client: Client | None = None
         """Whom the connection is for, if it is for one client: it is asked what is asked outside any call."""
@@ -492,7 +491,8 @@ class Link:
         if ticket.caller is not None:
             self.stats.timeouts += 1
             self.stats.failed += 1
-        self._tell_failed(ticket.sink, self._error("timeout", f"{why}, so the call was given up; it may have run"))
+        said = f"{why}, so the call was given up; it may have run{self._junk.about(ticket.id)}"
+        self._tell_failed(ticket.sink, self._error("timeout", said))
         if not hard and ticket.caller is not None and self.on_timeout is not None:
             self.on_timeout()
         if not hard and self._channel.remote and self.heard < ticket.began:
@@ -505,9 +505,15 @@ class Link:
 
     # --- hearing ------------------------------------------------------------------------------
 
-    def _hear_all(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> None:
-        """Take what the upstream sent; `about` is the id of the request on whose stream it came, if it came on one."""
+    def _hear_all(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> int:
+        """Take what the upstream sent; `about` is the id of the request on whose stream it came, if it came on one.
+
+        Returns how much of it nobody had asked for.
+        """
         self.heard = self._loop.time()
+        count, answers = len(frames), self._answers
+        if count > _MANY:
+            frames = self._junk.sift(self.heard, frames)
         for frame in frames:
             try:
                 if isinstance(frame, bytes):
@@ -516,12 +522,13 @@ class Link:
                     self._hear_oversized(frame)
             except Exception as error:  # noqa: BLE001 - whatever became of this message, the next is heard
                 internal(error, upstream=self.name)
+        return count - self._answers + answers
 
     def _hear(self, frame: bytes, about: bytes) -> None:
         try:
             envelope = messages.decode(frame)
         except ParseError as error:
-            salvaged = messages.salvage(frame)
+            salvaged = messages.salvage(frame, requests=False)
             if salvaged is None:
                 parts = messages.unglue(frame)
                 for part in parts:
@@ -840,9 +847,15 @@ class Link:
     # --- trouble ------------------------------------------------------------------------------
 
     def _unreadable(self, frame: bytes, why: str) -> None:
-        if frame.strip():
-            self._note_junk("not a message", frame, why)
-            self._fail_meant(self.peer.meant(frame), "malformed", f"sent an answer that cannot be read ({why})")
+        if frame.isspace():
+            return
+        self._note_junk("not a message", frame, why)
+        meant = self.peer.meant(frame)
+        if messages.claims_to_answer(frame):
+            self._fail_meant(meant, "malformed", f"sent an answer that cannot be read ({why})")
+        elif meant is not None:
+            # What servers print may have any number in it.
+            self._junk.mentioned(meant, frame)
 
     def _hear_oversized(self, line: Oversized) -> None:
         """A line that was too long to be kept: its beginning, its end, or both."""
@@ -869,15 +882,12 @@ class Link:
         return self._error("malformed", f"answered with {what}")
 
     def _note_junk(self, event: str, frame: bytes, why: str) -> None:
-        self.stats.junk += 1
-        if self.heard - self._junk_since >= _JUNK_LINES:
-            self._junk_since, self._junk_shown = self.heard, 0
-        if self._junk_shown < _JUNK_LINES:
-            self._junk_shown += 1
-            # Cut after it was masked: a part of a secret would not be known for one.
-            line = printable(self._mask(frame[:_LOOKED_AT].decode("utf-8", "replace"))[:_SHOWN])
-            self.first_junk = self.first_junk or line
-            log.warning(event, upstream=self.name, why=why, line=line, count=self.stats.junk)
+        self._junk.note(self.heard, event, frame, why)
+
+    @property
+    def first_junk(self) -> str | None:
+        """The first line that was no message, as it may be shown."""
+        return self._junk.first
 
     def _fail(self, ticket: Ticket, error: RpcError) -> None:
         """A request that was taken off the table ends without a usable answer."""

@@ -1,7 +1,7 @@
 """What a child writes to stderr: always drained, kept in a ring, attributed, and free of secrets.
 
-An undrained pipe stops its writer after 64 KiB, so this never pauses, whatever arrives. Lines are kept as they came:
-a flood must not cost more than its reading, and hardly any of it is ever looked at.
+An undrained pipe stops its writer after 64 KiB, so it is always read; a flood of it, more slowly. Lines are kept as
+they came: hardly any of a flood is ever looked at.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from muxway.protocol.framing import LineFramer, Oversized
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from muxway.upstream.journal import Journal, Lines, Show
 
@@ -35,21 +35,22 @@ class StderrTail:
         self._journal, self._before = journal, journal.count
         self._on_line = on_line
         self._loop = loop
-        self._framer = LineFramer(_LINE_BYTES)
+        self.framer = LineFramer(_LINE_BYTES)
         self._last = b""
         self._second = float("-inf")
         self._told = 0
         self._left_out = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def feed(self, data: bytes) -> None:
-        """Take what was read."""
-        for line in self._framer.feed(data):
+    def take(self, lines: Sequence[bytes | Oversized]) -> int:
+        """Take lines. Returns how many, as nobody asked for them."""
+        for line in lines:
             self._keep(line.head + b"..." if isinstance(line, Oversized) else line)
+        return len(lines)
 
     def end(self) -> None:
         """No more will come; a last line without a newline counts too."""
-        rest = self._framer.end()
+        rest = self.framer.end()
         if rest:
             self._keep(rest)
         self._tell_left_out()

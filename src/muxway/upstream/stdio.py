@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from muxway.errors import SpawnError
 from muxway.log import EventLog
-from muxway.pipes import PipeReader, PipeWriter
+from muxway.pipes import PipeWriter
 from muxway.protocol.framing import LineFramer
 from muxway.upstream import command
+from muxway.upstream.intake import FLOOD_SECONDS, Intake
 from muxway.upstream.stderr import StderrTail
 
 if TYPE_CHECKING:
@@ -49,8 +51,8 @@ class StdioChannel:
         self._framer = LineFramer(max_message_bytes, tails=True)
         self._child: Child | None = None
         self._stdin: PipeWriter | None = None
-        self._stdout: PipeReader | None = None
-        self._stderr: PipeReader | None = None
+        self._stdout: Intake | None = None
+        self._stderr: Intake | None = None
         self.send: Callable[[Sequence[Buffer]], None] = _nowhere
         self._ending: asyncio.Task[None] | None = None
         self._closed = False
@@ -74,16 +76,14 @@ class StdioChannel:
         path = command.resolve(config.command, path=env.get("PATH"), cwd=config.cwd)
         argv = [config.command, *config.args]
         child = self._child = await self._nursery.spawn(argv, path=path, env=env, cwd=config.cwd)
-        framer = self._framer
         self._lost = lost
         turn = self._turn
         self._stdin = PipeWriter(child.stdin, turn, lambda: self._end("stopped reading its input"))
         # From here on, straight to the pipe: every call passes this way.
         self.send = self._stdin.send
-        self._stdout = PipeReader(
-            child.stdout, turn, lambda data: hear(framer.feed(data)), lambda: self._end("closed its output")
-        )
-        self._stderr = PipeReader(child.stderr, turn, self.stderr.feed, self.stderr.end)
+        closed = partial(self._end, "closed its output")
+        self._stdout = Intake(child.stdout, turn, self._framer, hear, closed, self._flooded)
+        self._stderr = Intake(child.stderr, turn, self.stderr.framer, self.stderr.take, self.stderr.end)
         child.exited.add_done_callback(lambda _: self._end("exited"))
 
     def introduced(self) -> None:
@@ -101,14 +101,18 @@ class StdioChannel:
         if self._ending is None and not self._closed:
             self._ending = asyncio.get_running_loop().create_task(self._report(what))
 
+    def _flooded(self) -> None:
+        if not self._closed:
+            self._lost(f"flooded its output for {FLOOD_SECONDS:g} s with lines that nobody asked for")
+
     async def _report(self, what: str) -> None:
         child, stdout, stderr = self._child, self._stdout, self._stderr
         if child is None or stdout is None or stderr is None:
             return
         await asyncio.wait([child.exited], timeout=_EXIT_REPORT)
         # What it wrote before it went is still in the pipes.
-        stdout.drain()
-        stderr.drain()
+        await stdout.drain()
+        await stderr.drain()
         if not self._closed:
             self._lost(str(child.exited.result()) if child.exited.done() else f"{what}, but goes on running")
 
@@ -118,7 +122,7 @@ class StdioChannel:
             return
         exit_: Exit = await self._child.stop(close_stdin=self._stdin.close, **(_NO_GRACE if at_once else {}))
         log.debug("child ended", upstream=self._config.name, pid=self._child.pid, how=exit_)
-        self._stderr.drain()
+        await self._stderr.drain()
         self.stderr.end()
         self._stdin.close()
         self._stdout.close()
