@@ -214,15 +214,30 @@ async def test_a_call_of_what_a_server_gained_in_silence_finds_it(name: str) -> 
         assert len([m for m in server.heard if m.get("method") == "tools/list"]) == len(listings) + 1
 
 
+@pytest.mark.usefixtures("_soon")
+async def test_a_read_of_what_a_server_gained_in_silence_finds_it() -> None:
+    """docs/behaviour.md#lists: the same for resources and templates, where several servers have some."""
+    one, two = ScriptedServer(resources={"a:1": "one"}), ScriptedServer(resources={"b:1": "two"})
+    async with a_world({"one": one, "two": two}) as world:
+        client = await world.client()
+        assert two.resources is not None
+        two.resources["c:1"] = "new"
+        assert (await client.ask("resources/read", {"uri": "c:1"})).result["contents"][0]["text"] == "new"
+        two.templates["d:{x}"] = lambda server, request: server.reply(request, {"contents": []})
+        assert (await client.ask("resources/read", {"uri": "d:1"})).result["contents"] == []
+        assert (await client.ask("resources/read", {"uri": "e:1"})).error["code"] == -32002
+
+
 async def test_of_a_server_whose_list_changes_without_end_an_unknown_name_is_refused_in_time() -> None:
     """Ours: no call waits for a list to stand still."""
-    server = GrowingServer(capabilities=ANNOUNCES, floods=True)
-    async with a_world({"up": server}) as world:
+    servers = {name: GrowingServer(capabilities=ANNOUNCES, floods=True) for name in ("up", "two")}
+    entries = {name: {"prefix": ""} for name in servers}
+    async with a_world({**servers}, entries=entries) as world:
         client = await world.client()
         began = time.monotonic()
-        for _ in range(3):
-            assert "Tool not found" in (await client.call("up__none")).error["message"]
-        assert time.monotonic() - began < 5
+        for name in ("none", "up__none"):
+            assert "Tool not found" in (await client.call(name)).error["message"]
+        assert time.monotonic() - began < 8
 
 
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -20,7 +20,7 @@ from muxway.likeness import short
 from muxway.protocol import asking, bridge, messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from muxway.protocol.era import Revision
 
     Handle = Callable[[Call, Sink], Running | None]
+
+
+_MOST_WAITS: Final = 4
+"""How often a call waits before it is told that what it calls is not listed: some lists never stand still."""
 
 
 class Held(Protocol):
@@ -72,8 +76,11 @@ class Home(Protocol):
         """
         ...
 
-    def want(self, kind: Kind) -> bool:
-        """Somebody calls what is not in a list. Returns whether that is being read again, which is told."""
+    def want(self, kind: Kind, *, begin: bool) -> bool:
+        """Somebody calls what is not in a list: `begin` to read it again, if that was not done a moment ago.
+
+        Returns whether it is being read; the end of that is told.
+        """
         ...
 
 
@@ -97,8 +104,6 @@ class Member(msgspec.Struct):
     """Why there is no link, while there is none."""
     held: list[Held] = []
     """Calls that wait for the start, or a reading of its list, to be over."""
-    releasing: bool = False
-    """Whether they go on their way just now: what is not listed now is not waited for again."""
     home: Home | None = None
     """Who starts it when it is away and somebody calls; None: nobody."""
     choose: Callable[[Call], Link | None] | None = None
@@ -112,12 +117,8 @@ class Member(msgspec.Struct):
     def release(self) -> None:
         """The catalog shows how things are now: calls that waited for that go on their way."""
         held, self.held = self.held, []
-        self.releasing = True
-        try:
-            for call in held:
-                call.release()
-        finally:
-            self.releasing = False
+        for call in held:
+            call.release()
 
 
 class Aim(NamedTuple):
@@ -155,6 +156,8 @@ class Relay:
         self.whole: Catalog = EMPTY
         """Every tool, whatever the view of a caller shows."""
         self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
+        self.waited = 0
+        """How often the call that is being looked at just now has waited already."""
 
     def reconfigure(self, tools: Mapping[str, CustomTool], server_info: bytes) -> None:
         """Other tools of the gateway's own, another name of the gateway itself."""
@@ -312,16 +315,28 @@ class Relay:
         ]
         if catalog.admits is not None:
             candidates = [(other, member) for other, member in candidates if catalog.admits(other, name)]
-        waiting: list[Member] = []
         for other, member in candidates:
             if member.link is None and (member is owner or member.starting or len(self._members) == 1):
                 self._refuse(other, member)
-            # All of them at once; then one after the other is waited for.
-            home = None if member.releasing else member.home
-            if member.link is not None and home is not None and home.want(catalog.kind):
-                waiting.append(member)
-        if waiting:
-            raise StillStarting(waiting[0])
+        self.look_again([member for _, member in candidates], catalog.kind)
+
+    def look_again(self, members: Iterable[Member], *kinds: Kind) -> None:
+        """What is not listed may be new at one of these servers.
+
+        Raises:
+            StillStarting: a list of one of them is being read again.
+        """
+        if self.waited >= _MOST_WAITS:
+            return
+        # All of them at once; then one after the other is waited for.
+        homes = [(member, member.home) for member in members if member.link is not None]
+        begin = not self.waited
+        wanted = [
+            (member, home.want(kind, begin=begin)) for member, home in homes for kind in kinds if home is not None
+        ]
+        for member, reading in wanted:
+            if reading:
+                raise StillStarting(member)
 
     def owner(self, name: str) -> str:
         """The server whose name, or prefix, a tool's name begins with; the longest one, if there are several."""

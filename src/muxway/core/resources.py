@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from muxway.catalog.kinds import RESOURCES, TEMPLATES
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import unwrap
 from muxway.core.relay import Aim, StillStarting
@@ -69,7 +70,10 @@ class Resources:
         for member in self._members.values():
             if member.starting:
                 raise StillStarting(member)
-        return catalog.find(uri)
+        place = catalog.find(uri)
+        if place is None:
+            self._relay.look_again(self._members.values(), RESOURCES, TEMPLATES)
+        return place
 
     def _changing(self, catalog: ResourceCatalog, uri: str, place: Place, call: Call, sink: Sink) -> Sink:
         """The sink for the outcome."""

@@ -50,9 +50,11 @@ _DISCOVER_TTL_MS: Final = 0
 class _HeldCall:
     """A request that came before the servers were ready: a client need not fail for being quick."""
 
-    __slots__ = ("_again", "_call", "_cancelled", "_running", "_sink")
+    __slots__ = ("_again", "_call", "_cancelled", "_relay", "_running", "_sink", "_waited")
 
-    def __init__(self, again: Answer, call: Call, sink: Sink) -> None:
+    def __init__(self, relay: Relay, again: Answer, call: Call, sink: Sink) -> None:
+        self._relay = relay
+        self._waited = relay.waited + 1
         self._again = again
         self._call = call
         self._sink = sink
@@ -61,7 +63,11 @@ class _HeldCall:
 
     def release(self) -> None:
         if not self._cancelled:
-            self._running = self._again(self._call, self._sink)
+            self._relay.waited = self._waited
+            try:
+                self._running = self._again(self._call, self._sink)
+            finally:
+                self._relay.waited = 0
 
     def cancel(self, reason: str | None) -> None:
         self._cancelled = True
@@ -295,9 +301,8 @@ class Switchboard:
         """Keep a call until the server that may have it is up, or will not be."""
         return self._keep(wait.member.held, again, call, sink)
 
-    @staticmethod
-    def _keep(queue: list[_HeldCall] | list[Held], again: Answer, call: Call, sink: Sink) -> _HeldCall:
-        held = _HeldCall(again, call, sink)
+    def _keep(self, queue: list[_HeldCall] | list[Held], again: Answer, call: Call, sink: Sink) -> _HeldCall:
+        held = _HeldCall(self.relay, again, call, sink)
         queue.append(held)
         return held
 

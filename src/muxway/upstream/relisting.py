@@ -76,19 +76,21 @@ class Relisting:
         now = asyncio.get_running_loop().time()
         return max(0, ttl_ms - int(1000 * (now - self._as_of.get(kind, -1e9))))
 
-    def refresh(self, kind: Kind) -> bool:
-        """Read a list unless that was done a moment ago. Returns whether it is being read, or about to be."""
-        if kind not in self._reading and kind not in self._stale:
-            now = asyncio.get_running_loop().time()
-            if now - self._over.get(kind, -1e9) < FRESH:
-                return False
+    def refresh(self, kind: Kind) -> None:
+        """Read a list, unless that was done a moment ago."""
+        now = asyncio.get_running_loop().time()
+        if kind not in self._reading and now - self._over.get(kind, -1e9) >= FRESH:
             self._stale.add(kind)
             self.catch_up()
-        return True
 
-    def want(self, kind: Kind) -> bool:
-        """The same for somebody who waits: a pause between two readings is no longer than it must be."""
-        coming = self.refresh(kind)
+    def want(self, kind: Kind, *, begin: bool) -> bool:
+        """Somebody waits for a list: `begin` to read it, unless that was done a moment ago.
+
+        Returns whether it is being read, or about to be; then a pause before that is no longer than it must be.
+        """
+        if begin:
+            self.refresh(kind)
+        coming = kind in self._reading or kind in self._stale
         if coming:
             self._hurry.set()
         return coming

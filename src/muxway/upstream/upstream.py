@@ -504,11 +504,14 @@ class Upstream:
             self._relisting.refresh(kind)
         return holds
 
-    def want(self, kind: Kind) -> bool:
-        """Somebody calls what is not listed. Returns whether that list is being read again, or about to be."""
+    def want(self, kind: Kind, *, begin: bool) -> bool:
+        """Somebody calls what is not listed: `begin` to read that list again, if that was not done a moment ago.
+
+        Returns whether it is being read, or about to be.
+        """
         if self.link is None or kind not in self._kinds or not self._may_have(kind):
             return False
-        return self._relisting.want(kind)
+        return self._relisting.want(kind, begin=begin)
 
     async def _read_again(self, kinds: set[Kind]) -> None:
         if self.link is None:
