@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muxway.catalog.uris import Template, UriFilter, looks_wrapped, scheme_of, unwrap, wrap, wrap_template
+from muxway.catalog.uri_templates import Template
+from muxway.catalog.uris import UriFilter, looks_wrapped, scheme_of, unwrap, wrap, wrap_template
 
 LAW = settings(max_examples=200, deadline=None)
 

@@ -7,14 +7,25 @@ to minutes.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
 
 from muxway.catalog import uris
+from muxway.catalog.build import Source, read_listing
+from muxway.catalog.hygiene import MOST_BYTES, is_visible, may_hide, visible
+from muxway.catalog.kinds import PROMPTS, TOOLS
+from muxway.catalog.model import Native
+from muxway.catalog.resources import build_resources
+from muxway.catalog.uri_templates import LONGEST_TEMPLATE, MOST_EXPRESSIONS, Template, TemplateIndex
 from muxway.catalog.uris import UriFilter
 from muxway.likeness import LONGEST_COMPARED, most_like, short
+from muxway.protocol import messages
 from muxway.protocol.headers import MOST_ANNOTATIONS, BadAnnotation, param_headers
 
 from ..catalog.making import catalog_of, source
@@ -125,3 +136,130 @@ def test_a_name_of_megabytes_is_not_sent_back_whole() -> None:
     assert cpu(lambda: (catalog.find(name), catalog.nearest(name))) < ALLOWED * SLACK
     assert catalog.find(name).problem == f"Tool not found: {short(name)}"
     assert len(short(name)) == 200
+
+
+# --- templates --------------------------------------------------------------------------------
+
+
+def long_templates(count: int, server: str = "s") -> list[tuple[Template, str]]:
+    """So many of the worst templates that are matched at all."""
+    start = "x:" + "{+a}a" * (MOST_EXPRESSIONS - 1)
+    return [(Template(f"{start}{'a' * (LONGEST_TEMPLATE - len(start) - 8)}{n:08}"), server) for n in range(count)]
+
+
+@pytest.mark.parametrize("unit", ["a", "ab", "a/", "a?#", "é"])
+def test_a_uri_is_compared_with_ten_thousand_templates_in_little_time(unit: str) -> None:
+    """docs/resources.md: a server may list as many templates as it likes."""
+    uri = fill(unit, "x:")
+    for templates in (
+        long_templates(1_000),
+        [(Template(f"x:{'{a}' * 10}{n}"), "s") for n in range(10_000)],
+        [(Template("{+a}" * n), "s") for n in range(1, 20)],
+        [(Template(f"x:{'a' * n}{{b}}"), "s") for n in range(2_000)],
+    ):
+        assert cpu(lambda templates=templates: TemplateIndex(templates)._sought(uri)) < 1
+        index = TemplateIndex(templates)
+        assert cpu(lambda index=index: index._sought(uri)) < ALLOWED * SLACK
+
+
+def test_a_template_that_is_too_large_is_listed_and_matches_nothing() -> None:
+    """docs/resources.md: 16 expressions and 2,048 characters at most."""
+    assert Template("x:" + "{a}" * 16).matches("x:a")
+    assert not Template("x:" + "{a}" * 17).matches("x:a")
+    assert Template("x:" + "a" * 2043 + "{b}").matches("x:" + "a" * 2043)
+    assert not Template("x:" + "a" * 2044 + "{b}").matches("x:" + "a" * 2044)
+    assert not Template("x:{+a}").matches("x:" + "a" * uris.LONGEST)
+
+
+def test_one_servers_many_templates_do_not_hide_anothers() -> None:
+    """Ours: each server's templates have a budget of their own."""
+    index = TemplateIndex([*long_templates(1_000, "bad"), (Template("x:{+a}!"), "good")])
+    assert index.owners(fill("a", "x:")[:-1] + "!") == ("good",)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a", "b", "/", "?", "#", ":", "{x}", "{+x}", "{#x}", "{.x}", "{/x}", "{;x}", "{?x}", "{&x}"]),
+        min_size=1,
+        max_size=6,
+    ),
+    st.text("ab/?#.;&:", max_size=10),
+)
+def test_templates_match_what_a_plain_reading_of_them_matches(parts: list[str], uri: str) -> None:
+    """RFC 6570 §3.2, widened: for an expression there may be any run up to where the next part of a URI begins."""
+    spelled = {
+        "{x}": "[^/?#]*", "{+x}": ".*", "{#x}": "(?:#.*)?", "{.x}": r"(?:\.[^/?#]*)?",
+        "{/x}": "(?:/[^?#]*)?", "{;x}": "(?:;[^/?#]*)?", "{?x}": r"(?:\?[^#]*)?", "{&x}": "(?:&[^#]*)?",
+    }  # fmt: skip
+    plain = "".join(spelled.get(part, re.escape(part)) for part in parts)
+    matches = re.fullmatch(plain, uri, re.DOTALL) is not None
+    template = Template("".join(parts))
+    assert template.matches(uri) == matches
+    assert TemplateIndex([(template, "s")]).owners(uri) == (("s",) if matches else ())
+
+
+def test_a_resource_with_a_uri_that_cannot_be_wrapped_is_left_out() -> None:
+    """docs/behaviour.md#size-limits: and an unlisted one leads nowhere if there are several servers."""
+    long = "x:" + "a" * uris.LONGEST
+    natives = [Native("x:a", {}), Native(long, {})]
+    catalog = build_resources([Source(upstream=name, prefix=name, resources=natives) for name in "ab"])
+    assert [*catalog.resources] == ["x:a", "muxway://b/x%3Aa"]
+    assert len([finding for finding in catalog.findings if "left out" in finding.message]) == 2
+    assert catalog.find(long) is None
+    assert catalog.public_uri("a", long) == long
+    huge = "muxway://" + "é" * 4_000_000
+    assert cpu(lambda: (catalog.find(huge), catalog.public_uri("a", huge))) < ALLOWED * SLACK
+
+
+# --- hidden characters ------------------------------------------------------------------------
+
+
+def listed(**members: Any) -> Raw:
+    """A tool with these members besides its name."""
+    return Raw(messages.encode({"name": "t", "inputSchema": {"type": "object"}, **members}))
+
+
+def fitting_text(unit: str) -> str:
+    """As much of this as a definition may have."""
+    each = len(messages.encode(unit)) - 2
+    return unit * ((MOST_BYTES - 1000) // each)
+
+
+@pytest.mark.parametrize("unit", ["\u200b", "\x1b[", "\x1b[\u200b", "\U000e0041", "a\u200d", "\ufe0f", "\x00", "\\n"])
+@pytest.mark.parametrize("member", ["title", "description", "deep", "names", "value"])
+def test_the_largest_definition_full_of_hidden_characters_is_cleaned_in_little_time(unit: str, member: str) -> None:
+    """docs/security.md#what-servers-say-of-themselves."""
+    text = fitting_text(unit)
+    inside = {"deep": {"items": {"description": text}}, "names": {text: {}}, "value": {"default": text}}
+    raw = listed(**{member: text}) if member not in inside else listed(outputSchema=inside[member])
+    assert memoryview(raw).nbytes <= MOST_BYTES
+    assert cpu(lambda: read_listing(TOOLS, "s", [raw])) < ALLOWED * SLACK
+    [native], _ = read_listing(TOOLS, "s", [raw])
+    if member in ("title", "description", "deep"):
+        # Nothing hides any more, however it was put together.
+        assert not may_hide(b"".join(native.members.values())) or "\\" in unit
+
+
+def test_nested_escapes_leave_nothing_that_hides() -> None:
+    """docs/security.md: what stood apart may stand together once something between is gone, again and again."""
+    text = "\x1b[" * 50_000 + "m" * 50_000
+    assert is_visible(visible(text))
+    assert cpu(lambda: visible(text)) < ALLOWED * SLACK
+
+
+def test_a_definition_that_is_too_large_or_too_nested_is_left_out_alone() -> None:
+    """docs/security.md#what-servers-say-of-themselves: 256 KiB."""
+    nested: Any = "\u200b" * 20_000
+    for _ in range(60):
+        nested = {"items": nested}
+    good = Raw(b'{"name":"good","inputSchema":{"type":"object"}}')
+    for bad, why in ((listed(title="x" * MOST_BYTES), "bytes, more than"), (listed(outputSchema=nested), "nested")):
+        natives, [finding] = read_listing(TOOLS, "s", [bad, good])
+        assert [native.name for native in natives] == ["good"]
+        assert why in finding.message
+
+
+def test_sixteen_megabytes_of_definitions_are_read_in_many_short_steps() -> None:
+    """Ours: beside the event loop, and no single step keeps it from its turn."""
+    raws = [Raw(messages.encode({"name": f"t{n}", "description": "\u200b" * 60_000})) for n in range(60)]
+    assert cpu(lambda: read_listing(PROMPTS, "s", raws)) < 60 * ALLOWED * SLACK

@@ -16,6 +16,7 @@ from muxway.catalog.lookalikes import skeleton
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Native, Route
 from muxway.catalog.naming import goes_round
 from muxway.catalog.uris import EVERY_URI, UriFilter
+from muxway.likeness import short
 from muxway.protocol import messages
 from muxway.protocol.labels import labelled
 
@@ -124,6 +125,25 @@ class _Draft:
         self.findings.append(Finding(source.upstream, item, message, self.kind))
 
 
+_TOGETHER: Final = 256 * 1024
+"""Bytes of definitions that are searched at once, while nothing else happens."""
+
+
+def _are_suspicious(raw_items: Sequence[Raw]) -> bool:
+    """Whether something may be hidden in these definitions."""
+    # One search over many of them is cheaper than one for each, and nearly always enough.
+    some: list[Raw] = []
+    size = 0
+    for raw in raw_items:
+        some.append(raw)
+        size += memoryview(raw).nbytes
+        if size > _TOGETHER:
+            if hygiene.may_hide(b"".join(some)):
+                return True
+            some, size = [], 0
+    return hygiene.may_hide(b"".join(some))
+
+
 def read_listing(kind: Kind, upstream: str, raw_items: Sequence[Raw]) -> tuple[list[Native], list[Finding]]:
     """Open a listing. A definition that no client could use is left out, alone; what hides in others is taken out.
 
@@ -135,14 +155,15 @@ def read_listing(kind: Kind, upstream: str, raw_items: Sequence[Raw]) -> tuple[l
     def leave_out(item: str, why: str) -> None:
         findings.append(Finding(upstream, item, f"left out: {why}", kind))
 
-    # One search over all of them is cheaper than one for each, and nearly always enough.
-    suspicious = hygiene.may_hide(b"".join(raw_items))
+    suspicious = _are_suspicious(raw_items)
     names = kind is RESOURCES or kind is TEMPLATES
     for index, raw in enumerate(raw_items):
         members = messages.members(raw)
         name = messages.text(members.get(kind.identity)) if members is not None else None
         if members is None or not name:
             leave_out(f"#{index + 1}", f"it has no {kind.identity}")
+        elif memoryview(raw).nbytes > hygiene.MOST_BYTES:
+            leave_out(short(name), f"it has {memoryview(raw).nbytes:,} bytes, more than {hygiene.MOST_BYTES:,}")
         elif kind is TOOLS and messages.members(members.get("inputSchema", b"")) is None:
             leave_out(name, "its inputSchema is not a JSON object")
         elif name in natives:
@@ -153,7 +174,11 @@ def read_listing(kind: Kind, upstream: str, raw_items: Sequence[Raw]) -> tuple[l
         else:
             del members[kind.identity]
             if suspicious or hygiene.is_long(raw):
-                members, said = hygiene.clean(raw, members, names=names)
+                try:
+                    members, said = hygiene.clean(raw, members, names=names)
+                except hygiene.TooNested:
+                    leave_out(short(name), "it is nested too deep to be looked through for hidden characters")
+                    continue
                 if said:
                     findings.append(Finding(upstream, name, said, kind))
             natives[name] = Native(name, members)

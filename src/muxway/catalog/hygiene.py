@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Raw
@@ -27,8 +28,15 @@ LONGEST_DESCRIPTION: Final = 4 * 1024
 """Bytes of a description that are shown."""
 LARGE_SCHEMA: Final = 64 * 1024
 """Bytes of a schema from which on it is reported."""
+MOST_BYTES: Final = 256 * 1024
+"""Bytes of a definition that is listed."""
 _CUT: Final = "…"
 _DEEPEST: Final = 64
+_MOST_LOOKED_AT: Final = 8 * MOST_BYTES
+"""Bytes that are looked at in one definition: each level of it is looked at again."""
+_MOST_PASSES: Final = 4
+_MOST_NOTED: Final = 64
+"""Hidden pieces of one text whose kinds are noted."""
 _NAMED: Final = 3
 """How many of the characters found a finding names."""
 
@@ -37,15 +45,19 @@ _JOINED: Final = "[\u0600-\u07ff\u0840-\u0dff\u0f00-\u109f\u1780-\u18af\ua800-\u
 _BEFORE_JOINED_EMOJI: Final = "[\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]"
 _JOINED_EMOJI: Final = "[\u2190-\u2bff\U0001f000-\U0001faff]"
 _SELECTOR: Final = "[\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+_ALONE: Final = (
+    # Controls. Line feed and tab are layout.
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+    # Direction, zero width, fillers, line and paragraph separators, annotations, tags.
+    "|[\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]"
+    "|[\U000e0000-\U000e007f]"
+)
 _HIDDEN: Final = (
     # Whole escape sequences: what is left of one would be litter.
     "[\x1b\x9b](?:(?<=\x9b)|\\[)[0-?]*+[ -/]*+[@-~]"
     "|\x1b\\][^\x07\x1b]*+(?:\x07|\x1b\\\\)?"
-    # Controls. Line feed and tab are layout; so is a return before a line feed.
-    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)"
-    # Direction, zero width, fillers, line and paragraph separators, annotations, tags.
-    "|[\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]"
-    "|[\U000e0000-\U000e007f]"
+    # A return before a line feed is layout.
+    f"|{_ALONE}|\r(?!\n)"
     # One variation selector chooses a look; a row of them is hidden text.
     f"|(?<={_SELECTOR}){_SELECTOR}"
     f"|(?!(?<={_JOINED})[\u200c\u200d]{_JOINED}|(?<={_BEFORE_JOINED_EMOJI})\u200d{_JOINED_EMOJI})[\u200c\u200d]"
@@ -75,10 +87,14 @@ def visible(text: str, instead: str = "") -> str:
     """The text without what a reader would not see, or with something to see `instead`."""
     if _is_plain(text):
         return text
-    while (shorter := _hidden().sub(instead, text)) != text:
+    for _ in range(_MOST_PASSES):
         # What stood apart may now stand together.
+        shorter = _hidden().sub(instead, text)
+        if shorter == text:
+            return text
         text = shorter
-    return text
+    # Made for that, again and again: whatever may hide goes, wherever it stands.
+    return _any_hidden().sub(instead, text)
 
 
 def is_visible(text: str) -> bool:
@@ -94,6 +110,11 @@ def _is_plain(text: str) -> bool:
 def _hidden() -> re.Pattern[str]:
     # Only where something is suspected: to compile it takes its part of a start.
     return re.compile(_HIDDEN)
+
+
+@cache
+def _any_hidden() -> re.Pattern[str]:
+    return re.compile(f"{_ALONE}|\r|{_SELECTOR}|[\u200c\u200d]")
 
 
 def may_hide(raw: Buffer) -> bool:
@@ -114,15 +135,17 @@ def clean(raw: Buffer, members: Params, *, names: bool) -> tuple[Params, str]:
         raw: the definition they are from.
         members: all of it but what tells it from others, which nobody may change.
         names: whether `name` is only read, because something else tells it from others.
+
+    Raises:
+        TooNested: it would have to be looked at too often.
     """
     cleaning = _Cleaning()
+    cut: list[str] = []
+    members = _cut(members, cut)
     if may_hide(raw):
         read = _READ | {"name"} if names else _READ
         members = {**members, **cleaning.changed(members, read)}
-    said = cleaning.said()
-    members = _cut(members, said)
-    said += _large(members)
-    return members, "; ".join(said)
+    return members, "; ".join((*cleaning.said(), *cut, *_large(members)))
 
 
 def _cut(members: Params, said: list[str]) -> Params:
@@ -145,10 +168,15 @@ def _large(members: Params) -> list[str]:
     ]
 
 
+class TooNested(Exception):
+    """A definition has large parts inside large parts, so that looking through it never ends."""
+
+
 class _Cleaning:
     """One definition being cleaned."""
 
     def __init__(self) -> None:
+        self._left_to_look = _MOST_LOOKED_AT
         self._found: dict[str, None] = {}
         self._taken: dict[str, None] = {}
         """Members of the definition out of which something was taken."""
@@ -168,6 +196,9 @@ class _Cleaning:
         return new
 
     def _of_member(self, key: str, raw: Buffer, depth: int, read: frozenset[str] = _READ) -> Buffer:
+        self._left_to_look -= memoryview(raw).nbytes
+        if self._left_to_look < 0:
+            raise TooNested
         if not may_hide(raw):
             return raw
         if key in read and (text := messages.text(raw)) is not None:
@@ -178,7 +209,7 @@ class _Cleaning:
         return self._inside(key, raw, depth + 1)
 
     def _text(self, text: str, raw: Buffer) -> Buffer:
-        hidden = _hidden().findall(text)
+        hidden = _first_hidden(text)
         if not hidden:
             return raw
         self._note(hidden)
@@ -231,15 +262,20 @@ class _Cleaning:
         return [f"hidden characters ({which}) {' and '.join(done)}"] if done else []
 
 
+def _first_hidden(text: str) -> list[str]:
+    """Hidden pieces of a text, as many as are noted."""
+    return [match[0] for match in islice(_hidden().finditer(text), _MOST_NOTED)]
+
+
 def _hidden_in(value: object) -> list[str]:
     """Every hidden piece in the texts of a JSON value."""
     found: list[str] = []
     parts = [value]
     # Not by recursion: it may be nested deeper than that goes.
-    while parts:
+    while parts and len(found) < _MOST_NOTED:
         part = parts.pop()
         if isinstance(part, str):
-            found += _hidden().findall(part)
+            found += _first_hidden(part)
         elif isinstance(part, dict):
             for name, one in cast("dict[str, object]", part).items():
                 parts += (one, name)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from muxway.catalog import hygiene, rewriting
 from muxway.catalog.kinds import RESOURCES, TEMPLATES
 from muxway.catalog.model import Finding, Pages
+from muxway.catalog.uri_templates import Template, TemplateIndex
 from muxway.catalog.uris import (
     LONGEST,
-    Template,
     UriFilter,
     is_wrapped_often,
     looks_wrapped,
@@ -27,6 +27,7 @@ from muxway.catalog.uris import (
     wrap,
     wrap_template,
 )
+from muxway.likeness import short
 from muxway.protocol import messages
 from muxway.protocol.labels import labelled
 
@@ -105,7 +106,8 @@ class _Learned:
         return uri in self._of.get(upstream, ())
 
     def owners(self, uri: str) -> list[str]:
-        return [upstream for upstream, mine in self._of.items() if uri in mine]
+        # A copy: results of other servers may be read by another thread meanwhile.
+        return [upstream for upstream, mine in [*self._of.items()] if uri in mine]
 
     def keep(self, upstreams: Iterable[str]) -> None:
         for gone in self._of.keys() - set(upstreams):
@@ -139,7 +141,9 @@ class ResourceCatalog:
                 self._by_text.setdefault(public, Place(name, template.text))
                 if public == template.text:
                     templates.append((template, name))
-        self._templates = sorted(templates, key=lambda found: found[0].rank)
+        self._templates = TemplateIndex(templates)
+        self._native: dict[str, TemplateIndex] = {}
+        """Upstream → all of its templates, made when there is a wrapped URI inside a wrapped one."""
         self.rewriters: Mapping[str, Converter] = (
             {name: self._rewriter(name) for name in parts} if len(parts) > 1 else {}
         )
@@ -151,6 +155,9 @@ class ResourceCatalog:
         """Where a URI leads: listed, wrapped, linked to, made of a template, of a scheme or server there is one of."""
         if uri in self._exact or looks_wrapped(uri):
             return self.find_listed(uri)
+        if len(uri) > LONGEST and len(self._parts) > 1:
+            # It cannot be wrapped, so that nobody could tell whose it is.
+            return None
         for upstream in self._owners(uri):
             if self._parts[upstream].filter.shows(uri):
                 return Place(upstream, uri)
@@ -173,15 +180,21 @@ class ResourceCatalog:
         if looks_wrapped(native) and not (
             native in part.publics
             or self._learned.has(upstream, native)
-            or any(template.matches(native) for template, _ in part.templates)
+            or self._native_templates(upstream, part).owners(native)
         ):
             return None
         return Place(upstream, native)
 
+    def _native_templates(self, upstream: str, part: _Part) -> TemplateIndex:
+        index = self._native.get(upstream)
+        if index is None:
+            index = self._native[upstream] = TemplateIndex((template, upstream) for template, _ in part.templates)
+        return index
+
     def _owners(self, uri: str) -> Iterable[str]:
         """Whose an unlisted URI may be, best first. Each is asked whether it shows it."""
         yield from (name for name in self._learned.owners(uri) if name in self._parts)
-        yield from (name for template, name in self._templates if template.matches(uri))
+        yield from self._templates.owners(uri)
         scheme = scheme_of(uri)
         owners = [name for name, part in self._parts.items() if scheme in part.schemes]
         if len(owners) == 1:
@@ -199,6 +212,8 @@ class ResourceCatalog:
         listed = part.publics.get(native)
         if listed is not None:
             return listed
+        if len(native) > LONGEST:
+            return native  # It leads nowhere, whoever else has it.
         if looks_wrapped(native):
             self._learned.note(upstream, native)
             return wrap(upstream, native)
@@ -308,6 +323,10 @@ class _Draft:
             public = native.name
             if is_wrapped_often(public):
                 rounds += 1
+                continue
+            if kind is RESOURCES and len(public) > LONGEST:
+                why = f"left out, because its URI has {len(public):,} characters, more than {LONGEST:,}"
+                self.findings.append(Finding(source.upstream, short(public), why, kind))
                 continue
             if taken(public):
                 collided.append(public)

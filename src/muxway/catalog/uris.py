@@ -14,7 +14,7 @@ import posixpath
 import re
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote, unquote
 
 SCHEME: Final = "muxway"
@@ -78,89 +78,6 @@ def is_wrapped_often(uri: str) -> bool:
 def looks_wrapped(uri: str) -> bool:
     """Whether a URI stands where only wrapped ones may."""
     return scheme_of(uri) == SCHEME or unwrap(uri) is not None
-
-
-# --- templates --------------------------------------------------------------------------------
-
-
-class _Hole(NamedTuple):
-    """What may stand in place of an expression: nothing, or its first character and then a run."""
-
-    first: str
-    stops: str
-    """Characters that end the run. More is let through than RFC 6570 makes: clients do not all encode."""
-
-    def reach(self, uri: str, places: set[int]) -> set[int]:
-        """Where one may be after it, beginning at these places."""
-        reached = set(places)
-        ended = -1
-        for place in sorted(places):
-            if self.first and not uri.startswith(self.first, place):
-                continue
-            start = place + len(self.first)
-            if start <= ended:
-                continue  # An earlier run went through here.
-            ended = start
-            while ended < len(uri) and uri[ended] not in self.stops:
-                ended += 1
-            reached.update(range(start, ended + 1))
-        return reached
-
-
-_EXPRESSION = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
-_HOLES: Final = {
-    "": _Hole("", "/?#"),
-    "+": _Hole("", ""),
-    "#": _Hole("#", ""),
-    ".": _Hole(".", "/?#"),
-    "/": _Hole("/", "?#"),
-    ";": _Hole(";", "/?#"),
-    "?": _Hole("?", "#"),
-    "&": _Hole("&", "#"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A URI template of RFC 6570, as far as to say which URIs may be made of it.
-
-    Matching takes time in proportion to the URI, whatever the template: servers write it, callers the URI.
-    """
-
-    text: str
-    parts: tuple[str | _Hole, ...] = field(init=False, repr=False, compare=False)
-    shape: tuple[str, ...] = field(init=False, repr=False)
-    """The template without the names of its variables: two of one shape make the same URIs."""
-    rank: tuple[int, int] = field(init=False, repr=False, compare=False)
-    """The smaller, the more specific."""
-
-    def __post_init__(self) -> None:
-        pieces = _EXPRESSION.split(self.text)
-        parts = [piece if index % 2 == 0 else _HOLES[piece] for index, piece in enumerate(pieces)]
-        shape = tuple(piece if index % 2 == 0 else f"{{{piece}}}" for index, piece in enumerate(pieces))
-        object.__setattr__(self, "parts", tuple(part for part in parts if part != ""))
-        object.__setattr__(self, "shape", tuple(piece for piece in shape if piece))
-        object.__setattr__(self, "rank", (-sum(map(len, pieces[::2])), len(pieces)))
-
-    @property
-    def scheme(self) -> str:
-        """The scheme of all its URIs; empty if that depends."""
-        first = self.parts[0] if self.parts else ""
-        return scheme_of(first) if isinstance(first, str) else ""
-
-    def matches(self, uri: str) -> bool:
-        """Whether this URI may be made of it."""
-        if len(uri) > LONGEST:
-            return False
-        places = {0}
-        for part in self.parts:
-            if isinstance(part, str):
-                places = {place + len(part) for place in places if uri.startswith(part, place)}
-            else:
-                places = part.reach(uri, places)
-            if not places:
-                return False
-        return len(uri) in places
 
 
 # --- filters ----------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from muxway.core.asks import Ask
 from muxway.core.holding import Holding, own_call, size_of
 from muxway.core.incidents import attempt
 from muxway.core.polling import Polling, wants_tasks
-from muxway.core.ports import clock, later, log
+from muxway.core.ports import aside, clock, later, log
 from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
-from muxway.core.sinks import Nobody, Passing
+from muxway.core.sinks import CONVERTED, Nobody, Passing, is_large
 from muxway.core.target import Trace
 from muxway.errors import (
     MISSING_CAPABILITY,
@@ -38,6 +38,8 @@ from muxway.protocol.bridge import InputRequired, TaskMade
 from muxway.protocol.era import SERVER_INFO
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muxway.core.call import Call
     from muxway.core.ports import Link, Running, Sink, Timer
     from muxway.protocol.bridge import Converter
@@ -61,6 +63,8 @@ class Way(msgspec.Struct, frozen=True):
     server_info: bytes
     idle: float
     limit: float
+    large: int = CONVERTED
+    """Bytes of a result from which on it is converted beside the event loop."""
 
 
 class Desk:
@@ -106,9 +110,17 @@ class Crossing(Passing):
             running.cancel(reason)
 
     def done(self, *result: Buffer) -> None:
+        work = partial(self._way.convert, result[0] if len(result) == 1 else b"".join(result))
+        if is_large(self._way.large, *result):
+            # Nobody is above it then who hears what goes wrong.
+            self._running = aside(work, lambda outcome: attempt(self._sink.failed, partial(self._converted, outcome)))
+        else:
+            self._converted(work)
+
+    def _converted(self, outcome: Callable[[], Buffer]) -> None:
         self._running = None
         try:
-            converted = self._way.convert(result[0] if len(result) == 1 else b"".join(result))
+            converted = outcome()
         except TaskMade as made:
             self.became_task(made.fields)
         except InputRequired as question:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from muxway.errors import MethodNotFound
 from muxway.log import EventLog
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer
 
 
+T = TypeVar("T")
 log = EventLog("gateway")
 """Where the middle says what its owner should know."""
 
@@ -125,6 +128,50 @@ def steady() -> float:
 def clock() -> float:
     """The time of day, in seconds: good for comparing with what another process, or an earlier one, wrote down."""
     return time.time()
+
+
+class _Aside:
+    """Work that another thread does. Implements `Running`."""
+
+    __slots__ = ("_future", "_then")
+
+    def __init__(self, future: asyncio.Future[Any], then: Callable[[Callable[[], Any]], None]) -> None:
+        self._future = future
+        self._then = then
+        future.add_done_callback(self._done)
+
+    def _done(self, future: asyncio.Future[Any]) -> None:
+        if not future.cancelled():
+            self._then(future.result)
+
+    def cancel(self, reason: str | None) -> None:
+        """Nobody wants it any more; what has begun goes on to its end, unheard."""
+        del reason
+        self._future.remove_done_callback(self._done)
+        self._future.add_done_callback(_heard)
+        self._future.cancel()
+
+
+def _heard(future: asyncio.Future[Any]) -> None:
+    # Or asyncio says that nobody has asked how it ended.
+    if not future.cancelled():
+        future.exception()
+
+
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    # Few: they share the interpreter with the event loop, and have no work unless results are large.
+    return ThreadPoolExecutor(2, "muxway-aside")
+
+
+def aside(work: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> Running:
+    """Let another thread do what would hold up everybody, and go on here when it is done.
+
+    Args:
+        work: needs nothing that changes meanwhile, and has an end.
+        then: gets what gives the work's outcome, or raises what it raised.
+    """
+    return _Aside(asyncio.get_running_loop().run_in_executor(_helpers(), work), then)
 
 
 class Waiter:

@@ -13,7 +13,7 @@ from muxway.core import custom
 from muxway.core.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, visited
 from muxway.core.polling import Polling, is_task_state
 from muxway.core.sealing import INVALID, Seal
-from muxway.core.sinks import chain
+from muxway.core.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
 from muxway.core.tasks import Background, Tasks
 from muxway.errors import InvalidParams, ToolNotFound, UpstreamError
 from muxway.likeness import short
@@ -280,7 +280,8 @@ class Relay:
         convert = chain(reshape, convert)
         if convert is None:
             return link.request(b"", call, sink, idle=tool.deadline, limit=tool.deadline)
-        way = Way(tool.name, link, convert, self._server_info, tool.deadline, tool.deadline)
+        large = CONVERTED if reshape is None else RESHAPED
+        way = Way(tool.name, link, convert, self._server_info, tool.deadline, tool.deadline, large)
         across = self._across(sink, way, b"", call)
         across.begin()
         return across
@@ -402,16 +403,19 @@ class Relay:
         except KeyError:
             convert = bridge.result_converter(caller.revision, link.revision, self._server_info, wrapped=wrapped)
             self._converters[crossing] = convert
+        large = CONVERTED
         if self.rewriters and call.method == "tools/call":
             convert = chain(self.rewriters.get(upstream), convert)
+            large = REWRITTEN
         if reshape is not None:
             convert = chain(reshape, convert)
+            large = RESHAPED
         if (tasked and link.revision.required_tasks) or (reshape is not None and link.revision.stateless):
             # A task that its caller asked after itself would bring a result that nobody has reshaped.
             link = Polling(upstream, link)
         if convert is None:
             return link.request(head, call, sink, idle=member.idle, limit=member.limit)
-        way = Way(upstream, link, convert, self._server_info, member.idle, member.limit)
+        way = Way(upstream, link, convert, self._server_info, member.idle, member.limit, large)
         across = self._across(sink, way, head, call)
         across.begin()
         return across
@@ -485,7 +489,8 @@ class Relay:
             raise InvalidParams(INVALID)
         if is_task_state(claims.state) if claims.kind == "wrap" else claims.state is not None:
             link = Polling(claims.upstream, link)
-        way = Way(claims.upstream, link, convert, self._server_info, member.idle, member.limit)
+        large = CONVERTED if reshape is None else RESHAPED
+        way = Way(claims.upstream, link, convert, self._server_info, member.idle, member.limit, large)
         across = self._across(sink, way, claims.head, again, claims.round + 1)
         across.begin()
         return across

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from muxway.core.incidents import attempt
+from muxway.core.ports import aside
 from muxway.errors import MethodNotFound
 
 if TYPE_CHECKING:
@@ -61,7 +64,7 @@ class Changing(Passing):
     def __init__(
         self, sink: Sink, change: Converter | None, excuse: Callable[[RpcError], RpcError | bytes] | None = None
     ) -> None:
-        """An `excuse` may give a result instead of an error."""
+        """An `excuse` may give a result instead of an error. A large result is changed beside the event loop."""
         super().__init__(sink)
         self._change = change
         self._excuse = excuse
@@ -69,8 +72,12 @@ class Changing(Passing):
     def done(self, *result: Buffer) -> None:
         if self._change is None:
             self._sink.done(*result)
+            return
+        work = partial(self._change, result[0] if len(result) == 1 else b"".join(result))
+        if is_large(REWRITTEN, *result):
+            aside(work, lambda outcome: attempt(self._sink.failed, lambda: self._sink.done(outcome())))
         else:
-            self._sink.done(self._change(result[0] if len(result) == 1 else b"".join(result)))
+            self._sink.done(work())
 
     def failed(self, error: RpcError) -> None:
         outcome = error if self._excuse is None else self._excuse(error)
@@ -78,6 +85,19 @@ class Changing(Passing):
             self._sink.done(outcome)
         else:
             self._sink.failed(outcome)
+
+
+CONVERTED: Final = 1024 * 1024
+"""Bytes of a result from which on it is put in a caller's words beside the event loop."""
+REWRITTEN: Final = 64 * 1024
+"""The same where its links are looked at one by one."""
+RESHAPED: Final = 16 * 1024
+"""The same where an expression of the configuration is evaluated over it."""
+
+
+def is_large(limit: int, *result: Buffer) -> bool:
+    """Whether to work on this result would hold up everybody."""
+    return sum(memoryview(piece).nbytes for piece in result) > limit
 
 
 def chain(*steps: Converter | None) -> Converter | None:

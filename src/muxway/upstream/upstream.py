@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -42,6 +43,8 @@ _START: Final = 30.0
 _FETCHING_START: Final = 120.0
 _FETCHERS: Final = frozenset(("npx", "npm", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno"))
 _LOOPING: Final = f"it failed {BUDGET} times within a minute, so it is tried once a minute now"
+_LONG_LIST: Final = 64 * 1024
+"""Bytes of a list from which on it is read beside the event loop."""
 _CHANGES: Final = {
     "notifications/tools/list_changed": (TOOLS,),
     "notifications/prompts/list_changed": (PROMPTS,),
@@ -464,7 +467,10 @@ class Upstream:
 
     async def _list_kind(self, link: Link, kind: Kind) -> Offer:
         listing = await list_all(link, kind, timeout=self._list_timeout, most=self._max_listed)
-        natives, findings = read_listing(kind, self.name, listing.items)
+        # A long list is read beside the event loop: each definition is looked through.
+        beside = sum(memoryview(raw).nbytes for raw in listing.items) > _LONG_LIST
+        read = partial(read_listing, kind, self.name, listing.items)
+        natives, findings = await asyncio.to_thread(read) if beside else read()
         notes = [str(finding) for finding in findings]
         if listing.cut is not None:
             notes.append(f"{self.name}: {listing.cut}; what follows is left out")
