@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -560,3 +561,51 @@ def test_anything_loads_or_is_a_config_error(data: Any) -> None:
         assert outcome.details
     else:
         assert outcome.servers
+
+
+MINUTES = {
+    "key.toml": ("a" + ".a" * 100 + " = 1", "parts"),
+    "blanks.toml": ("a" + " . 'a'" * 50_000 + " = 1", "parts"),
+    "table.toml": ("[" + "a." * 50_000 + "a]", "parts"),
+    "inline.toml": ("x = {" + "a." * 50_000 + "a = 1}", "parts"),
+    "large.toml": ("# " + "x" * (4 << 20), "larger than 4 MiB"),
+    "large.yaml": ("# " + "x" * (1 << 20), "larger than 1 MiB"),
+    "anchors.yaml": ("\n".join(f"k{n}: &a{n} 1" for n in range(1001)), "anchors"),
+    "flow.yaml": ("[" + "&a 1," * 1001 + "]", "anchors"),
+    "numbers.json": ("[" + "1," * 600_000 + "1]", "values"),
+    "servers.json": (
+        json.dumps({"mcpServers": {f"s{n}": {"command": "c"} for n in range(5_001)}}),
+        "more than 5,000 servers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MINUTES)
+def test_a_file_that_would_take_minutes_is_refused_in_moments(name: str, tmp_path: Path) -> None:
+    """docs/behaviour.md#size-limits: some took gigabytes, too."""
+    text, why = MINUTES[name]
+    (tmp_path / name).write_text(text)
+    began = time.thread_time()
+    with pytest.raises(ConfigError, match=why):
+        load_config(tmp_path / name)
+    assert time.thread_time() - began < 10
+
+
+def test_what_is_just_within_the_limits_is_read(tmp_path: Path) -> None:
+    """Ours: limits are for files that nobody writes."""
+    server = '[mcpServers.s]\ncommand = "c"\nargs = ["%s"]' % ("a." * 99)
+    (tmp_path / "a.toml").write_text("x" + ".x" * 97 + f' = "a.b"\n{server}')
+    assert "s" in load_config(tmp_path / "a.toml").servers
+    anchors = "\n".join(f"  - &a{n} 1" for n in range(900))
+    (tmp_path / "b.yaml").write_text(f"mcpServers:\n  s:\n    command: c\n    args: ['x&y']\nx-list:\n{anchors}\n")
+    assert "s" in load_config(tmp_path / "b.yaml").servers
+
+
+def test_thousands_of_unknown_keys_are_told_and_hints_given_for_the_first() -> None:
+    """docs/configuration.md: an unknown key is a warning that names the nearest known one."""
+    began = time.thread_time()
+    config = parse_config({"mcpServers": {"s": {"command": "c", **{f"cwd{n}": 1 for n in range(5_000)}}}})
+    assert time.thread_time() - began < 2
+    assert len(config.warnings) == 5_000
+    assert "did you mean `cwd`" in config.warnings[0].message
+    assert "did you mean" not in config.warnings[-1].message

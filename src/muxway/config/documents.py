@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 """Largest file read. Client state files hold a few megabytes beside the servers; `/dev/zero` has no end."""
+MAX_TOML_BYTES = 4 * 1024 * 1024
+MAX_YAML_BYTES = 1024 * 1024
+"""Largest files of these formats, whose libraries take seconds for each megabyte. No client keeps its state in one."""
+MAX_KEY_PARTS = 100
+"""Most parts of a dotted key in TOML; the time and memory that `tomllib` needs grow with their square."""
+MAX_ANCHORS = 1000
+"""Most anchors in a YAML file."""
 MAX_YAML_NODES = 200_000
 """Most values a YAML file may unfold to: aliases of aliases grow exponentially."""
 
@@ -59,6 +67,9 @@ def read_document(path: str | FilePath) -> Document:
     source = printable(str(path))
     text = _decode(_read(file, source), source)
     kind = _EXTENSIONS.get(file.suffix.lower()) or _guess(text)
+    largest = {"TOML": MAX_TOML_BYTES, "YAML": MAX_YAML_BYTES}.get(kind, MAX_FILE_BYTES)
+    if len(text) > largest:
+        raise _problem("invalid_json", f"{source} is larger than {largest >> 20} MiB: is it the right file?")
     try:
         match kind:
             case "TOML":
@@ -127,12 +138,17 @@ def _refuse(source: str, kind: str, message: str, line: int | None = None, colum
 
 _TOML_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
 _TOML_ASSIGNMENT = re.compile(r"\s*((?:[\w.-]|\"[^\"]*\"|'[^']*')+)\s*=")
+_TOML_PART = r"(?:[\w-]++|\"[^\"]*+\"|'[^']*+')"
+_TOML_LONG_KEY = re.compile(rf"{_TOML_PART}(?:\s*+\.\s*+{_TOML_PART}){{{MAX_KEY_PARTS}}}")
 _TOML_KEY = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
 
 
 def _toml(text: str, source: str) -> Document:
     import tomllib
 
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") >= MAX_KEY_PARTS and (long := _TOML_LONG_KEY.search(line)) is not None:
+            _refuse(source, "TOML", f"a key has more than {MAX_KEY_PARTS} parts", number, long.start() + 1)
     try:
         value = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -183,12 +199,15 @@ def _toml_keys(text: str) -> list[str]:
 
 # Dates and bytes too: in a configuration they are the text that stands there.
 _YAML_TEXT_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "timestamp", "binary", "value", "merge"))
+_YAML_ANCHOR = re.compile(r"(?:^|(?<=[\s\[{,]))&\S", re.MULTILINE)
 _YAML_QUOTED = re.compile(r"'(?![<\\])[^']{2,}'")
 
 
 def _yaml(text: str, source: str) -> Document:
     import yaml
 
+    if sum(1 for _ in islice(_YAML_ANCHOR.finditer(text), MAX_ANCHORS + 1)) > MAX_ANCHORS:
+        _refuse(source, "YAML", f"it has more than {MAX_ANCHORS:,} anchors (`&name`)")
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MAX_DEPTH = 100
 """Deepest nesting read; far beyond any real file, well within the interpreter's stack."""
 
+MAX_VALUES = 500_000
+"""Most values read. Files in which clients keep their state have some ten thousands."""
+
 # Possessive, so that a long run of blanks or comments costs neither backtracking nor memory.
 _SKIP = re.compile(r"(?:[ \t\r\n]++|//[^\r\n]*+|/\*(?s:.*?)\*/)*+")
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?(?![0-9A-Za-z_.+-])")
@@ -190,6 +193,8 @@ class _Reader:
         return self.text[self.at : self.at + 1]
 
     def note(self, at: int) -> None:
+        if len(self.positions) >= MAX_VALUES:
+            self.fail(f"there are more than {MAX_VALUES:,} values; is it the right file?")
         self.positions[tuple(self.path)] = self.place(at)
 
     def place(self, at: int) -> tuple[int, int]:

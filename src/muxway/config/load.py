@@ -36,6 +36,8 @@ from muxway.config.views import read_views
 if TYPE_CHECKING:
     from muxway.config.report import Path
 
+MAX_SERVERS = 5_000
+"""Most servers of one configuration."""
 _BAD_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _SHARED_CONTAINERS = frozenset({"mcp", "extensions"})
 """Containers whose key other programs use for other things: read only if something in them looks like a server."""
@@ -135,6 +137,9 @@ def _read_servers(
                 line = report.line(places[name])
                 first = dotted(places[name]) + (f" (line {line})" if line is not None else "")
                 report.error(place, f'server "{name}" is already configured at {first}; rename or remove one of them')
+            elif len(places) >= MAX_SERVERS:
+                report.error(path, f"{dotted(path)} holds more than {MAX_SERVERS:,} servers; is it the right file?")
+                break
             else:
                 places[name] = place
                 server = read_server(name, entry, place, report, scope, keep_going=keep_going)
@@ -236,7 +241,7 @@ def _check_name(name: object, place: Path, report: Report) -> bool:
 def _judge_top_level(root: Mapping[object, object], report: Report) -> None:
     known = {*TOP_LEVEL, *(path[0] for path, _ in CONTAINERS)}
     for key in root:
-        near = nearest(key, known, cutoff=0.8) if isinstance(key, str) and key not in known else None
+        near = report.nearest(key, known, cutoff=0.8) if isinstance(key, str) and key not in known else None
         if near is not None:
             report.warn((str(key),), f"unknown key, has no effect; did you mean `{near}`?")
     projects = as_mapping(root.get("projects")) or {}

@@ -19,6 +19,8 @@ Path: TypeAlias = tuple[str | int, ...]
 LineOf: TypeAlias = Callable[[Path], int | None]
 
 MAX_SHOWN = 50
+MOST_HINTS = 200
+"""Unknown words of one configuration for which the known one is looked for that may have been meant."""
 """Problems spelled out in the message of a ConfigError; `details` always has them all."""
 
 
@@ -73,6 +75,12 @@ class Report:
         self._line_of = line_of
         self.secrets: set[str] = set()
         """What no message may show, wherever it was found: a secret in the wrong place is one all the same."""
+        self._hints = MOST_HINTS
+
+    def nearest(self, word: str, candidates: Iterable[str], cutoff: float = 0.7) -> str | None:
+        """As `nearest`, while there are few enough unknown words for that."""
+        self._hints -= 1
+        return nearest(word, candidates, cutoff) if self._hints >= 0 else None
 
     def line(self, path: Path) -> int | None:
         """Line of the value at `path`, or of the nearest thing around it that is in the file."""

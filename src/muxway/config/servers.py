@@ -157,7 +157,7 @@ def _judge_unknown(key: str, place: Path, report: Report) -> None:
     if key in UNSUPPORTED_KEYS:
         report.warn(place, "is not supported by muxway and has no effect; for a fixed token use `headers`")
     elif key not in CLIENT_KEYS and not key.startswith(("x-", "_", "$", "//")):
-        near = nearest(key, SERVER.by_spelling)
+        near = report.nearest(key, SERVER.by_spelling)
         hint = f"did you mean `{near}`?" if near else "`muxway config explain` lists the known keys"
         report.warn(place, f"unknown key, has no effect; {hint}")
 

@@ -208,7 +208,7 @@ class Reader:
         for key, value in (self.entries(path, raw) or {}).items():
             row = section.by_spelling.get(key)
             if row is None:
-                near = nearest(key, section.by_spelling)
+                near = self.report.nearest(key, section.by_spelling)
                 known = ", ".join(row.key for row in section.fields)
                 hint = f"did you mean `{near}`?" if near else f"known are {known}"
                 self.report.warn((*path, key), f"unknown key, has no effect; {hint}")
