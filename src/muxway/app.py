@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -41,6 +40,7 @@ from muxway.library import (
     encoded_arguments,
 )
 from muxway.log import EventLog
+from muxway.opening import Opening
 from muxway.protocol import messages
 from muxway.protocol.era import PROGRESS_TOKEN
 from muxway.upstream.journal import Journal
@@ -49,7 +49,7 @@ from muxway.upstream.stdio import StdioChannel
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from muxway.catalog.model import Finding, Route
     from muxway.catalog.selection import Selection
@@ -98,11 +98,17 @@ class Gateway:
         Raises:
             ConfigError: a middleware of the configuration cannot be used.
         """
+        if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                "Gateway(...) takes a loaded Config. For a file or a mapping write `async with Gateway.open(...) as "
+                "gateway`, or SyncGateway(...) where nothing awaits"
+            )
         settings = config.gateway
         self.config = config
         self._trace = trace
         if trace is not None:
             trace.secrets = lambda: _secrets(self.config)
+        self._closed = False
         members: dict[str, Member] = {}
         naming = Naming.of(settings.separator, settings.max_name_length)
         self._first_listing: FirstListing | None = None
@@ -140,11 +146,14 @@ class Gateway:
         self._publish()
 
     @classmethod
-    @contextlib.asynccontextmanager
-    async def open(
+    def open(
         cls, config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None, *, wait: bool = True
-    ) -> AsyncGenerator[Self]:
-        """Start a gateway from a file, a mapping of the same shape, or a loaded `Config`; end it on leaving.
+    ) -> Opening[Self]:
+        """Start a gateway from a file, a mapping of the same shape, or a loaded `Config`.
+
+            async with Gateway.open("servers.json") as gateway: ...
+
+        ends it on leaving. Where no `async with` fits: `gateway = await Gateway.open(...)`, `await gateway.close()`.
 
         Without a configuration it begins empty, for servers that are added at run time.
 
@@ -154,22 +163,25 @@ class Gateway:
         Raises:
             ConfigError: the configuration cannot be used; lists every problem.
         """
-        if config is None:
-            loaded = Config(servers={})
-        elif isinstance(config, Config):
-            loaded = config
-        elif isinstance(config, str) or hasattr(config, "__fspath__"):
-            loaded = load_config(cast("str", config))
-        else:
-            loaded = parse_config(cast("Mapping[str, Any]", config))
-        gateway = cls(loaded)
-        try:
-            gateway.start()
-            if wait:
-                await gateway.settled()
-            yield gateway
-        finally:
-            await gateway.stop()
+
+        async def begin() -> Self:
+            gateway = cls(_loaded(config))
+            try:
+                gateway.start()
+                if wait:
+                    await gateway.settled()
+            except BaseException:
+                await gateway.stop()
+                raise
+            return gateway
+
+        return Opening(begin)
+
+    async def close(self) -> None:
+        """End every server and wait until they are gone, as on leaving `async with`. A second time does nothing."""
+        if not self._closed:
+            self._closed = True
+            await self.stop()
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -575,6 +587,17 @@ class Gateway:
             # Without one of them, a view may lack just what that one has.
             views = self.switchboard.views.values()
             self._noted_of_views = _tell([finding for view in views for finding in view.findings], self._noted_of_views)
+
+
+def _loaded(given: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -> Config:
+    """What a gateway can be opened from, as a configuration. Raises ConfigError."""
+    if given is None:
+        return Config(servers={})
+    if isinstance(given, Config):
+        return given
+    if isinstance(given, str) or hasattr(given, "__fspath__"):
+        return load_config(cast("str", given))
+    return parse_config(cast("Mapping[str, Any]", given))
 
 
 def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:

@@ -33,10 +33,10 @@ from muxway.middleware.functions import of_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from muxway.config.model import Config
+    from muxway.opening import Opening
 
 log = EventLog("config")
 
@@ -73,7 +73,7 @@ class Chain:
         config = parse_config({"mcpServers": entries, "gateway": self._settings})
         return replace(config, objects=objects, middleware=self._middleware)
 
-    def open(self) -> AbstractAsyncContextManager[Gateway]:
+    def open(self) -> Opening[Gateway]:
         """The gateway of this chain, started: `async with chain.open() as gateway`. Raises ConfigError."""
         return Gateway.open(self.config)
 

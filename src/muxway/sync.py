@@ -11,7 +11,6 @@ from muxway.app import Gateway
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Coroutine, Mapping
-    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from muxway.config import Config
@@ -35,30 +34,37 @@ class SyncGateway:
         with SyncGateway("servers.json") as gateway:
             print(gateway.call("time.get_current_time", {"timezone": "Europe/Paris"}).text)
 
-    Raises what `Gateway.open` raises on entering. May be used from several threads.
+    Where no `with` fits, as in a notebook: `gateway = SyncGateway.open("servers.json")`, and later `gateway.close()`.
+    Raises what `Gateway.open` raises when it is opened. May be used from several threads.
     """
 
-    def __init__(self, config: str | os.PathLike[str] | Mapping[str, Any] | Config) -> None:
-        self._opening: AbstractAsyncContextManager[Gateway] = Gateway.open(config)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="muxway", daemon=True)
+    def __init__(self, config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None) -> None:
+        self._config = config
+        self._running: _Running | None = None
+        self._closed = False
+
+    @classmethod
+    def open(cls, config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None) -> Self:
+        """Start a gateway; `close` it when it is no longer needed. Raises ConfigError."""
+        return cls(config).__enter__()
+
+    def close(self) -> None:
+        """End every server and wait until they are gone. A second time does nothing."""
+        running, self._running, self._closed = self._running, None, True
+        if running is not None:
+            running.end()
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        try:
-            self._gateway = self._wait(self._opening.__aenter__())
-        except BaseException:
-            self._end()
-            raise
+        if self._closed:
+            raise RuntimeError("this SyncGateway is closed; make another one")
+        if self._running is None:
+            self._running = _Running(self._config)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._wait(self._opening.__aexit__(None, None, None))
-        finally:
-            self._end()
+        self.close()
 
     def tools(self) -> list[Tool]:
         """Every tool, in the order of the listing."""
@@ -100,10 +106,42 @@ class SyncGateway:
         """End a server and forget it."""
         self._wait(self._gateway.remove(name))
 
+    @property
+    def _gateway(self) -> Gateway:
+        return self._now().gateway
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._now().wait(coroutine)
+
     async def _later(self, function: Callable[[], T]) -> T:
         return function()
 
-    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def _now(self) -> _Running:
+        if self._running is not None:
+            return self._running
+        if self._closed:
+            raise RuntimeError("this SyncGateway is closed; make another one")
+        raise RuntimeError(
+            "this SyncGateway is not open: write `with SyncGateway(...) as gateway`, or "
+            "`gateway = SyncGateway.open(...)` and later `gateway.close()`"
+        )
+
+
+class _Running:
+    """An open gateway, with its loop and its thread."""
+
+    def __init__(self, config: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="muxway", daemon=True)
+        self._thread.start()
+        try:
+            self.gateway = self.wait(_opened(config))
+        except BaseException:
+            self._end_loop()
+            raise
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The outcome. Ctrl-C cancels it."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -111,7 +149,18 @@ class SyncGateway:
             future.cancel()
             raise
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the gateway, then what it runs on."""
+        try:
+            self.wait(self.gateway.close())
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _opened(config: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -> Gateway:
+    return await Gateway.open(config)

@@ -19,7 +19,7 @@ FLOORS = (
     {"core", "watching"},
     {"middleware"},
     {"upstream", "downstream"},
-    {"fleet", "library"},
+    {"fleet", "library", "opening"},
     {"app"},
     {"sync", "explaining"},
     {"chaining", "control"},

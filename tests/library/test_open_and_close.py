@@ -1,0 +1,118 @@
+"""Opening and closing a gateway without `with`, and what misuse is told."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import warnings
+from typing import Any
+
+import pytest
+
+import muxway
+from muxway import ConfigError, Gateway, SyncGateway, chain
+
+NOTES = {"mcpServers": {"notes": {"command": sys.executable, "args": ["-m", "muxway.demo.notes"]}}}
+
+
+class Shelf:
+    """A server in this process."""
+
+    def put(self, title: str) -> str:
+        """Put a book on it."""
+        return title
+
+
+def _threads() -> int:
+    """How many gateways run in threads of their own."""
+    return [thread.name for thread in threading.enumerate()].count("muxway")
+
+
+async def test_a_gateway_can_be_awaited_and_closed() -> None:
+    """docs/library.md#without-await: where no `async with` fits."""
+    gateway = await Gateway.open()
+    await gateway.add("shelf", server=Shelf())
+    assert (await gateway.call("shelf.put", {"title": "Emma"})).text == "Emma"
+    await gateway.close()
+    await gateway.close()
+    assert [str(server.status) for server in gateway.servers()] == ["stopped"]
+
+
+async def test_a_chain_can_be_awaited_too() -> None:
+    """Ours: it is the same opening."""
+    gateway = await chain().then(shelf=Shelf()).open()
+    assert [tool.name for tool in gateway.tools()] == ["shelf__put"]
+    await gateway.close()
+
+
+def test_a_sync_gateway_can_be_opened_and_closed() -> None:
+    """docs/library.md#without-await."""
+    gateway = SyncGateway.open(NOTES)
+    assert gateway.call("notes.add", {"text": "Buy milk"}).is_error is False
+    with gateway as same:
+        assert same is gateway
+    gateway.close()
+    for use in (gateway.tools, gateway.__enter__, lambda: gateway.call("notes.list")):
+        with pytest.raises(RuntimeError, match="is closed; make another one"):
+            use()
+
+
+def test_a_sync_gateway_makes_nothing_before_it_is_opened() -> None:
+    """Ours: one that is never opened leaves no loop, socket or thread behind."""
+    threads = _threads()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SyncGateway(NOTES)
+        gc.collect()
+    assert _threads() == threads
+
+
+def test_a_sync_gateway_that_cannot_be_opened_leaves_nothing_behind() -> None:
+    """Ours."""
+    threads = _threads()
+    with pytest.raises(ConfigError):
+        SyncGateway.open({"mcpServers": 1})
+    assert _threads() == threads
+
+
+@pytest.mark.parametrize("use", [lambda gateway: gateway.tools(), lambda gateway: gateway.call("notes.list")])
+def test_a_sync_gateway_that_is_not_open_says_how_to_open_it(use: Any) -> None:
+    """Ours: what to write."""
+    with pytest.raises(RuntimeError, match=r"is not open: write `with SyncGateway\(\.\.\.\) as gateway`, or"):
+        use(SyncGateway(NOTES))
+
+
+def test_an_opening_that_is_used_as_a_gateway_says_what_is_missing() -> None:
+    """Ours: `await` and `async` are forgotten easily."""
+    opening: Any = Gateway.open(NOTES)
+    with pytest.raises(AttributeError, match=r"not a gateway yet, so it has no 'tools': write `async with"):
+        opening.tools()
+    with pytest.raises(TypeError, match=r"opened with `async with`.*SyncGateway"), opening:
+        pass
+
+
+@pytest.mark.parametrize("given", ["servers.json", {"mcpServers": {}}, None])
+def test_a_gateway_that_is_made_from_a_file_says_how_to(given: Any) -> None:
+    """Ours: the constructor takes a loaded configuration."""
+    with pytest.raises(TypeError, match=r"takes a loaded Config. For a file or a mapping write .* Gateway.open"):
+        Gateway(given)
+
+
+def test_every_public_name_can_be_completed() -> None:
+    """Ours: IPython and editors ask `dir`."""
+    assert set(muxway.__all__) <= set(dir(muxway))
+    assert dir(muxway) == sorted(dir(muxway))
+    assert [name for name in muxway.__all__ if getattr(muxway, name, None) is None] == []
+
+
+def test_a_gateway_that_cannot_start_is_stopped() -> None:
+    """Ours: whoever awaits it has nothing to close."""
+
+    async def cancelled() -> None:
+        slow = {"mcpServers": {"slow": {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}}}
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(Gateway.open(slow), 0.5)
+
+    asyncio.run(cancelled())
