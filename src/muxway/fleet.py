@@ -341,6 +341,7 @@ class Fleet:
         if thing is None:
             station.lanes = self._lanes(station)
             member.choose = station.lanes.choose
+            station.feeds.anothers = station.lanes.is_anothers
         return station
 
     def _settle_terms(self, station: Station) -> None:

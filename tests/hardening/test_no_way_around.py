@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from muxway import Next, Request, Result
     from muxway.config.model import Config
+    from muxway.core.asks import Ask
     from muxway.testing import ScriptedServer
 
 HERE = "tests.hardening.test_no_way_around"
@@ -368,3 +369,53 @@ async def test_a_name_of_a_server_that_starts_waits_before_it_is_judged() -> Non
             assert (await client.answer(id_)).result["structuredContent"] == {"x": 1}
         finally:
             await gateway.stop()
+
+
+class Screening(Middleware):
+    """Refuses every question of a server."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def ask(self, request: Request, ask: Ask) -> Ask | None:
+        self.seen.append(request.name)
+        if Guard.closed:
+            ask.refuse(InvalidParams("the guard says no"))
+            return None
+        return ask
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("name", ["db__asks", "Box", "Steps"])
+@pytest.mark.parametrize("tasked", [False, True])
+async def test_no_question_gets_around_a_middleware(
+    revision: str, name: str, tasked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/middleware/writing.md: `ask` sees what servers ask, however the caller is asked, and in tasks, too."""
+    if tasked:
+        monkeypatch.setattr(tasks, "PATIENCE", 0.0)
+    screening, server = Screening(), a_server()
+    steps = {"description": "Asks.", "steps": [{"name": "s", "tool": "db__asks", "arguments": {}}]}
+    config = replace(a_config(server), middleware=(screening,))
+    other = parse_config(
+        {"mcpServers": {"db": {"command": "(in process)"}}, "tools": {"Box": COMPOUND, "Steps": steps}}
+    )
+    async with a_gateway(replace(config, tools=other.tools)) as gateway:
+        client = await a_client(gateway, revision, None)
+        client.answers["elicitation/create"] = lambda _: ANSWER
+        arguments = {"server": "db", "tool": "asks"} if name == "Box" else {}
+
+        async def outcome() -> Any:
+            result = (await client.call(name, arguments)).result
+            while result.get("status") == "working":
+                await asyncio.sleep(0.01)
+                result = (await client.ask("tasks/get", {"taskId": result["taskId"]})).result
+            return result
+
+        shown = await outcome()
+        assert screening.seen
+        assert ("inputRequests" in shown) == (revision == "2026-07-28")
+        Guard.closed = True
+        before = len([one for one in server.heard if "error" in one])
+        assert "inputRequests" not in await outcome()
+        assert len([one for one in server.heard if "error" in one]) > before

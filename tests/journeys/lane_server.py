@@ -22,12 +22,19 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize" and modern is not True:
         modern, told = False, params["capabilities"]
         info = {"name": "lane", "version": "1"}
-        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        offered = {"tools": {}, "resources": {"subscribe": True}}
+        return {"protocolVersion": "2025-11-25", "capabilities": offered, "serverInfo": info}
     if method == "server/discover" and dual and modern is not False:
         modern = True
         return {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     if method == "tools/list":
         return {"tools": [{"name": "who", "inputSchema": {"type": "object"}}]}
+    if method == "resources/list":
+        return {"resources": [{"uri": "lane://it", "name": "it"}]}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": []}
+    if method == "resources/subscribe":
+        return {}
     if method == "tools/call":
         calls += 1
         if modern:

@@ -27,6 +27,7 @@ class Ask:
         "on_withdrawn",
         "open",
         "params",
+        "park",
         "revision",
         "upstream",
     )
@@ -56,12 +57,14 @@ class Ask:
         """Called when the upstream waits no more, so that the caller need not be bothered."""
         self.connection = connection
         """Where it came from: ids in it mean something there only."""
+        self.park: Callable[[Ask], None] | None = None
+        """Takes it when it has passed the middleware, if its caller is asked by ending the call; see `arrived`."""
         self._answer = answer
         self._refuse = refuse
 
     def passed_on(self, answer: Callable[[bytes], None], refuse: Callable[[RpcError], None]) -> Ask:
         """The same question for somebody else to answer."""
-        return Ask(
+        passed = Ask(
             self.upstream,
             self.revision,
             self.method,
@@ -71,6 +74,15 @@ class Ask:
             connection=self.connection,
             label=self.label,
         )
+        passed.park = self.park
+        return passed
+
+    def arrived(self) -> bool:
+        """It is where its caller would be asked. False if that is to be done there; else whoever parked it does."""
+        park, self.park = self.park, None
+        if park is not None:
+            park(self)
+        return park is not None
 
     def worded(self, caller: Caller) -> bytes | None:
         """The params to ask this caller with; None where the question has none.

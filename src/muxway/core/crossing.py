@@ -404,6 +404,16 @@ class Parking(_Sealing):
             # It could never be made again with the answers.
             ask.refuse(InvalidParams(f"{ask.method}: {self._call.method} cannot ask a stateless caller"))
             return
+        # To the door and back: what stands around the call sees each question, however its caller is asked.
+        ask.park = self._put
+        self._asker.ask(ask)
+
+    @property
+    def _asker(self) -> Sink:
+        """What questions pass on their way to the caller."""
+        return self._sink
+
+    def _put(self, ask: Ask) -> None:
         try:
             params = ask.worded(self._call.caller)
         except RpcError as error:

@@ -197,7 +197,8 @@ class Waiter:
         """Nobody listens."""
 
     def ask(self, ask: Ask) -> None:
-        ask.refuse(MethodNotFound(f"{ask.method}: the caller is a program that answers no questions"))
+        if not ask.arrived():
+            ask.refuse(MethodNotFound(f"{ask.method}: the caller is a program that answers no questions"))
 
     async def outcome(self, running: Running | None) -> bytes:
         """The result's JSON. Cancelling the wait cancels the request. Raises the RpcError it failed with."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from muxway.catalog.resources import Place, ResourceCatalog
+    from muxway.core.call import Caller
     from muxway.core.resources import Resources
 
 MOST: Final = 1000
@@ -33,6 +34,10 @@ Settled: TypeAlias = "Callable[[RpcError | None], None]"
 
 class Feed(Protocol):
     """What one server says of its resources."""
+
+    def is_anothers(self, caller: Caller) -> bool:
+        """Whether it tells of what another user does, and not of what this caller does."""
+        ...
 
     def want(self, uri: str, settled: Settled) -> None:
         """Ask the server to say when this changes, unless it does already; `settled` may hear of it at once."""
@@ -59,12 +64,13 @@ class Quota:
 class Subscriber:
     """A session, or one stream of a stateless client."""
 
-    __slots__ = ("catalog", "places", "quota", "told")
+    __slots__ = ("caller", "catalog", "places", "quota", "told")
 
-    def __init__(self, quota: Quota, told: Callable[[str, str], None]) -> None:
+    def __init__(self, quota: Quota, told: Callable[[str, str], None], caller: Caller) -> None:
         """`told` gets the URI that was subscribed to and the one that was updated: the same, or a part of it."""
         self.quota = quota
         self.told = told
+        self.caller = caller
         self.places: dict[str, Place | None] = {}
         """What it has subscribed to, and where that leads; None while that is not known yet."""
         self.catalog: Callable[[], ResourceCatalog] | None = None
@@ -156,6 +162,11 @@ class Subscriptions:
         place = self._reading.find(self._catalog(), uri)
         if place is None or place.upstream not in self._feeds:
             raise RpcError(f"Resource not found: {short(uri)}", code=NOT_FOUND, data={"uri": short(uri, 4096)})
+        if self._feeds[place.upstream].is_anothers(subscriber.caller):
+            raise InvalidParams(
+                f'server "{place.upstream}" runs for each user by itself (`isolation`), and only the one who came '
+                "first can be told of changes: read the resource again instead"
+            )
         subscriber.places[uri] = place
         subscriber.catalog = self._catalog
         self._topics[place.upstream].setdefault(place.native, {}).setdefault(subscriber, []).append(uri)

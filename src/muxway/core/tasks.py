@@ -246,7 +246,7 @@ class Task:
 class Background(Parking):
     """A call to a handshake upstream, of a caller that knows tasks: if it takes long it becomes one."""
 
-    __slots__ = ("_patience", "_task", "_tasks")
+    __slots__ = ("_before", "_patience", "_task", "_tasks")
 
     def __init__(
         self, sink: Sink, way: Way, head: bytes, call: Call, desk: Desk, round_: int = 0, *, tasks: Tasks
@@ -254,6 +254,8 @@ class Background(Parking):
         super().__init__(sink, way, head, call, desk, round_)
         self._tasks = tasks
         self._task: Task | None = None
+        self._before: Sink | None = None
+        """The sink of the call before it became a task: questions still pass what stands around the call."""
         self._patience: Timer | None = None
 
     def begin(self) -> None:
@@ -292,7 +294,12 @@ class Background(Parking):
         self._task = task = self._tasks.open(self, self._way)
         if task is not None:
             sink, self._sink = self._sink, task
+            self._before = sink
             sink.done(task.shown("task"))
+
+    @property
+    def _asker(self) -> Sink:
+        return self._before or self._sink
 
     def settle_down(self) -> int:
         """It may outlast its caller's request by long: keep nothing of that but the call. Returns the call's size."""

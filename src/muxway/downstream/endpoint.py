@@ -103,7 +103,8 @@ class Exchange(msgspec.Struct, eq=False):
             self.tell(notice)
 
     def ask(self, ask: Ask) -> None:
-        self.endpoint.put(ask, self.call.caller, self.tell)
+        if not ask.arrived():
+            self.endpoint.put(ask, self.call.caller, self.tell)
 
 
 class _Question:
@@ -656,9 +657,8 @@ class Endpoint:
         return True
 
     def _subscribe(self, call: Call, sink: Sink, uri: str) -> None:
-        del call
         if self._subscriber is None:
-            self._subscriber = Subscriber(self._quota, self.mailbox.updated)
+            self._subscriber = Subscriber(self._quota, self.mailbox.updated, call.caller)
 
         def settled(error: RpcError | None) -> None:
             if error is None:

@@ -109,7 +109,7 @@ class Listening:
             raise InvalidParams(f"subscriptions/listen: a client may subscribe to {MOST} URIs")
         self._honoured: set[str] = set()
         self._mailbox = Mailbox(tell, backlog, id_)
-        self._subscriber = Subscriber(quota, self._mailbox.updated)
+        self._subscriber = Subscriber(quota, self._mailbox.updated, call.caller)
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stop: Callable[[], None] | None = None

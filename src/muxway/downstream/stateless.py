@@ -240,8 +240,10 @@ class StatelessExchange(Reply):
             self.tell(notice)
 
     def ask(self, ask: Ask) -> None:
-        # Questions to stateless callers end the call, before they get here.
-        ask.refuse(MethodNotFound(f"{ask.method}: a request of {era.NEWEST.date} cannot be asked in its course"))
+        # Questions to stateless callers end the call: whoever does that waits until they have come here.
+        if not ask.arrived():
+            why = f"{ask.method}: a request of {era.NEWEST.date} cannot be asked in its course"
+            ask.refuse(MethodNotFound(why))
 
     def stop(self, reason: str) -> None:
         """Give up on it, and say so."""

@@ -389,6 +389,7 @@ class _Run:
                 ask.refuse(_failed(self.name, error, hook="ask"))
                 return
         if passed is not None:
+            passed.park = passed.park or ask.park
             self._sink.ask(passed)
 
 

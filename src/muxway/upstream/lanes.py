@@ -152,6 +152,13 @@ class Lanes:
             return _Key("legacy") if crosses else None
         return _Key("modern", owner) if stateless else _Key("legacy", owner, _told(caller).by_handshake)
 
+    def is_anothers(self, caller: Caller) -> bool:
+        """Whether the first connection is another principal's: what it tells of is not this caller's business."""
+        first = self._first.link
+        if not self._keeps_state and (first is None or first.revision.stateless):
+            return False
+        return self._isolation == "principal" and self._owner_of(caller) is not None
+
     def _owner_of(self, caller: Caller) -> Hashable:
         """Whom the connection is for; None for everybody."""
         if self._isolation == "shared" or self._alone:

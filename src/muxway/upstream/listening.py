@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from muxway.core.asks import Ask
+    from muxway.core.call import Caller
     from muxway.core.subscriptions import Settled
     from muxway.protocol.messages import Buffer, Params
     from muxway.upstream.greeting import Greeting
@@ -186,7 +187,13 @@ class Feeds:
 
     def __init__(self, first: Feed) -> None:
         self._first = first
+        self.anothers: Callable[[Caller], bool] | None = None
+        """Whether these connections are another user's than a caller; None: they are everybody's."""
         self._other: Feed | None = None
+
+    def is_anothers(self, caller: Caller) -> bool:
+        """See `core.subscriptions.Feed`."""
+        return self.anothers is not None and self.anothers(caller)
 
     def want(self, uri: str, settled: Settled) -> None:
         """See `core.subscriptions.Feed`; how it went at the first connection decides."""
