@@ -21,13 +21,14 @@ from muxway.upstream.lanes import Lanes
 from muxway.upstream.limits import Limits
 from muxway.upstream.listening import Feed, Feeds
 from muxway.upstream.nursery import Nursery
+from muxway.upstream.places import Places
 from muxway.upstream.remembering import Memory
 from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
 from muxway.upstream.upstream import Care, Upstream, may_fetch, start_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
@@ -119,6 +120,7 @@ class Fleet:
         self._switchboard = switchboard
         self._on_change = on_change
         self._nursery = Nursery(reaper)
+        self._places = Places(lambda: self._nursery.count, self._free_one)
         self._client_info = {"name": "muxway", "version": __version__}
         self._memory = Memory()
         self._swapping: dict[str, tuple[Station, asyncio.Task[None]]] = {}
@@ -311,7 +313,9 @@ class Fleet:
     def complete(self) -> bool:
         """Whether all that every server has is known."""
         upstreams = [station.upstream for station in self.stations.values()]
-        return bool(upstreams) and all(one.link is not None or one.status is Status.SLEEPING for one in upstreams)
+        return bool(upstreams) and all(
+            one.link is not None or (one.status is Status.SLEEPING and one.error is None) for one in upstreams
+        )
 
     # --- making one ---------------------------------------------------------------------------
 
@@ -332,6 +336,7 @@ class Fleet:
             config.era,
             bare=lambda: member.bare,
             care=self._care(config),
+            room=self._room_for(config) if thing is None else None,
             **self._for_only_client(),
         )
         upstream.feed = self._feed(upstream)
@@ -400,27 +405,30 @@ class Fleet:
         journal = self.journals.setdefault(config.name, Journal())
 
         def spawn() -> Channel:
-            self._make_room()
             return StdioChannel(current(), self._nursery, self.turn, limit(), journal)
 
         return spawn
 
-    def _make_room(self) -> None:
-        """One more child is to be started: put another one to sleep if there are as many as there may be."""
-        most = self.settings.max_processes
-        if self._nursery.count < most:
-            return
-        idle = [
-            (link.used, station.upstream)
-            for station in self.stations.values()
-            if (link := station.upstream.link) is not None
-            and isinstance(station.upstream.channel, StdioChannel)
-            and not link.called
-            and not (station.upstream.feed is not None and station.upstream.feed.wanted)
-        ]
+    def _room_for(self, config: ServerConfig) -> Callable[[], Awaitable[None]] | None:
+        """How the start of a connection waits for a place; None if it needs none."""
+        if config.transport != "stdio":
+            return None
+        return lambda: self._places.take(lambda: self.settings.max_processes, self.settings.queue_wait)
+
+    def _free_one(self) -> bool:
+        """End the process that has been idle for the longest time; False if all are in use."""
+        idle: list[tuple[float, Callable[[], None]]] = []
+        for station in self.stations.values():
+            upstream = station.upstream
+            if isinstance(upstream.channel, StdioChannel):
+                if upstream.link is not None and not upstream.in_use:
+                    idle.append((upstream.link.used, upstream.sleep))
+                if station.lanes is not None:
+                    idle += station.lanes.idle()
         if not idle:
-            raise SpawnError(f"{most} servers are running and all are in use (maxProcesses); try again later")
-        min(idle, key=lambda known: known[0])[1].sleep()
+            return False
+        min(idle, key=lambda known: known[0])[1]()
+        return True
 
     @staticmethod
     def _care(config: ServerConfig) -> Care:
@@ -495,6 +503,7 @@ class Fleet:
                 bare=lambda: station.member.bare,
                 client=client,
                 stats=station.upstream.stats,
+                room=self._room_for(station.config),
             )
 
         return Lanes(
@@ -526,6 +535,7 @@ class Fleet:
             first=False,
             bare=lambda: station.member.bare,
             stats=station.upstream.stats,
+            room=self._room_for(station.config),
             **self._for_only_client(),
         )
         twin.feed = self._feed(twin)

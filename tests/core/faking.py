@@ -13,6 +13,7 @@ from muxway.catalog.build import Source
 from muxway.catalog.model import Native, NativeTool
 from muxway.catalog.naming import Naming
 from muxway.core.call import Call, Caller
+from muxway.core.leases import Leases
 from muxway.core.relay import Member
 from muxway.core.switchboard import Switchboard
 from muxway.protocol.era import NEWEST, NEWEST_HANDSHAKE, Revision
@@ -101,6 +102,7 @@ class FakeLink:
 
     def __init__(self, script: Script | None = None, revision: Revision = NEWEST_HANDSHAKE) -> None:
         self.revision = revision
+        self.leases = Leases()
         self.sent: list[Sent] = []
         self._script = script
 

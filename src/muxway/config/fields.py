@@ -607,7 +607,7 @@ GATEWAY = Section(
             kind="integer",
             attribute="max_processes",
             doc="Most child processes at the same time. When one more is needed, the one that has been idle for the "
-            "longest time is put to sleep.",
+            "longest time is put to sleep; if all are in use, the start waits for up to `queueWait`.",
             example=64,
         ),
         Field(

@@ -19,6 +19,7 @@ from muxway.core import composition, fitting
 from muxway.core.call import Call
 from muxway.core.composition import Outcome, Scope, Unfit
 from muxway.core.incidents import attempt, deliver
+from muxway.core.leases import Leases
 from muxway.core.ports import later, steady
 from muxway.errors import RpcError
 from muxway.protocol import messages
@@ -54,6 +55,7 @@ class Composition:
             tool: the tool.
             handle: where the steps' calls go, see `Switchboard.handle`.
         """
+        self.leases = Leases()
         self._tool = tool
         self._handle = handle
 

@@ -19,6 +19,7 @@ import msgspec
 from muxway.core.asks import Ask
 from muxway.core.holding import Holding, own_call, size_of
 from muxway.core.incidents import attempt
+from muxway.core.leases import PassedTasks
 from muxway.core.polling import Polling, wants_tasks
 from muxway.core.ports import aside, clock, later, log
 from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
@@ -72,6 +73,7 @@ class Desk:
 
     def __init__(self, seal: Seal) -> None:
         self.seal = seal
+        self.passed = PassedTasks()
         self.parked: dict[str, Parking] = {}
         self.holding = Holding()
 
@@ -171,7 +173,7 @@ class Crossing(Passing):
 class Asking(Crossing):
     """A handshake caller's call to a stateless upstream: the caller is asked, then the upstream is called again."""
 
-    __slots__ = ("_answers", "_open", "_progress", "_rounds", "_state", "_timer")
+    __slots__ = ("_answers", "_leased", "_open", "_progress", "_rounds", "_state", "_timer")
 
     def __init__(self, sink: Sink, way: Way, head: bytes, call: Call) -> None:
         if not _RETRY_KEYS.isdisjoint(call.params):
@@ -183,8 +185,17 @@ class Asking(Crossing):
         self._state: Buffer | None = None
         self._progress = float("-inf")
         self._timer: Timer | None = None
+        self._leased = False
+
+    def _lease(self, *, held: bool) -> None:
+        """While the caller is asked the call is under way at the upstream, though no request of it is."""
+        if held != self._leased:
+            self._leased = held
+            leases = self._way.link.leases
+            leases.take() if held else leases.give_back()
 
     def cancel(self, reason: str | None) -> None:
+        self._lease(held=False)
         if self._timer is not None:
             self._timer.cancel()
         self._withdraw()
@@ -199,6 +210,7 @@ class Asking(Crossing):
 
     def failed(self, error: RpcError) -> None:
         self._running = None
+        self._lease(held=False)
         if self._goes_on_as_task(error):
             return
         if error.code == MISSING_CAPABILITY:
@@ -221,8 +233,10 @@ class Asking(Crossing):
             super().questioned(fields)
         elif not entries:
             pause = _PAUSES[min(self._rounds, len(_PAUSES)) - 1]
-            self._timer = later(pause, attempt, self._sink.failed, self._again)
+            self._lease(held=True)
+            self._timer = later(pause, attempt, self.failed, self._again)
         else:
+            self._lease(held=True)
             self._put(entries)
 
     def _put(self, entries: Params) -> None:
@@ -286,8 +300,11 @@ class Asking(Crossing):
             self._send(msgspec.structs.replace(self._call, params=params))
         except RpcError as error:
             super().failed(error)
+        finally:
+            self._lease(held=False)
 
     def _fail(self, why: str, error: RpcError | None = None) -> None:
+        self._lease(held=False)
         self._leave_task()
         if self._call.method == "tools/call":
             content = [{"type": "text", "text": why}]
@@ -366,6 +383,9 @@ class Wrapping(_Sealing):
         except StateTooLarge:
             super().became_task(fields)
             return
+        ttl = messages.number(fields.get("ttlMs"))
+        lifetime = LIFETIME if ttl is None else max(ttl / 1000, 0.0)
+        self._desk.passed.add(self._way.upstream, native, self._way.link, lifetime)
         meta: dict[str, Buffer] = {**(messages.members(fields.get("_meta", b"")) or {})}
         meta[SERVER_INFO] = self._way.server_info
         task: dict[str, Buffer] = {**fields, "taskId": messages.encode(name)}

@@ -17,6 +17,7 @@ from msgspec import Raw
 from muxway.core.call import Call
 from muxway.core.incidents import attempt, deliver
 from muxway.core.ports import later, steady
+from muxway.core.sealing import LIFETIME
 from muxway.core.sinks import Nobody
 from muxway.errors import InvalidParams, MethodNotFound, RpcError, UpstreamError, UpstreamSaid
 from muxway.protocol import asking, messages
@@ -40,7 +41,7 @@ _GLANCE: Final = 0.5
 """Seconds between two looks at the link: a call must not outlive it for long."""
 _CANCEL: Final = 10.0
 _TOO_LONG: Final = "took longer than any call may (callMax), so the call was given up; it may have run"
-_ENDED: Final = frozenset(("completed", "failed", "cancelled"))
+ENDED: Final = frozenset(("completed", "failed", "cancelled"))
 STATE: Final = "muxway-task:"
 """How a `requestState` begins that names a task which asks; others are the upstream's own."""
 
@@ -87,6 +88,7 @@ class Polled:
         self._pause = _FASTEST
         self._task = ""
         """The upstream's name for it; empty until it has one."""
+        self._leased = False
         self._over = False
         """Whether the caller has its outcome, or wants none."""
         self._running: Running | None = None
@@ -121,12 +123,22 @@ class Polled:
     def cancel_task(self) -> None:
         """Tell the upstream that nobody waits for the task any more."""
         if self._task:
+            self._link.leases.drop(self._task)
             # Where the link is gone, so is the task.
             with contextlib.suppress(UpstreamError):
                 call, head = self._about("tasks/cancel")
                 self._link.request(head, call, Nobody(), idle=_CANCEL, limit=_CANCEL)
 
+    def _lease(self) -> None:
+        """From here on, the task is under way at the upstream whether a request about it is or not."""
+        if not self._leased:
+            self._leased = True
+            self._link.leases.take()
+
     def _stop(self, reason: str | None) -> None:
+        if self._leased:
+            self._leased = False
+            self._link.leases.give_back()
         if self._timer is not None:
             self._timer.cancel()
         for running in (self._running, self._fetching):
@@ -162,6 +174,7 @@ class Polled:
         elif not self._task:
             self._trouble("malformed", "made a task of the call and gave no taskId")
         else:
+            self._lease()
             if self._polling.on_created is not None:
                 self._polling.on_created()
             self._begin(task)
@@ -190,7 +203,7 @@ class Polled:
     def _settle(self, status: str | None, task: Params) -> bool:
         """Do what the status asks for. Returns whether there is no more to look for."""
         del task
-        ended = status in _ENDED
+        ended = status in ENDED
         if not ended and status != "input_required":
             return False
         if self._fetching is None:
@@ -326,6 +339,8 @@ class StatelessPolled(Polled):
     def go_on(self, state: str) -> None:
         """The caller has answered what the task asked."""
         self._task, self._answered = _read_state(state)
+        self._lease()
+        self._link.leases.drop(self._task)
         answers = self._call.params.get("inputResponses")
         if answers is None:
             self._wait(0)
@@ -376,6 +391,7 @@ class StatelessPolled(Polled):
             "inputRequests": messages.object_of(asked.items()),
             "requestState": messages.encode(state),
         }
+        self._link.leases.keep(self._task, LIFETIME)
         self._polling.left_asking(self)
         self._done(messages.object_of(questions.items()))
 

@@ -39,6 +39,7 @@ class Polling:
         self.link = link
         self.revision = link.revision
         self.label = link.label
+        self.leases = link.leases
         self.log_level = link.log_level
         self.on_created: Callable[[], None] | None = None
         """Called when the upstream has made a task of the call."""

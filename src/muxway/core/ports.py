@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from muxway.core.asks import Ask
     from muxway.core.call import Call
+    from muxway.core.leases import Leases
     from muxway.errors import RpcError
     from muxway.protocol.era import Revision
     from muxway.protocol.messages import Buffer
@@ -69,6 +70,8 @@ class Link(Protocol):
 
     revision: Revision
     """The protocol revision spoken on this connection."""
+    leases: Leases
+    """What keeps it in use between requests."""
     log_level: int
     """The least severe log messages the upstream was asked for; above all levels if it was never asked."""
 

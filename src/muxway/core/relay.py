@@ -146,7 +146,7 @@ class Relay:
         seal: Seal | None = None,
     ) -> None:
         self.desk = Desk(seal or Seal())
-        self.tasks = Tasks(self.desk.seal, self.reach)
+        self.tasks = Tasks(self.desk.seal, self.reach, self.desk.passed)
         self._members = members
         self.tools = tools
         """The gateway's own, as configured."""

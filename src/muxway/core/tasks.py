@@ -19,6 +19,7 @@ from muxway.core.asks import Ask
 from muxway.core.crossing import Parking, labelled_questions
 from muxway.core.holding import Holding, own_call, size_of
 from muxway.core.incidents import attempt
+from muxway.core.polled import ENDED
 from muxway.core.polling import Polling
 from muxway.core.ports import clock, later, log
 from muxway.core.sealing import LIFETIME
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from muxway.core.call import Call
     from muxway.core.crossing import Desk, Way
+    from muxway.core.leases import PassedTasks
     from muxway.core.ports import Running, Sink, Timer
     from muxway.core.sealing import Claims, Seal
     from muxway.protocol.bridge import Converter
@@ -57,9 +59,10 @@ _UNKNOWN: Final = "Unknown task: there is none of this name, or not any more"
 class Tasks:
     """All tasks that callers may ask about."""
 
-    def __init__(self, seal: Seal, reach: Callable[[str, Call], Way]) -> None:
-        """`reach` gives the way to an upstream; it may raise what sending a call may raise."""
+    def __init__(self, seal: Seal, reach: Callable[[str, Call], Way], passed: PassedTasks) -> None:
+        """`reach` gives the way to an upstream, and may raise what sending a call may; `passed` are upstreams' own."""
         self.seal = seal
+        self._passed = passed
         self._reach = reach
         self.on_ended: Callable[[str], None] | None = None
         """Called with the name of each task of our own that is over."""
@@ -96,11 +99,13 @@ class Tasks:
             return None
         upstream, native = trace.upstream, trace.task
         way = self._reach(upstream, call)
+        # After a reload, the process that has the task may be another one than that which takes new calls.
+        way = msgspec.structs.replace(way, link=self._passed.find(upstream, native) or way.link)
         if not way.link.revision.stateless:
             raise InvalidParams(_UNKNOWN)
         head = b'"method":%b,"params":{"taskId":%b' % (messages.encode(call.method), messages.encode(native))
         params = {key: raw for key, raw in call.params.items() if key != "taskId"}
-        answer = _Renaming(sink, way, call, name, native, rewriters.get(upstream))
+        answer = _Renaming(sink, way, call, name, native, rewriters.get(upstream), self._passed)
         return way.link.request(
             head, msgspec.structs.replace(call, params=params), answer, idle=way.idle, limit=way.limit
         )
@@ -396,8 +401,18 @@ class Background(Parking):
 class _Renaming(Passing):
     """The sink of a request about an upstream's own task."""
 
-    def __init__(self, sink: Sink, way: Way, call: Call, name: str, native: str, rewrite: Converter | None) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        way: Way,
+        call: Call,
+        name: str,
+        native: str,
+        rewrite: Converter | None,
+        passed: PassedTasks,
+    ) -> None:
         super().__init__(sink)
+        self._passed = passed
         self._way = way
         self._call = call
         self._name = name
@@ -406,6 +421,8 @@ class _Renaming(Passing):
 
     def done(self, *result: Buffer) -> None:
         fields: dict[str, Buffer] = {**(messages.members(b"".join(result)) or {}), "resultType": b'"complete"'}
+        if messages.text(fields.get("status")) in ENDED:
+            self._passed.ended(self._way.upstream, self._native)
         if "taskId" in fields:
             fields["taskId"] = messages.encode(self._name)
         if "result" in fields:
@@ -429,6 +446,9 @@ class _Renaming(Passing):
         return converted if self._rewrite is None else self._rewrite(converted)
 
     def failed(self, error: RpcError) -> None:
+        if isinstance(error, UpstreamSaid) and self._call.method == "tasks/get":
+            # It does not know the task, or not any more.
+            self._passed.ended(self._way.upstream, self._native)
         if isinstance(error, UpstreamSaid) and self._native in error.raw.decode("utf-8", "replace"):
             # What the upstream calls the task is nobody's business.
             error = RpcError(error.message.replace(self._native, self._name), code=error.code)

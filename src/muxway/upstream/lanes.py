@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.core.ports import Client
@@ -20,6 +21,7 @@ from muxway.core.relay import Member, StillStarting
 from muxway.errors import UpstreamError
 from muxway.log import EventLog
 from muxway.protocol import asking
+from muxway.upstream.state import Status
 from muxway.upstream.supervision import Restarts
 
 if TYPE_CHECKING:
@@ -242,6 +244,9 @@ class Lanes:
         now = asyncio.get_running_loop().time()
         if upstream.link is not None:
             record.history.ready(now)
+        elif upstream.status is Status.SLEEPING:
+            # There was no room for it, which is no fault of it.
+            record.retry_at = now + (upstream.retry_in or 0.0)
         elif upstream.error is not None:
             record.retry_at = now + record.history.failed(now)
 
@@ -272,6 +277,14 @@ class Lanes:
         """Those that there are now."""
         return [lane.upstream for lane in self._lanes.values()]
 
+    def idle(self) -> list[tuple[float, Callable[[], None]]]:
+        """Those that nobody uses at the moment: when each was last used, and how to end it."""
+        return [
+            (max(lane.used, link.used), partial(self._end, key))
+            for key, lane in self._lanes.items()
+            if (link := lane.upstream.link) is not None and not lane.upstream.in_use
+        ]
+
     @property
     def busy(self) -> bool:
         """Whether a call is under way on any of them."""
@@ -292,8 +305,7 @@ class Lanes:
             link = lane.upstream.link
             if link is None and not lane.member.starting and self._records[key].retry_at < now:
                 self._end(key)
-            # A task that is only looked at now and then uses the link, too.
-            if link is not None and max(lane.used, link.used) < unused_since and not link.peer.ours:
+            if link is not None and max(lane.used, link.used) < unused_since and not link.called:
                 self._end(key)
 
     def _end(self, key: _Key) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from muxway.core.asks import Ask
 from muxway.core.audience import NOBODY, user_after
 from muxway.core.incidents import internal
+from muxway.core.leases import Leases
 from muxway.core.ports import Waiter
 from muxway.core.sinks import Nobody
 from muxway.errors import InvalidParams, InvalidRequest, MethodNotFound, ParseError, RpcError, UpstreamError
@@ -175,6 +176,7 @@ class Link:
         """When a request was last made on it."""
         self.user: object = NOBODY
         """Who has called over it: one who can be told from others, or `NOBODY`, or `SEVERAL`; see `core.audience`."""
+        self.leases = Leases()
         self.log_level = _NEVER_ASKED
         self.on_notice: Callable[[str, messages.Params], None] | None = None
         """Called with what the upstream says of itself: lists that changed, resources that were updated."""
@@ -239,8 +241,10 @@ class Link:
 
     @property
     def called(self) -> bool:
-        """Whether a request of somebody's is under way."""
-        return any(ticket.caller is not None for ticket in self.peer.ours.values()) or bool(self._still_cancelled())
+        """Whether something of somebody's is under way: a request, or what holds a lease between its requests."""
+        if self.leases.any or any(ticket.caller is not None for ticket in self.peer.ours.values()):
+            return True
+        return bool(self._still_cancelled())
 
     @property
     def in_flight(self) -> int:

@@ -19,7 +19,7 @@ class Status(StrEnum):
     RESTARTING = "restarting"
     """It ended by itself after it had run, and is being started again, or will be in a moment. It stays listed."""
     SLEEPING = "sleeping"
-    """Nobody needed it, so it was ended. It stays listed, and the next call starts it."""
+    """Nobody needed it, or there was no room for it. It stays listed, and the next call starts it."""
     FAILED = "failed"
     """It could not be started, or ends again and again. It will be tried again, at ever longer intervals."""
     STOPPED = "stopped"
@@ -43,6 +43,7 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (Status.INITIALIZING, Event.READY): Status.RUNNING,
     (Status.INITIALIZING, Event.LOST): Status.FAILED,
     (Status.INITIALIZING, Event.LOOPED): Status.FAILED,
+    (Status.INITIALIZING, Event.LAID_DOWN): Status.SLEEPING,
     (Status.INITIALIZING, Event.RETIRED): Status.STOPPED,
     (Status.RUNNING, Event.LOST): Status.RESTARTING,
     (Status.RUNNING, Event.LOOPED): Status.FAILED,
@@ -52,6 +53,7 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (Status.RESTARTING, Event.READY): Status.RUNNING,
     (Status.RESTARTING, Event.LOST): Status.FAILED,
     (Status.RESTARTING, Event.LOOPED): Status.FAILED,
+    (Status.RESTARTING, Event.LAID_DOWN): Status.SLEEPING,
     (Status.RESTARTING, Event.RETIRED): Status.STOPPED,
     (Status.SLEEPING, Event.STARTED): Status.INITIALIZING,
     (Status.SLEEPING, Event.RETIRED): Status.STOPPED,

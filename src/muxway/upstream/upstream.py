@@ -24,13 +24,14 @@ from muxway.upstream.greeting import DiedOfProbe, Greeting, greet
 from muxway.upstream.limits import Limits
 from muxway.upstream.link import Link
 from muxway.upstream.listing import list_all
+from muxway.upstream.places import NoRoom
 from muxway.upstream.relisting import Relisting
 from muxway.upstream.state import Event, Status, advance
 from muxway.upstream.stats import Stats
 from muxway.upstream.supervision import BUDGET, Restarts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from muxway.core.call import Caller
     from muxway.core.ports import Client
@@ -65,6 +66,8 @@ _FIRST_WORD: Final = 0.5
 """Seconds for which a server is kept waiting for the first word of the only client."""
 _FIRST_QUESTIONS: Final = 2.0
 """Seconds that a server's client gets to answer what the server asks at its start."""
+_ROOM_AGAIN: Final = 1.0
+"""Seconds after which a server that found no room may be tried again."""
 
 log = EventLog("upstream")
 
@@ -128,6 +131,7 @@ class Upstream:
         care: Care = UNSUPERVISED,
         limits: Limits = Limits(),  # noqa: B008 -- it cannot be changed
         stats: Stats | None = None,
+        room: Callable[[], Awaitable[None]] | None = None,
         mask: Callable[[str], str] = str,
         bare: Callable[[], bool] = bool,
         client: Client | None = None,
@@ -157,6 +161,8 @@ class Upstream:
         self.on_page_done: Callable[[object, str], None] | None = None
         """Called with the link and the id of an elicitation that sent the user to a web page, when that is done."""
         self._dial = dial
+        self._room = room
+        """Waits until there is a place for its process. Raises NoRoom."""
         self._mask = mask
         """Hides secrets in what it said, where people see it."""
         self._bare = bare
@@ -248,7 +254,10 @@ class Upstream:
         if self.starting:
             return True
         asleep = self.status is Status.SLEEPING
-        if not asleep and (self._retry_at is None or self._retry_at > asyncio.get_running_loop().time()):
+        if self._retry_at is None:
+            if not asleep:
+                return False
+        elif self._retry_at > asyncio.get_running_loop().time():
             return False
         if not asleep:
             self.restarts += 1
@@ -326,6 +335,8 @@ class Upstream:
             # Two processes of one server at a time may be one too many: for its files, or its port.
             await asyncio.wait(self._closing, timeout=_ENDING)
         try:
+            if self._room is not None:
+                await self._room()
             async with asyncio.timeout(self._start_timeout):
                 link = self._new_link()
                 unprobed, self._unprobed_next = self._unprobed_next, False
@@ -352,6 +363,9 @@ class Upstream:
                 # What was kept from before this start, and is not there any more, goes.
                 self.offers = {kind: offer for kind, offer in self.offers.items() if self._may_have(kind)}
                 link.check()
+        except NoRoom as full:
+            self._give_way(str(full))
+            return
         except (MuxwayError, TimeoutError, OSError) as error:
             self._fail_start(link, error)
             return
@@ -414,6 +428,30 @@ class Upstream:
         # Which era it speaks does not change between two starts of one configuration.
         self._era = "modern" if link.revision.stateless else "legacy"
         self._died_of_probe = False
+
+    def _give_way(self, why: str) -> None:
+        """There was no room for it: it sleeps until the next call; what lists nothing yet tries again by itself."""
+        self.starting = False
+        self._cancel_timers()
+        self._set(Event.LAID_DOWN)
+        self.error = why
+        loop = asyncio.get_running_loop()
+        self._retry_at = loop.time() + _ROOM_AGAIN
+        if not self.offers and self._care.supervised:
+            self._retry = loop.call_later(_ROOM_AGAIN, self._wake_again)
+        self._settle()
+        self._unfeed(why)
+        log.warning("no room for a server", upstream=self.name, why=why)
+        self._on_change(self)
+
+    def _wake_again(self) -> None:
+        self.start()
+        self._on_change(self)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody needs its connection: for a call under way, or for news of it."""
+        return (self.link is not None and self.link.called) or (self.feed is not None and bool(self.feed.wanted))
 
     def _fail_start(self, link: Link | None, error: Exception) -> None:
         why = self._mask(str(error) or repr(error))

@@ -1,0 +1,92 @@
+"""What keeps a connection to a server in use between its requests, so that nobody ends it as idle.
+
+A call may be under way at a server while no request of it is: a task that is looked at now and then, a user who thinks
+about a question. Whoever sees such a call through holds a lease on the connection. A task that its caller asks after
+itself has one by its name, with a time at which it ends even if nobody says how the task went.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muxway.core.ports import steady
+from muxway.errors import UpstreamError
+
+if TYPE_CHECKING:
+    from muxway.core.ports import Link
+
+_MOST_NAMED: Final = 4000
+_LONGEST: Final = 3600.0
+"""Seconds for which a task is thought to go on that nobody asks after."""
+
+
+class Leases:
+    """The leases on one connection."""
+
+    __slots__ = ("_held", "_named")
+
+    def __init__(self) -> None:
+        self._held = 0
+        self._named: dict[str, float] = {}
+        """Until when, by name."""
+
+    def take(self) -> None:
+        """The connection is in use until `give_back`."""
+        self._held += 1
+
+    def give_back(self) -> None:
+        """A lease is over."""
+        self._held -= 1
+
+    def keep(self, name: str, seconds: float) -> None:
+        """The connection is in use for so long, or until `drop`."""
+        self._named.pop(name, None)
+        if len(self._named) >= _MOST_NAMED:
+            del self._named[next(iter(self._named))]
+        self._named[name] = steady() + min(seconds, _LONGEST)
+
+    def drop(self, name: str) -> None:
+        """The lease of this name is over, if there is one."""
+        self._named.pop(name, None)
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        if self._held:
+            return True
+        if self._named:
+            now = steady()
+            self._named = {name: until for name, until in self._named.items() if until > now}
+        return bool(self._named)
+
+
+class PassedTasks:
+    """Tasks of stateless servers whose callers ask after them: which connection knows each."""
+
+    def __init__(self) -> None:
+        self._links: dict[tuple[str, str], Link] = {}
+
+    def add(self, upstream: str, task: str, link: Link, seconds: float) -> None:
+        """A server has made a task, which may go on for so long."""
+        if len(self._links) >= _MOST_NAMED:
+            self.ended(*next(iter(self._links)))
+        self._links[upstream, task] = link
+        link.leases.keep(task, seconds)
+
+    def find(self, upstream: str, task: str) -> Link | None:
+        """The connection on which the task was made, while it lasts; it may not be the server's present one."""
+        link = self._links.get((upstream, task))
+        if link is None:
+            return None
+        try:
+            link.check()
+        except UpstreamError:
+            self.ended(upstream, task)
+            return None
+        return link
+
+    def ended(self, upstream: str, task: str) -> None:
+        """The task is over."""
+        link = self._links.pop((upstream, task), None)
+        if link is not None:
+            link.leases.drop(task)
