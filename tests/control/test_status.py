@@ -194,7 +194,7 @@ def test_one_of_several_gateways_is_picked_by_pid_or_config(
     one.settled()
     two = launch({"mcpServers": {"two": talker()}}, verb="serve", name="two.json")
     two.settled()
-    result = muxway("status")
+    result = muxway("restart", "one")
     assert result.exit_code == 2
     assert "2 gateways are running: pick one with --pid" in result.stderr
     rows = [line.split() for line in result.stderr.splitlines()[-2:]]
@@ -208,6 +208,31 @@ def test_one_of_several_gateways_is_picked_by_pid_or_config(
     wrong = muxway("status", "--pid", "1")
     assert wrong.exit_code == 4
     assert str(two.file) in wrong.stderr
+
+
+def test_several_gateways_are_shown_in_one_table(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
+    """Ours: docs/operating.md: each client on a desktop launches its own; whoever only looks need not choose."""
+    config = {"mcpServers": {"one": talker()}}
+    first, second = launch(config, name="same.json"), launch(config, name="same.json")
+    for gateway in (first, second):
+        gateway.call("one__nothing")  # which introduces its client
+        gateway.settled()
+    shown = muxway("status")
+    assert shown.exit_code == 0
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    assert [row[:3] for row in rows[1:3]] == [[str(first.pid), "t", "stdio"], [str(second.pid), "t", "stdio"]]
+    assert [row[:2] for row in rows[5:]] == [[str(first.pid), "one"], [str(second.pid), "one"]]
+    documents = json.loads(muxway("status", "--json").stdout)["gateways"]
+    assert [(one["pid"], one["client"]) for one in documents] == [(first.pid, "t"), (second.pid, "t")]
+    assert [line.split()[:2] for line in muxway("top").stdout.splitlines()[5:]] == [
+        [str(first.pid), "one"],
+        [str(second.pid), "one"],
+    ]
+    told = muxway("explain", "one__say")
+    assert told.stdout.count("By the gateway with pid") == 1
+    refused = muxway("reload")
+    assert refused.exit_code == 2
+    assert refused.stderr.count("stdio, of t") == 2
 
 
 # --- top ----------------------------------------------------------------------------------------

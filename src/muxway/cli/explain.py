@@ -14,7 +14,7 @@ from muxway.cli.exits import FAILED
 from muxway.cli.help import Verb
 from muxway.cli.options import json_option, known_view, read_config
 from muxway.cli.output import badge, dim, heading, on_terminal, one_line, plural, show_json, width
-from muxway.cli.running import answered, gateway_options, matching, nobody, several
+from muxway.cli.running import answered, gateway_options, matching, nobody
 from muxway.cli.status import why
 from muxway.control.client import find
 
@@ -50,28 +50,35 @@ def command(tool: str, view: str | None, pid: int | None, config: str | None, *,
 
     Exit 1 if there is no such tool, 4 if no gateway has the process id of --pid.
     """
-    told = _told(tool, view, pid, config)
-    lines = ConfigLines(told["config"])
-    for fact in _facts(told):
-        fact["path"], fact["line"] = lines.find(fact.pop("place"))
-    near = _nearest(tool, told["unknown"].pop("names")) if told["unknown"] else []
+    every = _told(tool, view, pid, config)
+    documents: list[dict[str, Any]] = []
+    for told in every:
+        lines = ConfigLines(told["config"])
+        for fact in _facts(told):
+            fact["path"], fact["line"] = lines.find(fact.pop("place"))
+        near = _nearest(tool, told["unknown"].pop("names")) if told["unknown"] else []
+        documents.append({**told, "nearest": near})
+        if not as_json:
+            _show(told, near, lines.file)
     if as_json:
-        show_json({**told, "nearest": near})
-    else:
-        _show(told, near, lines.file)
-    if not told["tools"]:
+        show_json(documents[0] if len(documents) == 1 else {"gateways": documents})
+    if not any(told["tools"] for told in every):
         raise click.exceptions.Exit(FAILED)
 
 
-def _told(tool: str, view: str | None, pid: int | None, config: str | None) -> dict[str, Any]:
+def _told(tool: str, view: str | None, pid: int | None, config: str | None) -> list[dict[str, Any]]:
+    """What each gateway says. Of those that run the same config, the first is asked: they would say the same."""
     found = find()
     running = matching(found, pid, config)
-    if len(running) > 1:
-        raise several(running, config)
     if running:
+        first = {one.config or one.pid: one for one in reversed(running)}
         with answered():
-            told = running[0].ask("explain", tool=tool, view=view)
-        return {**told, "config": running[0].config, "pid": running[0].pid}
+            told = [
+                {**one.ask("explain", tool=tool, view=view), "config": one.config, "pid": one.pid}
+                for one in reversed(first.values())
+            ]
+        # With several, those that do not know it have nothing to add.
+        return [one for one in told if one["tools"]] or told[:1]
     if pid is not None:
         raise nobody(found, pid, config)
     # Only now, as it loads the whole gateway.
@@ -80,7 +87,7 @@ def _told(tool: str, view: str | None, pid: int | None, config: str | None) -> d
     quiet_log(debug=False)
     loaded = read_config(config)
     known_view(loaded, view)
-    return {**run(_explained(loaded, tool, view)), "pid": None}
+    return [{**run(_explained(loaded, tool, view)), "pid": None}]
 
 
 async def _explained(config: Config, tool: str, view: str | None) -> dict[str, Any]:

@@ -57,6 +57,15 @@ def pick(pid: int | None, config: str | None) -> Running:
     raise nobody(found, pid, config)
 
 
+def pick_any(pid: int | None, config: str | None) -> list[Running]:
+    """The gateways that may be meant: for those who only look. Raises Unreachable if there is none."""
+    found = find()
+    chosen = matching(found, pid, config)
+    if not chosen:
+        raise nobody(found, pid, config)
+    return chosen
+
+
 def matching(found: Found, pid: int | None, config: str | None) -> list[Running]:
     """Those that may be meant."""
     file = None if config is None else str(Path(config).resolve())
@@ -87,10 +96,16 @@ def _listed(gateways: list[Running]) -> str:
 
 
 def _door(gateway: Running, every: Mapping[int, Process]) -> str:
-    """How clients reach it; which client that is, if it is its parent."""
-    own = every.get(gateway.pid)
-    client = None if own is None else every.get(own.parent)
-    return gateway.door if gateway.door != "stdio" or client is None else f"stdio, of {client.name}"
+    """How clients reach it; which client that is, if it has one."""
+    client = client_of(gateway.pid, gateway.client, every)
+    return gateway.door if gateway.door != "stdio" or client is None else f"stdio, of {client}"
+
+
+def client_of(pid: int, said: str | None, every: Mapping[int, Process]) -> str | None:
+    """What the client of a gateway on stdio is called: by itself, or by its program, which is the gateway's parent."""
+    own = every.get(pid)
+    parent = None if own is None else every.get(own.parent)
+    return said or (None if parent is None else parent.name)
 
 
 def nobody(found: Found, pid: int | None, config: str | None) -> Unreachable:

@@ -57,7 +57,7 @@ async def _serve(
         return changes
 
     reloader = Reloader(source, config, apply)
-    control = ControlSocket(lambda: gateway, "stdio", reload, reloader.preview)
+    control = ControlSocket(lambda: gateway, "stdio", reload, reloader.preview, lambda: door.client)
     ending = Ending(asked, reloader.ask)
     door.on_end = ending.begin
     if os.isatty(0):

@@ -12,7 +12,7 @@ from muxway.cli.figures import Column, duration, latency, memory, number
 from muxway.cli.help import Verb
 from muxway.cli.options import json_option
 from muxway.cli.output import badge, dim, fits, heading, one_line, plural, show_json, wrapped
-from muxway.cli.running import answered, gateway_options, known_server, pick
+from muxway.cli.running import answered, client_of, gateway_options, known_server, pick_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,23 +44,32 @@ def command(server: str | None, pid: int | None, config: str | None, *, as_json:
     calls under way and waiting, how long half and 99 of 100 calls took, failed
     calls, memory of all its processes. With SERVER, everything about that one.
 
+    If several gateways run they are shown in one table, with their clients; --pid or
+    --config picks one.
+
     A server that failed is no failure of this command. Exit 4 if no gateway runs.
     """
-    gateway = pick(pid, config)
     with answered():
-        facts = look(gateway)
+        every = [look(gateway) for gateway in pick_any(pid, config)]
     if server is not None:
-        chosen = known_server(facts, server)
+        chosen = [known_server(facts, server) for facts in _having(every, server)]
         if as_json:
-            show_json(chosen)
+            show_json(chosen[0] if len(chosen) == 1 else {"servers": chosen})
         else:
-            _show_server(chosen)
+            for one in chosen:
+                _show_server(one)
     elif as_json:
-        show_json(facts)
+        show_json(every[0] if len(every) == 1 else {"gateways": every})
     else:
-        click.echo("\n".join((*head(facts), "", *table(facts["servers"]))))
-        for line in troubles(facts["servers"], _ERROR_LINES):
+        servers = [one for facts in every for one in facts["servers"]]
+        click.echo("\n".join((*heads(every), "", *table(servers, of_several=len(every) > 1))))
+        for line in troubles(servers, _ERROR_LINES):
             click.echo(line)
+
+
+def _having(every: Sequence[Facts], server: str) -> Sequence[Facts]:
+    """The gateways that have this server; all of them if none does, so that whoever looks is told."""
+    return [facts for facts in every if any(one["name"] == server for one in facts["servers"])] or every[:1]
 
 
 def look(gateway: Running, *, wait: float = 10.0) -> Facts:
@@ -68,18 +77,42 @@ def look(gateway: Running, *, wait: float = 10.0) -> Facts:
     facts = gateway.ask("status", wait=wait)
     every = processes.running()
     facts["memory"] = processes.used(processes.tree(facts["pid"], every)[:1])
+    facts["client"] = client_of(facts["pid"], facts.get("client"), every) if facts["door"] == "stdio" else None
     for server in facts["servers"]:
+        server["gateway"] = facts["pid"]
         tree = [process for pid in server.pop("pids") for process in processes.tree(pid, every)]
         server["memory"] = processes.used(tree)
         server["processes"] = [process._asdict() for process in tree]
     return facts
 
 
+def heads(every: Sequence[Facts]) -> list[str]:
+    """The gateway itself; or, if there are several, a table of them."""
+    if len(every) == 1:
+        return head(every[0])
+    return figures.table(
+        [
+            Column("gateway", [str(facts["pid"]) for facts in every], left=True),
+            Column("client", [one_line(facts["client"] or figures.NOTHING) for facts in every], left=True),
+            Column("door", [one_line(facts["door"]) for facts in every], left=True, spare=4),
+            Column("up", [duration(facts["uptime"]) for facts in every]),
+            Column("mem", [memory(facts["memory"]) for facts in every], spare=2),
+            Column("servers", [_up(facts["servers"]) for facts in every]),
+            Column("config", [one_line(facts["config"] or "no file") for facts in every], left=True, spare=6),
+        ]
+    )
+
+
+def _up(servers: Sequence[Facts]) -> str:
+    return f"{sum(1 for server in servers if server['status'] == 'running')} of {len(servers)} up"
+
+
 def head(facts: Facts) -> list[str]:
     """The gateway itself, in two lines, or three if the terminal is narrow."""
     servers: Sequence[Facts] = facts["servers"]
     up = sum(1 for server in servers if server["status"] == "running")
-    words = [f"pid {facts['pid']}", one_line(facts["door"]), f"up {duration(facts['uptime'])}"]
+    of = f", of {one_line(facts['client'])}" if facts["client"] else ""
+    words = [f"pid {facts['pid']}", one_line(facts["door"]) + of, f"up {duration(facts['uptime'])}"]
     if facts["memory"] is not None:
         words.append(memory(facts["memory"]))
     if facts.get("longestTurn"):
@@ -93,12 +126,14 @@ def head(facts: Facts) -> list[str]:
     return [*lines, dim(one_line(facts["config"] or "no config file"))]
 
 
-def table(servers: Sequence[Facts]) -> list[str]:
-    """A line for each server, below their headings."""
+def table(servers: Sequence[Facts], *, of_several: bool = False) -> list[str]:
+    """A line for each server, below their headings; with the gateway it belongs to, if there are several."""
     if not servers:
         return []
+    whose = [Column("gateway", [str(server["gateway"]) for server in servers], left=True)] if of_several else []
     return figures.table(
         [
+            *whose,
             Column("server", [one_line(server["name"]) for server in servers], left=True),
             Column("state", [badge(server["status"]) for server in servers], left=True),
             Column("revision", [server["revision"] or figures.NOTHING for server in servers], left=True, spare=7),

@@ -16,12 +16,14 @@ import click
 
 from muxway.cli.help import Verb
 from muxway.cli.output import badge, cut, dim, on_terminal, one_line, width
-from muxway.cli.running import answered, gateway_options, pick
-from muxway.cli.status import Facts, head, look, table, troubles
+from muxway.cli.running import answered, gateway_options, pick_any
+from muxway.cli.status import Facts, heads, look, table, troubles
 from muxway.control.client import ControlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
+
+    from muxway.control.client import Running
 
 _EVERY = 1.0
 _ENTER = "\x1b[?1049h\x1b[?25l"
@@ -55,9 +57,9 @@ def command(pid: int | None, config: str | None, order: str) -> None:
     The columns are those of `muxway status`. q or Ctrl-C ends it. Where stdout is
     no terminal, it is shown once. Exit 4 if no gateway runs, or it ends meanwhile.
     """
-    gateway = pick(pid, config)
+    gateways = pick_any(pid, config)
     with answered():
-        facts, doubt = look(gateway), ""
+        facts, doubt = [*map(look, gateways)], ""
         if not on_terminal():
             click.echo("\n".join(_lines(facts, order)))
             return
@@ -66,18 +68,31 @@ def command(pid: int | None, config: str | None, order: str) -> None:
                 screen.draw(_lines(facts, order, screen.room()), doubt)
                 if screen.asked_to_end(_EVERY):
                     return
-                try:
-                    facts, doubt = look(gateway, wait=_EVERY * 2), ""
-                except ControlError as error:
-                    if error.code == "lost":
-                        raise
-                    doubt = one_line(str(error))
+                facts, doubt = _looked(gateways, facts)
 
 
-def _lines(facts: Facts, order: str, room: int | None = None) -> list[str]:
+def _looked(gateways: list[Running], before: list[Facts]) -> tuple[list[Facts], str]:
+    """How they are now, without those that have ended; and who did not answer. Raises ControlError if none is left."""
+    facts: list[Facts] = []
+    doubt = ""
+    for gateway in [*gateways]:
+        try:
+            facts.append(look(gateway, wait=_EVERY * 2))
+        except ControlError as error:
+            if error.code == "lost":
+                if len(gateways) == 1:
+                    raise
+                gateways.remove(gateway)
+                continue
+            facts += [one for one in before if one["pid"] == gateway.pid]
+            doubt = one_line(str(error))
+    return facts, doubt
+
+
+def _lines(every: Sequence[Facts], order: str, room: int | None = None) -> list[str]:
     """What there is to show. Where there is not room for all of it, reasons get what servers leave, or a third."""
-    servers = sorted(facts["servers"], key=_ORDERS[order])
-    above, rows, below = [*head(facts), ""], table(servers), troubles(servers, 2)
+    servers = sorted((server for facts in every for server in facts["servers"]), key=_ORDERS[order])
+    above, rows, below = [*heads(every), ""], table(servers, of_several=len(every) > 1), troubles(servers, 2)
     if room is not None:
         left = max(room - len(above), 0)
         rows = _cut(rows, left - min(len(below), left // 3), "servers")

@@ -45,9 +45,15 @@ class Answering:
     """Answers for one gateway."""
 
     def __init__(
-        self, gateway: Callable[[], Gateway | None], door: str, reload: Reload | None, preview: Reload | None
+        self,
+        gateway: Callable[[], Gateway | None],
+        door: str,
+        reload: Reload | None,
+        preview: Reload | None,
+        client: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._gateway = gateway
+        self._client = client
         self._reload, self._preview = reload, preview
         now = gateway()
         # Whoever asks stands in another folder.
@@ -92,6 +98,7 @@ class Answering:
             "version": __version__,
             "config": self._config,
             "door": self._door,
+            "client": self._client(),
             "uptime": time.monotonic() - self._began,
         }
 

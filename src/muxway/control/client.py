@@ -42,6 +42,8 @@ class Running:
     door: str
     """How clients reach it: a URL, or `stdio`."""
     uptime: float
+    client: str | None = None
+    """What its client calls itself, if it has one alone, and has been introduced."""
 
     def ask(self, what: str, *, wait: float = 10.0, **more: object) -> dict[str, Any]:
         """Ask it for something that has one answer.
@@ -87,7 +89,15 @@ def find() -> Found:
             try:
                 who = next(_parts(path, pid, _HELLO_WAIT, ask="who"))["result"]
                 found.gateways.append(
-                    Running(path, who["pid"], who["version"], who["config"], who["door"], who["uptime"])
+                    Running(
+                        path,
+                        who["pid"],
+                        who["version"],
+                        who["config"],
+                        who["door"],
+                        who["uptime"],
+                        who.get("client"),  # an older muxway does not say
+                    )
                 )
             except ControlError as error:
                 # Nobody listens at what a number that is in use again has left behind.

@@ -45,6 +45,7 @@ class ControlSocket:
         door: str,
         reload: Reload | None = None,
         preview: Reload | None = None,
+        client: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Prepare a socket.
 
@@ -53,8 +54,9 @@ class ControlSocket:
             door: how clients reach it: a URL, or `stdio`.
             reload: reads the configuration again and makes it what runs.
             preview: tells what that would change.
+            client: what its client calls itself, if it has one alone.
         """
-        self._answering = Answering(gateway, door, reload, preview)
+        self._answering = Answering(gateway, door, reload, preview, client)
         self._path: Path | None = None
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()

@@ -11,6 +11,7 @@ from muxway.downstream.endpoint import Endpoint
 from muxway.downstream.outlet import Outlet
 from muxway.log import EventLog
 from muxway.pipes import PipeReader, PipeWriter, Turn, enlarge
+from muxway.protocol import messages
 from muxway.protocol.framing import DEFAULT_LIMIT, LineFramer
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class StdioDoor:
         self._held = Outlet()
         self._ended = asyncio.Event()
         self._client_gone = False
+        self._endpoint: Endpoint | None = None
         self.trace: Trace | None = None
         """Who is told of every message, if somebody is."""
         self.on_end: Callable[[], None] = lambda: None
@@ -92,6 +94,13 @@ class StdioDoor:
         until = loop.time() + _DRAIN
         await endpoint.finish(_DRAIN - _LAST_WORDS)
         await asyncio.wait([asyncio.ensure_future(self._all_said())], timeout=until - loop.time())
+
+    @property
+    def client(self) -> str | None:
+        """What its client calls itself, once it has."""
+        known = None if self._endpoint is None else self._endpoint.session
+        info = None if known is None or known.client_info is None else messages.members(known.client_info)
+        return messages.text((info or {}).get("name"))
 
     def stop(self) -> None:
         """End as if the client had closed its side."""
