@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from muxway.protocol.bridge import Converter
     from muxway.protocol.messages import Buffer, Params
 
+MOST_VALUES: Final = 300_000
+"""Commas in a result that an expression is evaluated over: to decode that many values is the longest single step."""
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 _PLAIN_TYPES: Final = {"integer": int, "number": (int, float), "boolean": bool}
 
@@ -294,6 +296,8 @@ def _data(fields: Params) -> Any:
 
 
 def _value(raw: Raw | bytes) -> Any:
+    if bytes(raw).count(b",") > MOST_VALUES:
+        raise _Unfit(f"it has more than {MOST_VALUES:,} values, which would hold up everybody else")
     try:
         return messages.value(raw)
     except RpcError:
@@ -302,11 +306,14 @@ def _value(raw: Raw | bytes) -> Any:
 
 def _search(expression: str, data: Any) -> Any:
     # Only for tools whose results are reshaped.
-    import jmespath
     import jmespath.exceptions
 
+    from muxway.catalog.picking import TooMuch, pick
+
     try:
-        return jmespath.search(expression, data)
+        return pick(expression, data)
+    except TooMuch as error:
+        raise _Unfit(str(error)) from None
     except jmespath.exceptions.JMESPathError as error:
         raise _Unfit(str(error).replace("\n", " ")) from None
     except (ArithmeticError, TypeError, ValueError, AttributeError, RecursionError) as error:

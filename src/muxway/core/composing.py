@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 8
 """Calls of one `forEach` that are under way at the same time."""
 
+_TURN: Final = 0.005
+"""Seconds for which steps are begun before others have their turn."""
+_MOST_VALUES: Final = 100_000
+"""Commas in the arguments of a call: each value is compared with the schema."""
+
 REVISION: Final = replace(NEWEST_HANDSHAKE, any_structure=True)
 """What steps speak: results come whole, with structured content of any kind, whatever the caller itself understands."""
 
@@ -88,6 +93,7 @@ class _Run:
         self.outcomes: dict[str, Outcome] = {}
         self.input: Params = {}
         self._call = call
+        self._known: dict[tuple[str | int, ...], Raw | None] = {}
         self._waiting = {step.name: step for step in tool.steps}
         self._needs = {step.name: needs(step) for step in tool.steps}
         self._works: dict[str, _Work] = {}
@@ -124,6 +130,8 @@ class _Run:
             self.pump()
 
     def _misfits(self) -> list[tuple[tuple[str | int, ...], str]]:
+        if sum(bytes(raw).count(b",") for raw in self.input.values()) > _MOST_VALUES:
+            return [((), f"hold more than {_MOST_VALUES:,} values")]
         try:
             given = {name: messages.value(raw) for name, raw in self.input.items()}
         except RpcError:
@@ -146,9 +154,13 @@ class _Run:
         if self._pumping:
             return
         self._pumping = True
+        until = steady() + _TURN
         try:
             while not self._over and (self._open_next() or any(work.next() for work in [*self._works.values()])):
-                pass
+                if steady() > until:
+                    # There may be thousands of items, and others wait.
+                    later(0.0, self.pump)
+                    return
         finally:
             self._pumping = False
         if not self._over and not self._waiting and not self._works:
@@ -171,7 +183,7 @@ class _Run:
         return True
 
     def _open(self, step: Step) -> None:
-        scope = Scope(self.input, self.outcomes)
+        scope = Scope(self.input, self.outcomes, known=self._known)
         per_item = any(reference.root in ("item", "index") for _, reference in references(step.when))
         if step.when is not None and not per_item and not composition.holds(step.when, scope):
             self.settle(step, Outcome(skipped=True))
@@ -182,11 +194,9 @@ class _Run:
         items = composition.items_of(step.for_each, scope)
         if len(items) > step.max_items:
             raise Unfit(f"forEach has {len(items)} items, more than maxItems ({step.max_items})")
-        scopes = [Scope(self.input, self.outcomes, item, index) for index, item in enumerate(items)]
-        if per_item and step.when is not None:
-            scopes = [one for one in scopes if composition.holds(step.when, one)]
+        scopes = [Scope(self.input, self.outcomes, item, index, self._known) for index, item in enumerate(items)]
         if scopes:
-            self._works[step.name] = _Work(self, step, scopes)
+            self._works[step.name] = _Work(self, step, scopes, step.when if per_item else None)
         else:
             self.settle(step, Outcome(Raw(b"[]")))
 
@@ -228,7 +238,9 @@ class _Run:
         if tool.output is None:
             value = self.outcomes[tool.steps[-1].name].result or Raw(b"null")
         else:
-            value = Raw(messages.encode(composition.fill(tool.output, Scope(self.input, self.outcomes))))
+            value = Raw(
+                messages.encode(composition.fill(tool.output, Scope(self.input, self.outcomes, known=self._known)))
+            )
         if memoryview(value).nbytes > tool.max_result_bytes:
             self._fail(f"{tool.name}: the output is larger than {tool.max_result_bytes} bytes (maxResultBytes)")
         else:
@@ -339,9 +351,11 @@ class _Clock:
 class _Work:
     """A step under way: one call, or one for each item."""
 
-    def __init__(self, run: _Run, step: Step, scopes: list[Scope]) -> None:
+    def __init__(self, run: _Run, step: Step, scopes: list[Scope], when: Condition | None = None) -> None:
+        """Prepare. `when` is asked about each item when its turn comes."""
         self.run = run
         self.step = step
+        self._when = when
         self._queue = deque(enumerate(scopes))
         self._outcomes: list[Outcome | None] = [None] * len(scopes)
         self._jobs: dict[int, _Job] = {}
@@ -354,6 +368,19 @@ class _Work:
         if not self._queue or len(self._jobs) >= _AT_ONCE:
             return False
         number, scope = self._queue.popleft()
+        if self._when is not None:
+            try:
+                wanted = composition.holds(self._when, scope)
+            except Unfit as error:
+                self.cancel(None)
+                self.run.failed_step(self.step, str(error))
+                return True
+            if not wanted:
+                self._outcomes[number] = Outcome(skipped=True)
+                self._done += 1
+                if not self._jobs and not self._queue:
+                    self.run.settle(self.step, self._gathered())
+                return True
         job = self._jobs[number] = _Job(self, number, scope)
         job.begin()
         return True
@@ -378,7 +405,7 @@ class _Work:
 
     def _gathered(self) -> Outcome:
         """The outcome of all items, each of which has one."""
-        ended = [outcome for outcome in self._outcomes if outcome is not None]
+        ended = [outcome for outcome in self._outcomes if outcome is not None and not outcome.skipped]
         failed = [(index, one.error) for index, one in enumerate(ended) if one.error is not None]
         if self.step.on_error == "skip":
             failed, ended = [], [one for one in ended if one.error is None]

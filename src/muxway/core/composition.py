@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from muxway.protocol.messages import Params
 
+LARGEST_COMPARED: Final = 64 * 1024
+"""Bytes of a value that a condition compares: everybody waits meanwhile."""
+MOST_COMMAS: Final = 500_000
+"""Commas in what `forEach` goes through: to find its items takes time for each of its values."""
 _NULL: Final = Raw(b"null")
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
@@ -49,6 +53,10 @@ class Scope(msgspec.Struct, frozen=True):
     steps: Mapping[str, Outcome]
     item: Raw | None = None
     index: int = 0
+    known: dict[tuple[str | int, ...], Raw | None] = msgspec.field(
+        default_factory=dict["tuple[str | int, ...]", "Raw | None"]
+    )
+    """Step and path → what they led to. A result is large, and may be asked for again by each of many items."""
 
 
 def look_up(reference: Reference, scope: Scope, *, strict: bool = False) -> Raw | None:
@@ -71,7 +79,7 @@ def look_up(reference: Reference, scope: Scope, *, strict: bool = False) -> Raw 
         outcome = scope.steps[reference.step]
         if reference.part != "result":
             return Raw(messages.encode(getattr(outcome, reference.part)))
-        found = _follow(outcome.result, reference.path)
+        found = _follow_known(scope.known, (reference.step,), outcome.result, reference.path)
         whole = outcome.result
     if found is None and strict and whole is not None:
         raise Unfit(f"{reference.written} leads nowhere: {_what(whole)} came, without such a part")
@@ -87,6 +95,21 @@ def _follow(raw: Raw | None, path: Sequence[str | int]) -> Raw | None:
         else:
             items = messages.items(raw) or []
             raw = items[key] if -len(items) <= key < len(items) else None
+    return raw
+
+
+def _follow_known(
+    known: dict[tuple[str | int, ...], Raw | None],
+    start: tuple[str | int, ...],
+    raw: Raw | None,
+    path: Sequence[str | int],
+) -> Raw | None:
+    """The same, from what was found before, if it was."""
+    for key in path:
+        start = (*start, key)
+        if start not in known:
+            known[start] = _follow(raw, (key,))
+        raw = known[start]
     return raw
 
 
@@ -136,7 +159,10 @@ def items_of(template: Template, scope: Scope) -> list[Raw]:
     Raises:
         Unfit: it is no array.
     """
-    raw = Raw(messages.encode(fill(template, scope, strict=True)))
+    encoded = messages.encode(fill(template, scope, strict=True))
+    raw = Raw(encoded)
+    if encoded.count(b",") > MOST_COMMAS:
+        raise Unfit(f"forEach goes through {len(encoded):,} bytes with too many values in them")
     items = messages.items(raw)
     if items is None:
         raise Unfit(f"forEach needs an array, found {_what(raw)}")
@@ -152,6 +178,8 @@ def holds(condition: Condition, scope: Scope) -> bool:
     Raises:
         Unfit: it compares what cannot be compared.
     """
+    if isinstance(condition, Reference):
+        return _is_something(condition, scope)
     if not isinstance(condition, Operation):
         return bool(_value(condition, scope))
     operator, parts = condition.operator, condition.parts
@@ -174,12 +202,27 @@ def holds(condition: Condition, scope: Scope) -> bool:
     }[operator]()
 
 
+def _is_something(reference: Reference, scope: Scope) -> bool:
+    """Whether it leads to anything but null, false, zero and what is empty."""
+    raw = look_up(reference, scope)
+    if raw is not None and memoryview(raw).nbytes > LARGEST_COMPARED:
+        # Not decoded: so much is something, unless it is blanks between brackets, or a number.
+        text = bytes(raw).strip()
+        if text[:1] in (b"[", b"{"):
+            return bool(text[1:-1].strip())
+        if text[:1] == b'"':
+            return True
+    return bool(_value(reference, scope))
+
+
 def _value(condition: Condition, scope: Scope) -> Any:
     if isinstance(condition, Constant):
         return condition.value
     if isinstance(condition, Operation):
         return holds(condition, scope)
     raw = look_up(condition, scope)
+    if raw is not None and (size := memoryview(raw).nbytes) > LARGEST_COMPARED:
+        raise Unfit(f"{condition.written} has {size:,} bytes, more than the {LARGEST_COMPARED:,} that can be compared")
     try:
         return None if raw is None else messages.value(raw)
     except RpcError:
