@@ -8,6 +8,7 @@ to minutes.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,20 @@ from muxway.catalog.build import Source, read_listing
 from muxway.catalog.hygiene import MOST_BYTES, is_visible, may_hide, visible
 from muxway.catalog.kinds import PROMPTS, TOOLS
 from muxway.catalog.model import Native
+from muxway.catalog.picking import TooMuch, pick
 from muxway.catalog.resources import build_resources
+from muxway.catalog.shaping import MOST_VALUES, Shaping
 from muxway.catalog.uri_templates import LONGEST_TEMPLATE, MOST_EXPRESSIONS, Template, TemplateIndex
 from muxway.catalog.uris import UriFilter
+from muxway.config.templates import parse_condition
+from muxway.core.composition import LARGEST_COMPARED, Outcome, Scope, Unfit, holds
 from muxway.likeness import LONGEST_COMPARED, most_like, short
 from muxway.protocol import messages
 from muxway.protocol.headers import MOST_ANNOTATIONS, BadAnnotation, param_headers
+from muxway.testing import ScriptedServer
 
 from ..catalog.making import catalog_of, source
+from ..conftest import a_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,3 +270,76 @@ def test_sixteen_megabytes_of_definitions_are_read_in_many_short_steps() -> None
     """Ours: beside the event loop, and no single step keeps it from its turn."""
     raws = [Raw(messages.encode({"name": f"t{n}", "description": "\u200b" * 60_000})) for n in range(60)]
     assert cpu(lambda: read_listing(PROMPTS, "s", raws)) < 60 * ALLOWED * SLACK
+
+
+# --- composed tools and shapes ----------------------------------------------------------------
+
+
+def scope_of(result: bytes, known: dict[Any, Any] | None = None, item: bytes = b"1") -> Scope:
+    """What references lead to when step `a` has given this."""
+    return Scope({}, {"a": Outcome(Raw(result))}, Raw(item), 0, {} if known is None else known)
+
+
+def condition(text: str) -> Any:
+    """A condition as the configuration writes it."""
+    return parse_condition(text)
+
+
+LARGE_RESULT = b'{"numbers":[' + b"1," * 1_500_000 + b'1],"limit":5}'
+
+
+def test_what_a_path_leads_to_is_looked_for_once_in_a_run() -> None:
+    """docs/composed-tools.md: a condition on each of a thousand items asks a large result a thousand times."""
+    known: dict[Any, Any] = {}
+    wanted = condition("${item} < ${steps.a.result.limit}")
+    assert holds(wanted, scope_of(LARGE_RESULT, known))
+    again = scope_of(LARGE_RESULT, known)
+    assert cpu(lambda: [holds(wanted, again) for _ in range(1_000)]) < ALLOWED * SLACK
+
+
+def test_a_condition_compares_no_more_than_it_can_in_little_time() -> None:
+    """docs/composed-tools.md: 64 KiB. Whether there is something at all is told of any size."""
+    array = b"[" + b"1," * ((LARGEST_COMPARED - 3) // 2) + b"1]"
+    both = scope_of(b'{"x":%b,"y":%b}' % (array, array))
+    assert cpu(lambda: holds(condition("${steps.a.result.x} == ${steps.a.result.y}"), both)) < ALLOWED * SLACK
+    large = scope_of(LARGE_RESULT)
+    with pytest.raises(Unfit, match="more than the 65,536 that can be compared"):
+        holds(condition("${steps.a.result.numbers} == 1"), large)
+    assert holds(condition("${steps.a.result.numbers}"), large)
+    for empty in (b"[" + b" " * LARGEST_COMPARED + b"]", b"{" + b" " * LARGEST_COMPARED + b"}"):
+        assert not holds(condition("${steps.a.result.x}"), scope_of(b'{"x":%b}' % empty))
+
+
+def test_an_expression_over_a_result_has_an_end() -> None:
+    """docs/shaping.md: by the number of values, and of steps."""
+    assert pick("a[].b", {"a": [{"b": 1}, {"b": 2}]}) == [1, 2]
+    with pytest.raises(TooMuch, match="steps"):
+        pick("a[][][][][][][][]", {"a": [[1] * 300_000]})
+    shaping = Shaping(tool="t", label="s", result="a")
+    for text, why in ((b"[" + b"1," * (MOST_VALUES + 1) + b"1]", "300,000 values"), (b"[1,2]", '"result":[1,2]')):
+        result = b'{"content":[],"structuredContent":{"a":%b}}' % text
+        assert why in bytes(shaping.reshape(result)).decode()
+
+
+async def test_a_large_result_is_reshaped_beside_the_event_loop() -> None:
+    """docs/shaping.md: another client's ping is answered meanwhile, and the result is right."""
+    notes = [{"text": f"note {n}", "more": [n]} for n in range(20_000)]
+    threads: set[str] = set()
+
+    def say(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.reply(request, {"content": [], "structuredContent": {"notes": notes}})
+
+    def spied(self: Shaping, result: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return reshape(self, result)
+
+    reshape = Shaping.reshape
+    schema = {"type": "object"}
+    server = ScriptedServer(tools={"t": say}, definitions=[{"name": "t", "inputSchema": schema}])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shaping, "reshape", spied)
+        async with a_world({"s": server}, entries={"s": {"shape": {"t": {"result": "notes[].text"}}}}) as world:
+            client = await world.client()
+            result = (await client.call("s__t")).result
+    assert result["structuredContent"]["result"] == [note["text"] for note in notes]
+    assert [name.rsplit("_", 1)[0] for name in threads] == ["muxway-aside"]
