@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import Any
 
@@ -325,3 +326,27 @@ async def test_it_can_be_configured() -> None:
 def test_an_unknown_kind_is_refused_and_the_known_ones_named() -> None:
     with pytest.raises(ValueError, match="give some of: email, "):
         Redact(kinds=("phone",))
+
+
+async def test_a_large_result_is_searched_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/behaviour.md#size-limits: nobody else waits for it, and it comes masked; a small one is searched at once."""
+    where: list[bool] = []
+    search = Masker.result
+
+    def noted(self: Masker, raw: bytes) -> bytes:
+        where.append(threading.current_thread() is threading.main_thread())
+        return search(self, raw)
+
+    monkeypatch.setattr(Masker, "result", noted)
+
+    def tell(server: ScriptedServer, request: dict[str, Any]) -> None:
+        many = request["params"]["arguments"]["many"]
+        server.reply(request, {"content": [{"type": "text", "text": f"{number} {GITHUB}"} for number in range(many)]})
+
+    async with chained({"up": ScriptedServer(tools={"tell": tell})}, Redact()) as world:
+        client = await world.client()
+        for many, here in ((1, True), (5_000, False)):
+            where.clear()
+            blocks = (await client.call("up__tell", {"many": many})).result["content"]
+            assert where == [here]
+            assert [block["text"] for block in blocks] == [f"{n} [redacted: github_token]" for n in range(many)]

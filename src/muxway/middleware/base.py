@@ -24,7 +24,7 @@ from muxway.errors import InvalidParams
 from muxway.protocol import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
     from muxway.core.asks import Ask
     from muxway.core.call import Call, Caller
@@ -265,6 +265,18 @@ class Outcome(msgspec.Struct, eq=False):
         if result is None or bytes(result.fields.get("resultType", b"")) != b'"task"':
             return None
         return messages.text(result.fields.get("taskId"))
+
+
+class Aside:
+    """Work on a large result that another thread does: `await Aside(work)` in a `plain` middleware of ours."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+
+    def __await__(self) -> Generator[Aside, Any, Any]:
+        return (yield self)
 
 
 class Middleware:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from muxway.errors import RpcError, UpstreamSaid
-from muxway.middleware.base import Middleware, Result
+from muxway.middleware.base import Aside, Middleware, Result
 from muxway.middleware.patterns import KINDS, Search, replaced
 from muxway.protocol import messages
 from muxway.protocol.messages import Raw
@@ -49,6 +49,8 @@ _ASKED: Final = frozenset(("message", "messages", "systemPrompt"))
 """What of a question is for reading. The rest must come through: a masked URL leads nowhere."""
 _TOLD: Final = frozenset(("message", "data", "logger", "_meta"))
 """What of a notice is for reading."""
+_LARGE: Final = 32 * 1024
+"""Bytes of a result from which on it is searched beside the event loop."""
 _LISTS: Final = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
 
 
@@ -269,7 +271,11 @@ class Masking(Middleware):
         except RpcError as error:
             masker.error(error)
             raise
-        raw = masker.result(result.raw)
+        raw = result.raw
+        if len(raw) > _LARGE and masker.may_mask(raw):
+            raw = await Aside(partial(masker.result, raw))
+        else:
+            raw = masker.result(raw)
         return result if raw is result.raw else Result(raw)
 
     def inward(self, request: Request) -> Request:

@@ -19,12 +19,12 @@ from muxway import tracebacks
 from muxway.core.asks import Ask
 from muxway.core.call import Call
 from muxway.core.incidents import deliver, internal
-from muxway.core.ports import Waiter
+from muxway.core.ports import Waiter, aside
 from muxway.core.relay import StillStarting
 from muxway.core.target import Target
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
-from muxway.middleware.base import HOOKS, Middleware, Outcome, Request, Result
+from muxway.middleware.base import HOOKS, Aside, Middleware, Outcome, Request, Result
 from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
@@ -414,7 +414,7 @@ class _Plain(_Run):
     def begin(self) -> Running | None:
         self._ask: Ask | None = None
         self._stepping = False
-        self._back: tuple[Result | bytes | None, RpcError | None] | None = None
+        self._back: tuple[Any, Exception | None] | None = None
         """What came back at once, before the step that went on was over."""
         self._coroutine = self._stage.hook(self._request, self)
         self._step(None, None)
@@ -439,7 +439,16 @@ class _Plain(_Run):
         )
         self._sink.ask(self._ask)
 
-    def _step(self, result: Result | bytes | None, error: RpcError | None) -> None:
+    def _worked(self, outcome: Callable[[], Any]) -> None:
+        self._running = None
+        try:
+            made = outcome()
+        except Exception as error:  # noqa: BLE001 - it belongs to the middleware, which may know what to do
+            self._step(None, error)
+        else:
+            self._step(made, None)
+
+    def _step(self, result: Any, error: Exception | None) -> None:
         if self._stepping:
             self._back = (result, error)
             return
@@ -453,7 +462,7 @@ class _Plain(_Run):
         finally:
             self._stepping = False
 
-    def _step_once(self, result: Result | bytes | None, error: RpcError | None) -> None:
+    def _step_once(self, result: Any, error: Exception | None) -> None:
         began = time.perf_counter()
         try:
             try:
@@ -476,6 +485,8 @@ class _Plain(_Run):
                 self._step(None, internal(error, method=onward.method))
         elif isinstance(onward, _Question):
             self._put(onward)
+        elif isinstance(onward, Aside):
+            self._running = aside(onward.work, self._worked)
         else:
             self._coroutine.close()
             self._fail(MiddlewareError(self.name, "awaits something other than go(), so it may not be `plain`"))
