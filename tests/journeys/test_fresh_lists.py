@@ -173,6 +173,21 @@ async def test_a_list_that_cannot_be_read_again_stays_and_is_complained_of_once(
     assert [record.levelname for record in said if record.levelname == "WARNING"] == ["WARNING"]
 
 
+@pytest.mark.usefixtures("_soon")
+async def test_a_list_without_end_is_not_read_again_for_the_asking() -> None:
+    """docs/behaviour.md#lists: a hundred pages cost much, and the next hundred would be no more."""
+    server = GrowingServer()
+    async with a_world({"up": server}, gateway={"maxTools": 2}) as world:
+        client = await world.client()
+        server.tools |= {"x": None, "y": None}
+        await client.tools()
+        await until(lambda: server.readings == 2)
+        await client.notice(CHANGED)
+        assert len(await client.tools()) == 2
+        assert "error" in (await client.call("up__none")).message
+        assert server.readings == 2
+
+
 # --- calling what is not listed -----------------------------------------------------------------
 
 

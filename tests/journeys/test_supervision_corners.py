@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway import Gateway
-from muxway.catalog.kinds import TOOLS
 from muxway.config import parse_config
 from muxway.errors import MuxwayError, RpcError
 from muxway.middleware.base import Middleware
@@ -216,9 +215,8 @@ async def test_a_call_that_comes_while_a_sleeping_server_is_stopped_does_not_sta
     """Ours: stopped is stopped."""
     server = counting()
     upstream = await ready(an_upstream(server))
-    upstream._stale.add(TOOLS)
-    upstream._relist()
-    await until(lambda: not upstream._stale)
+    upstream.hear_notice("notifications/tools/list_changed", {})
+    await until(lambda: sum(message["method"] == "tools/list" for message in server.heard) == 2)
     upstream.sleep()
     stopping = asyncio.ensure_future(upstream.stop())
     await asyncio.sleep(0)

@@ -109,6 +109,8 @@ class Offer:
     notes: Sequence[str] = ()
     """What is odd about the list."""
     hint: Hint = UNSAID
+    cut: bool = False
+    """Whether it is not all: then reading it again costs much and shows no more, and is done only if it has changed."""
 
 
 class Upstream:
@@ -512,7 +514,7 @@ class Upstream:
         notes = [str(finding) for finding in findings]
         if listing.cut is not None:
             notes.append(f"{self.name}: {listing.cut}; what follows is left out")
-        return Offer(natives, notes, listing.hint)
+        return Offer(natives, notes, listing.hint, cut=listing.cut is not None)
 
     def _take(self, kind: Kind, offer: Offer) -> None:
         known = self.offers.get(kind)
@@ -542,9 +544,10 @@ class Upstream:
         if greeting is None or self.link is None:
             # It may say otherwise as soon as it is back; but it need not be woken for that.
             return 0
-        holds = self._relisting.holds(kind, self.offer(kind).hint.ttl_ms)
+        offer = self.offer(kind)
+        holds = self._relisting.holds(kind, offer.hint.ttl_ms)
         # A stateless server says how long its lists hold, also if it tells of changes.
-        if not holds and (greeting.revision.stateless or not greeting.announces(kind.capability)):
+        if not holds and not offer.cut and (greeting.revision.stateless or not greeting.announces(kind.capability)):
             self._relisting.refresh(kind)
         return holds
 
@@ -555,7 +558,7 @@ class Upstream:
         """
         if self.link is None or kind not in self._kinds or not self._may_have(kind):
             return False
-        return self._relisting.want(kind, begin=begin)
+        return self._relisting.want(kind, begin=begin and not self.offer(kind).cut)
 
     async def _read_again(self, kinds: set[Kind]) -> None:
         if self.link is None:
