@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 
@@ -136,7 +137,7 @@ def test_a_shortened_name_fits_and_tells_its_tools_apart(name: str, identity: st
         ("__", "1st", "x", "_1st__x"),
         ("__", "", "9", "_9"),
         ("__", "", "-", "_-"),
-        ("__", "中", "文", "____"),
+        ("__", "name_12345678", "文", "name_12345678__name_4d505591"),
         ("__", "u", "x" * 47, "u__" + "x" * 47),
         ("__", "u", "x" * 48, "u__" + "x" * 38 + "_15376770"),
     ],
@@ -214,3 +215,44 @@ def test_no_tool_disappears_even_if_another_is_called_like_its_hash() -> None:
     route = catalog.find(hashed).route
     assert route is not None
     assert route.upstream == "first"
+
+
+# --- other alphabets ------------------------------------------------------------------------------
+
+
+@LAW
+@given(st.text(st.characters(categories=("Lo", "Nd"), exclude_characters="0123456789"), min_size=1, max_size=12))
+def test_a_name_of_another_alphabet_is_more_than_underscores(name: str) -> None:
+    """docs/names.md: legal for the model APIs, the same in every run, and told apart."""
+    public = Naming().public("docs", name)
+    assert re.fullmatch(r"docs__name_[0-9a-f]{8}", public)
+    assert public == Naming().public("docs", name) != Naming().public("docs", name + name)
+    assert Naming.of(".", None).public("docs", name) == f"docs.{name}"
+
+
+def test_its_own_name_is_kept_as_title_and_can_be_called() -> None:
+    """docs/names.md: for people, and for those who know it; a title of the server's own stays."""
+    assert assign_prefixes(Naming(), {"工具": None})["工具"].startswith("name_")
+    catalog = merged({"工具": ["查询", "plain"]})
+    listed = [json.loads(bytes(route.definition)) for route in catalog.routes.values()]
+    assert [tool.get("title") for tool in listed] == ["查询", None]
+    for spelling in ("工具.查询", "工具__查询", "工具:查询", listed[0]["name"]):
+        assert catalog.find(spelling).route is catalog.routes[listed[0]["name"]]
+
+
+# --- gateways behind gateways ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mid.in.s.echo", "mid:in:s:echo", "mid.in__s__echo", "mid__in__s__echo"])
+def test_one_separator_throughout_leads_through_two_gateways(name: str) -> None:
+    """docs/names.md."""
+    route = merged({"mid": ["in__s__echo", "other"]}).find(name).route
+    assert route is not None
+    assert route.native == "in__s__echo"
+
+
+def test_a_tool_that_is_called_so_itself_comes_first() -> None:
+    """Ours: a spelling that is exact for one tool is no guess for another."""
+    route = merged({"mid": ["a__b", "a.b"]}).find("mid.a.b").route
+    assert route is not None
+    assert route.native == "a.b"

@@ -346,6 +346,9 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
     members = native.members if shaped is None else shaped.members
     if draft.kind is PROMPTS:
         members = _with_server(source, native) if source.label else native.members
+    if "title" not in members and naming.readable(native.name) != native.name:
+        # What the name says to people is kept where names of any alphabet may stand.
+        members = {**members, "title": messages.encode(hygiene.visible(native.name, "_"))}
     definition = messages.object_of((("name", messages.encode(public)), *members.items()))
     head = head_of(draft.kind, messages.encode(native.name))
     shape = None if shaped is None or shaped.shaping is None else shaped.shaping.called(public)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from muxway.catalog.kinds import TOOLS, Kind
-from muxway.catalog.naming import spellings
+from muxway.catalog.naming import nested, spellings
 from muxway.likeness import most_like, short
 from muxway.protocol import convert, messages
 
@@ -241,7 +241,16 @@ def _aliases(routes: Sequence[Route]) -> dict[str, Route | None]:
             # A tool of the gateway's own, whose name had to be made legal.
             _note(named, route, (route.native,))
     # What a server is called counts for more than the prefix another one had to be given.
-    return {**_app_names(routes), **prefixed, **named}
+    return {**_app_names(routes), **_nested(routes), **prefixed, **named}
+
+
+def _nested(routes: Sequence[Route]) -> dict[str, Route]:
+    """Tools of gateways behind this one, spelled with one separator throughout, where unambiguous."""
+    names: dict[str, Route | None] = {}
+    for route in routes:
+        for start in {route.upstream, route.prefix} - {""} if route.upstream else ():
+            _note(names, route, nested(start, route.alias))
+    return {name: route for name, route in names.items() if route is not None}
 
 
 def _app_names(routes: Sequence[Route]) -> dict[str, Route]:

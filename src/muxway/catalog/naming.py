@@ -26,6 +26,7 @@ _PLAIN_LIMIT: Final = 128
 _DIGEST: Final = 9
 _SHORTEST_PREFIX: Final = 8
 _NOT_PORTABLE = re.compile(r"[^A-Za-z0-9_-]")
+_LETTER = re.compile(r"[A-Za-z]")
 _LAYOUT = re.compile(r"[\t\r\n]")
 
 
@@ -45,18 +46,25 @@ class Naming:
         """The name with every character that may not be in a public name replaced."""
         if self.separator != "__":
             return _LAYOUT.sub("_", hygiene.visible(name, "_"))
-        name = _NOT_PORTABLE.sub("_", name)
+        name = _NOT_PORTABLE.sub("_", self.readable(name))
         if not (name[:1].isalpha() or name[:1] == "_"):
             name = "_" + name
         return name
 
+    def readable(self, name: str) -> str:
+        """The name, or a stable one instead of what would be nothing but underscores, as 查询 would."""
+        if self.separator != "__" or name.isascii() or _LETTER.search(name) or not any(map(str.isalnum, name)):
+            return name
+        return f"name_{_digest(name)}"
+
     def public(self, prefix: str, native: str) -> str:
         """The public name of a tool; `prefix` is empty when the upstream's tools stand bare."""
-        name = self.legal(f"{prefix}{self.separator}{native}" if prefix else native)
+        readable = self.readable(native)
+        name = self.legal(f"{prefix}{self.separator}{readable}" if prefix else readable)
         if len(name) <= self.limit or not prefix:
             return self.fit(name, prefix, native)
         # The tool's own name says more than its server's: the prefix is cut first, but not to less than eight.
-        tool = self.legal(f"_{native}")[1:]
+        tool = self.legal(f"_{readable}")[1:]
         room = self.limit - _DIGEST - len(self.separator)
         start = prefix[: max(_SHORTEST_PREFIX, room - len(tool))]
         return self.distinct(f"{start}{self.separator}{tool}", prefix, native)
@@ -67,13 +75,22 @@ class Naming:
 
     def distinct(self, name: str, *identity: str) -> str:
         """The name with a hash of what it stands for at its end: the same in every run, whatever else exists."""
-        digest = hashlib.blake2s("\0".join(identity).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-        return f"{name[: self.limit - _DIGEST]}_{digest}"
+        return f"{name[: self.limit - _DIGEST]}_{_digest(*identity)}"
+
+
+def _digest(*identity: str) -> str:
+    return hashlib.blake2s("\0".join(identity).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
 def spellings(prefix: str, native: str) -> Iterable[str]:
     """Every way a caller may write a tool, whatever the listing says."""
     return (prefix + separator + native for separator in SEPARATORS)
+
+
+def nested(prefix: str, native: str) -> Iterable[str]:
+    """The same, if the server is a gateway itself: `mid.in.s.echo` for the `in__s__echo` that `mid` lists."""
+    own = SEPARATORS[0]
+    return (prefix + separator + native.replace(own, separator) for separator in SEPARATORS[1:] if own in native)
 
 
 def goes_round(prefix: str, native: str) -> bool:
