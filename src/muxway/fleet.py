@@ -420,7 +420,7 @@ class Fleet:
         idle: list[tuple[float, Callable[[], None]]] = []
         for station in self.stations.values():
             upstream = station.upstream
-            if isinstance(upstream.channel, StdioChannel):
+            if station.thing is None and station.config.transport == "stdio":
                 if upstream.link is not None and not upstream.in_use:
                     idle.append((upstream.link.used, upstream.sleep))
                 if station.lanes is not None:

@@ -11,6 +11,7 @@ from muxway.catalog.model import EMPTY
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.core import custom
 from muxway.core.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, visited
+from muxway.core.log_levels import LogLevels
 from muxway.core.polling import Polling, is_task_state
 from muxway.core.sealing import INVALID, Seal
 from muxway.core.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
@@ -147,6 +148,7 @@ class Relay:
     ) -> None:
         self.desk = Desk(seal or Seal())
         self.tasks = Tasks(self.desk.seal, self.reach, self.desk.passed)
+        self.log_levels = LogLevels()
         self._members = members
         self.tools = tools
         """The gateway's own, as configured."""
@@ -396,7 +398,7 @@ class Relay:
         caller = call.caller
         level = caller.log_level
         if level is not None and level < link.log_level:
-            link.set_log_level(level)
+            self.log_levels.ask(link, level)
         crossing = (caller.revision, link.revision, wrapped)
         try:
             convert = self._converters[crossing]
@@ -433,12 +435,13 @@ class Relay:
             raise InvalidParams(INVALID)
         return Way(upstream, link, convert, self._server_info, member.idle, member.limit)
 
-    def set_log_level(self, level: int) -> None:
+    def set_log_level(self, party: object, level: int) -> None:
         """Ask every upstream for log messages from this level on, unless it gives them already."""
+        self.log_levels.want(party, level)
         for member in self._members.values():
             link = member.link
             if link is not None and level < link.log_level:
-                link.set_log_level(level)
+                self.log_levels.ask(link, level)
 
     def _across(self, sink: Sink, way: Way, head: bytes, call: Call, round_: int = 0) -> Crossing:
         caller = call.caller

@@ -290,12 +290,13 @@ class Switchboard:
 
     def left(self, party: object) -> None:
         """A client session has ended."""
+        self.relay.log_levels.left(party)
         for hear in self.on_left:
             hear(party)
 
-    def set_log_level(self, level: int) -> None:
-        """Somebody wants log messages from this level on: every server is asked for them."""
-        self.relay.set_log_level(level)
+    def set_log_level(self, party: object, level: int) -> None:
+        """A session wants log messages from this level on: every server is asked for them while it is there."""
+        self.relay.set_log_level(party, level)
 
     def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink) -> Running:
         """Keep a call until the server that may have it is up, or will not be."""

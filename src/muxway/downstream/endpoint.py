@@ -615,7 +615,7 @@ class Endpoint:
                 sink.failed(error)
             else:
                 self.session = replace(session, log_level=level)
-                self._switchboard.set_log_level(level)
+                self._switchboard.set_log_level(self, level)
                 sink.done(b"{}")
 
         exchange.running = self._switchboard.around(exchange.call, exchange, answer)
