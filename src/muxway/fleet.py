@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 from muxway import __version__
 from muxway.catalog import build
-from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
+from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.uris import UriFilter
 from muxway.core.relay import Member
 from muxway.errors import SpawnError
@@ -25,7 +25,7 @@ from muxway.upstream.places import Places
 from muxway.upstream.remembering import Memory
 from muxway.upstream.state import Status
 from muxway.upstream.stdio import StdioChannel
-from muxway.upstream.upstream import Care, Upstream, may_fetch, start_timeout
+from muxway.upstream.upstream import Care, Offer, Upstream, may_fetch, start_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -39,11 +39,13 @@ if TYPE_CHECKING:
     from muxway.core.switchboard import Switchboard
     from muxway.tracing import Trace
     from muxway.upstream.channel import Channel
-    from muxway.upstream.greeting import Era
+    from muxway.upstream.greeting import Era, Greeting
     from muxway.upstream.launch import ReaperProcess
 
 _LAZY_IDLE: Final = 300.0
 """Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
+_STRAGGLER: Final = 2.0
+"""Seconds for which a list waits for connections that are opened for handshake callers."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether a server that is to go still works for somebody."""
 
@@ -63,8 +65,8 @@ class Station:
     """Its further connections; None for an object of this process, which is one server and no more."""
     thing: object = None
     """The object of this process that it is, if it is one."""
-    twin: Upstream | None = field(default=None)
-    """The connection for the callers of the other era, once there is one."""
+    handshake_offers: Mapping[Kind, Offer] | None = None
+    """What it lists for handshake callers over a connection for them, if it speaks both eras; also when that sleeps."""
 
     @property
     def connections(self) -> list[Upstream]:
@@ -130,6 +132,8 @@ class Fleet:
         self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
         switchboard.on_left.append(self._left)
+        self._has_sessions = False
+        switchboard.audience.on_session = self._session_came
         switchboard.audience.on_roots_changed = self._roots_changed
 
     # --- life ---------------------------------------------------------------------------------
@@ -520,11 +524,13 @@ class Fleet:
     def _open_twin(
         self, station: Station, changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any]
     ) -> Upstream:
-        """A connection for the callers of the other era: what they change in it is listed and told as well."""
+        """A connection for handshake callers: what it lists is listed for them, and what they change in it is told."""
 
         def listed(twin: Upstream) -> None:
+            if twin.link is not None:
+                station.handshake_offers = dict(twin.offers)
+                self._on_change()
             changed(twin)
-            self._on_change()
 
         twin = self._upstream(
             station.config,
@@ -540,7 +546,7 @@ class Fleet:
         )
         twin.feed = self._feed(twin)
         station.feeds.join(twin.feed)
-        station.twin = twin
+        station.upstream.twin = twin
         return twin
 
     # --- what happens -------------------------------------------------------------------------
@@ -549,6 +555,25 @@ class Fleet:
         for station in self.stations.values():
             if station.lanes is not None:
                 station.lanes.gone(party)
+
+    def _session_came(self) -> None:
+        """Servers of both eras are reached in that of the client, before it lists what they have."""
+        self._has_sessions = True
+        for station in self.stations.values():
+            self._open_for_sessions(station)
+
+    def _open_for_sessions(self, station: Station) -> None:
+        opening = None if station.lanes is None else station.lanes.open_for_sessions()
+        if opening is not None:
+            station.member.opening = opening
+            asyncio.get_running_loop().call_later(_STRAGGLER, self._wait_no_more, station, opening)
+
+    @staticmethod
+    def _wait_no_more(station: Station, opening: Member) -> None:
+        """Whoever lists has waited for long enough."""
+        if station.member.opening is opening:
+            station.member.opening = None
+            opening.release()
 
     def _roots_changed(self, party: object) -> None:
         """The roots of a client are others now: told to the connections that are for it alone."""
@@ -567,6 +592,8 @@ class Fleet:
             self._memory.keep(station.config, upstream.greeting, upstream.offers)
         why = (upstream.error or f"it is {upstream.status}").removeprefix(f'server "{upstream.name}" ')
         member.settle(upstream.link, why)
+        if upstream.link is not None and self._has_sessions:
+            self._open_for_sessions(station)
         self._on_change()
         if not member.starting:
             member.release()
@@ -609,6 +636,10 @@ class Fleet:
 
     def _source(self, name: str, station: Station) -> Source:
         config, upstream, greeting = station.config, station.upstream, station.upstream.greeting
+        in_sessions = greeting
+        if greeting is not None and greeting.revision.stateless and config.era == "auto" and station.lanes is not None:
+            in_sessions = None if upstream.twin is None else upstream.twin.greeting
+        sides = [one for one in (greeting, in_sessions) if one is not None]
         return build.Source(
             upstream=name,
             tools=_natives(station, TOOLS),
@@ -625,22 +656,36 @@ class Fleet:
             exposed_prompts=_renames(config.exposed_prompts),
             hidden_prompts=frozenset(config.hidden_prompts),
             uris=UriFilter(config.exposed_resources, config.hidden_resources),
-            reads=greeting is not None and greeting.has("resources"),
-            declared=None if greeting is None or greeting.vague else greeting.capabilities,
-            completes=greeting is not None and greeting.completes,
+            reads=any(one.has("resources") for one in sides),
+            declared=_declared(greeting),
+            declared_to_sessions=_declared(in_sessions),
+            completes=any(one.completes for one in sides),
+            unlisted=_unlisted(station),
             hints={kind.name: offer.hint for kind, offer in upstream.offers.items()},
             instructions="" if greeting is None else greeting.instructions,
         )
 
 
+def _declared(greeting: Greeting | None) -> Mapping[str, Any] | None:
+    """What it says that it can do; None if it may have more than it says."""
+    return None if greeting is None or greeting.vague else greeting.capabilities
+
+
 def _natives(station: Station, kind: Kind) -> Sequence[Native]:
-    """What a server offers, and what only its connection for the other era does."""
+    """What a server offers in either era."""
     natives = station.upstream.offer(kind).natives
-    twin = station.twin
-    if twin is None or twin.link is None:
-        return natives
-    known = {native.name for native in natives}
-    return [*natives, *(native for native in twin.offer(kind).natives if native.name not in known)]
+    more = () if station.handshake_offers is None else station.handshake_offers.get(kind, Offer()).natives
+    known = {native.name for native in natives} if more else set[str]()
+    return [*natives, *(native for native in more if native.name not in known)] if more else natives
+
+
+def _unlisted(station: Station) -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
+    """What of that is not listed for handshake callers, and for stateless ones."""
+    if station.handshake_offers is None:
+        return frozenset(), frozenset()
+    one = {(kind.name, native.name) for kind in KINDS for native in station.upstream.offer(kind).natives}
+    other = {(kind.name, native.name) for kind, offer in station.handshake_offers.items() for native in offer.natives}
+    return frozenset(one - other), frozenset(other - one)
 
 
 def _renames_any(config: ServerConfig) -> bool:

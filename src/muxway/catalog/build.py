@@ -69,8 +69,15 @@ class Source:
     """What it wants a model to know about it."""
     declared: Mapping[str, Any] | None = None
     """What it says that it can do; None if it may have more than it says."""
+    declared_to_sessions: Mapping[str, Any] | None = None
+    """The same of its side with a handshake; None also while that is not known."""
     bare: bool = False
     """Whether its words stand as they are: there is no other server, and it has no prefix."""
+    unlisted: tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]] = (frozenset(), frozenset())
+    """Of a server that lists otherwise in each era: what is not listed for handshake callers, and for stateless ones.
+
+    Each as the name of its kind and its own name.
+    """
     own: bool = False
     """The gateway's own compound tools: never prefixed, and they come first."""
 

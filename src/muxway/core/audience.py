@@ -44,6 +44,8 @@ class Audience:
     def __init__(self) -> None:
         self.only: OnlyClient | None = None
         """The client, if there is never another one."""
+        self.on_session: Callable[[], None] | None = None
+        """Called when a session is opened."""
         self.on_roots_changed: Callable[[object], None] | None = None
         """Called with the session whose client works on other folders now."""
         self.dropped = 0
@@ -55,6 +57,8 @@ class Audience:
         """A session is open. Returns how to leave."""
         key = object()
         self._sessions[key] = session
+        if self.on_session is not None:
+            self.on_session()
         return lambda: self._sessions.pop(key, None) and None
 
     def sent_to_page(self, connection: object, id_: str, tell: Callable[[str], None]) -> None:

@@ -36,7 +36,8 @@ def offered(sources: Sequence[Source], configured: Mapping[str, object], revisio
     if unknown or (alone is None and not revision.stateless):
         has = {*_EVERYTHING, "completions"}
     for source in servers:
-        has |= _EVERYTHING if source.declared is None else _kinds(source.declared)
+        declared = _declared(source, revision)
+        has |= _EVERYTHING if declared is None else _kinds(declared)
         if source.completes:
             has.add("completions")
     told: dict[str, Any] = {kind: {"listChanged": True} for kind in _LISTED if kind in has}
@@ -49,13 +50,17 @@ def offered(sources: Sequence[Source], configured: Mapping[str, object], revisio
     extensions: dict[str, Any] = {TASKS_EXTENSION: {}} if revision.stateless else {}
     if alone is not None:
         # What only one server and one client understand passes between them as it is, if nobody else is there.
-        own = alone.declared or {}
+        own = _declared(alone, revision) or {}
         extensions = {**_object(own.get("extensions")), **extensions}
         if "experimental" in own:
             told["experimental"] = own["experimental"]
     if extensions:
         told["extensions"] = extensions
     return told
+
+
+def _declared(source: Source, revision: Revision) -> Mapping[str, Any] | None:
+    return source.declared if revision.stateless else source.declared_to_sessions
 
 
 def _kinds(declared: Mapping[str, Any]) -> set[str]:

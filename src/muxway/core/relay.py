@@ -105,6 +105,8 @@ class Member(msgspec.Struct):
     """Why there is no link, while there is none."""
     held: list[Held] = []
     """Calls that wait for the start, or a reading of its list, to be over."""
+    opening: Member | None = None
+    """A connection for handshake callers that is being opened, if a list for them should wait for it."""
     home: Home | None = None
     """Who starts it when it is away and somebody calls; None: nobody."""
     choose: Callable[[Call], Link | None] | None = None

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.catalog import build
-from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
-from muxway.catalog.model import EMPTY, Catalog, Finding, Hint
+from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
+from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Pages
 from muxway.catalog.resources import ResourceCatalog, build_resources
 from muxway.core import instructions, offering, tasks
 from muxway.core.admission import Admission
@@ -26,12 +26,13 @@ from muxway.protocol.asking import REPEATABLE
 from muxway.protocol.era import NEWEST, SERVER_INFO, SUPPORTED, Revision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Route
     from muxway.catalog.naming import Naming
+    from muxway.catalog.resources import Entry
     from muxway.config.model import CustomTool
     from muxway.core.call import Call, Caller
     from muxway.core.ports import Running, Sink
@@ -148,13 +149,16 @@ class Switchboard:
         stamp = self._stamp
         self._completion = Completion(self.relay, members, self._prompting, self.reading, stamp)
         self._shelves = {kind: Shelf(kind, page_size, stamp) for kind in KINDS}
+        """What stateless callers see."""
+        self._handshake_shelves = {kind: Shelf(kind, page_size, stamp) for kind in KINDS}
+        """What the others see, the same unless a server lists otherwise in each era."""
         self.on_left = shared.on_left
         """Called with each client session that has ended."""
         self.audience = shared.audience
         self.admission = shared.admission
         """How much is under way. The doors count what they let in."""
         self.subscriptions = Subscriptions(self.reading, lambda: self.resources)
-        self._listeners: dict[object, Callable[[frozenset[str]], None]] = {}
+        self._listeners: dict[object, tuple[Callable[[frozenset[str]], None], bool]] = {}
         self._held_listings: list[_HeldCall] | None = None
 
     @property
@@ -180,7 +184,7 @@ class Switchboard:
             board.shared, board._naming = self.shared, naming  # noqa: SLF001 - a view is one of us
             board.identity = {"name": name, "version": version}
             board._completion.reconfigure(board._stamp)  # noqa: SLF001
-            for shelf in board._shelves.values():  # noqa: SLF001
+            for shelf in (*board._shelves.values(), *board._handshake_shelves.values()):  # noqa: SLF001
                 shelf.reconfigure(page_size, board._stamp)  # noqa: SLF001
         if seal is not None:
             self.relay.reseal(seal)
@@ -212,7 +216,12 @@ class Switchboard:
                 return self._handle_other(call, sink)
             if self._held_listings is not None:
                 return self._keep(self._held_listings, self.answer, call, sink)
-            sink.done(*self._shelves[kind].answer(call, self._asked(kind)))
+            shelves = self._shelves if call.caller.revision.stateless else self._handshake_shelves
+            if shelves is self._handshake_shelves:
+                opening = next((one.opening for one in self._members.values() if one.opening is not None), None)
+                if opening is not None and opening.starting:
+                    return self._keep(opening.held, self.answer, call, sink)
+            sink.done(*shelves[kind].answer(call, self._asked(kind)))
         except RpcError as error:
             sink.failed(error)
         except StillStarting as wait:
@@ -361,12 +370,30 @@ class Switchboard:
     def _show(self) -> None:
         """Put the lists where clients find them, and say which have changed."""
         lists = {TOOLS: self.catalog.pages, PROMPTS: self.prompts.pages, **self.resources.pages}
-        changed = {kind for kind, pages in lists.items() if self._shelves[kind].put(pages, self._hint(kind))}
+        changed: dict[bool, frozenset[str]] = {}
+        for stateless, shelves in ((False, self._handshake_shelves), (True, self._shelves)):
+            hidden = {
+                (source.upstream, *one) for source in self.sources for one in source.unlisted[1 if stateless else 0]
+            }
+            changed[stateless] = frozenset(
+                kind.capability
+                for kind, pages in lists.items()
+                if shelves[kind].put(self._without(hidden, kind) if hidden else pages, self._hint(kind))
+            )
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
-        if changed and self._held_listings is None:
-            names = frozenset(kind.capability for kind in changed)
-            for tell in list(self._listeners.values()):
-                tell(names)
+        if self._held_listings is None:
+            for tell, stateless in list(self._listeners.values()):
+                if changed[stateless]:
+                    tell(changed[stateless])
+
+    def _without(self, hidden: set[tuple[str, str, str]], kind: Kind) -> Pages:
+        """The list of a kind without some of it, by upstream, kind and native name."""
+        listed: Iterable[Route | Entry]
+        if kind is TOOLS or kind is PROMPTS:
+            listed = (self.catalog if kind is TOOLS else self.prompts).routes.values()
+        else:
+            listed = (self.resources.resources if kind is RESOURCES else self.resources.templates).values()
+        return Pages([one.definition for one in listed if (one.upstream, kind.name, one.native) not in hidden])
 
     def _new_resources(self, sources: Sequence[Source]) -> ResourceCatalog:
         def parts(all_of_them: Sequence[Source]) -> list[object]:
@@ -403,8 +430,11 @@ class Switchboard:
         """What is odd about what the servers list."""
         return [*self.catalog.findings, *self.prompts.findings, *self.resources.findings]
 
-    def listen(self, changed: Callable[[frozenset[str]], None]) -> Callable[[], None]:
-        """Call `changed` with what has changed: any of "tools", "prompts" and "resources". Returns how to stop that."""
+    def listen(self, changed: Callable[[frozenset[str]], None], *, stateless: bool = False) -> Callable[[], None]:
+        """Call `changed` with what has changed for callers of an era: any of "tools", "prompts" and "resources".
+
+        Returns how to stop that.
+        """
         key = object()
-        self._listeners[key] = changed
+        self._listeners[key] = (changed, stateless)
         return lambda: self._listeners.pop(key, None) and None

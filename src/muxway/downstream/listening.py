@@ -118,7 +118,7 @@ class Listening:
     def begin(self) -> None:
         """Subscribe where that is needed, acknowledge, and tell from then on."""
         if self._kinds:
-            self._stop = self._switchboard.listen(self._lists_changed)
+            self._stop = self._switchboard.listen(self._lists_changed, stateless=True)
         uris = self._uris or []
         self._waiting = 1 + len(uris)
         for uri in uris:

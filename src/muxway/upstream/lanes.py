@@ -4,8 +4,7 @@ The first connection, the server's `Upstream`, lists what the server has and ser
 apart. The others are opened when a call first needs them and ended when nobody has needed them for a while, or when
 their client has gone. Which calls are kept apart:
 
-- by era: a server that speaks both is used in its caller's, if that can be asked something, because many servers can
-  ask only there;
+- by era: a server that speaks both is used in its caller's, because it may list, log, ask and err otherwise there;
 - by `isolation`: `principal` keeps callers with different credentials apart, `session` every client session.
 """
 
@@ -141,8 +140,10 @@ class Lanes:
 
     def _key(self, caller: Caller, first: Link) -> _Key | None:
         handshake = not caller.revision.stateless
-        # Who can be asked nothing loses nothing in the other era.
-        crosses = self._match_era and first.revision.stateless and handshake and _told(caller).can_be_asked
+        crosses = self._match_era and first.revision.stateless and handshake
+        if crosses and (caller.party is None or caller.depth):
+            # A program, or a step of a composed tool, hears nothing but results: only a question makes a difference.
+            crosses = _told(caller).can_be_asked
         if crosses and asyncio.get_running_loop().time() < self._no_handshake_until:
             crosses = False
         stateless = first.revision.stateless and not crosses
@@ -195,7 +196,18 @@ class Lanes:
             raise StillStarting(lane.member)
         return lane.upstream.link
 
-    def _open(self, key: _Key, caller: Caller) -> _Lane:
+    def open_for_sessions(self) -> Member | None:
+        """Begin to open the connection for handshake callers, who are there, unless there is one or none is needed."""
+        first, key = self._first.link, _Key("legacy")
+        if first is None or not self._match_era or not first.revision.stateless or self._stopped:
+            return None
+        if key in self._lanes or key in self._records or self._open_count >= self._limit:
+            return None
+        if asyncio.get_running_loop().time() < self._no_handshake_until:
+            return None
+        return self._open(key, None).member
+
+    def _open(self, key: _Key, caller: Caller | None) -> _Lane:
         if self._open_count >= self._limit:
             self._sweep_now()
             if self._open_count >= self._limit:
@@ -203,7 +215,7 @@ class Lanes:
                 why = f'server "{name}" already runs {self._limit} times (maxInstances); try again later'
                 raise UpstreamError(name, "overloaded", why)
         client = key.owner if isinstance(key.owner, Client) else None
-        if key.owner is None:
+        if key.owner is None or caller is None:
             told: Mapping[str, Any] = asking.EVERYTHING
         else:
             told = asking.declared(caller.capabilities, caller.revision, own=client is not None)
@@ -234,7 +246,8 @@ class Lanes:
             elif key.era == "legacy" and self._first.link is not None and self._first.link.revision.stateless:
                 # It does not take a handshake, or not now: calls go over the first connection, as well as they can.
                 log.info("takes no handshake; used in its own era", upstream=upstream.name, why=upstream.error)
-                self._no_handshake_until = asyncio.get_running_loop().time() + _TRY_AGAIN
+                pause = float("inf") if self._keeps_state else _TRY_AGAIN  # Each try of a child is a process.
+                self._no_handshake_until = asyncio.get_running_loop().time() + pause
                 self._end(key)
         member.settle(upstream.link, "" if upstream.link is not None else upstream.error or "it ended")
         member.release()

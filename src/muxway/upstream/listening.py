@@ -196,10 +196,23 @@ class Feeds:
         return self.anothers is not None and self.anothers(caller)
 
     def want(self, uri: str, settled: Settled) -> None:
-        """See `core.subscriptions.Feed`; how it went at the first connection decides."""
-        if self._other is not None:
-            self._other.want(uri, _unheard)
-        self._first.want(uri, settled)
+        """See `core.subscriptions.Feed`; well if over one of them: a server may offer it in one era only."""
+        if self._other is None:
+            self._first.want(uri, settled)
+            return
+        failures: list[RpcError] = []
+        over = False
+
+        def heard(error: RpcError | None) -> None:
+            nonlocal over
+            if error is not None:
+                failures.append(error)
+            if not over and (error is None or len(failures) > 1):
+                over = True
+                settled(error and failures[0])
+
+        self._first.want(uri, heard)
+        self._other.want(uri, heard)
 
     def keep(self, uri: str) -> None:
         """See `core.subscriptions.Feed`."""

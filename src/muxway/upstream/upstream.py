@@ -162,6 +162,8 @@ class Upstream:
         """When it was last ready, on the loop's clock; None while it is not."""
         self.on_page_done: Callable[[object, str], None] | None = None
         """Called with the link and the id of an elicitation that sent the user to a web page, when that is done."""
+        self.twin: Upstream | None = None
+        """The connection for handshake callers, if the server speaks both eras: it has lists of its own."""
         self._dial = dial
         self._room = room
         """Waits until there is a place for its process. Raises NoRoom."""
@@ -538,6 +540,8 @@ class Upstream:
 
         Returns for how many milliseconds what is known of it holds; None if there is no such list.
         """
+        if self.twin is not None:
+            self.twin.asked(kind)
         greeting = self.greeting
         if greeting is not None and not self._may_have(kind):
             return None
