@@ -70,3 +70,18 @@ async def test_on_a_pipe_a_server_of_both_eras_speaks_that_of_the_client() -> No
             await client.hello()
             found = await who(client)
             assert (found["era"], found["pid"]) == (era, gateway.servers()[0].pid)
+
+
+async def test_a_stateless_server_that_is_spoilt_by_a_handshake_is_started_again() -> None:
+    """Ours: after a refused `initialize` the Python SDK takes nothing else on that pipe (docs/behaviour.md#start)."""
+    script = (
+        f"import sys; source = open({SERVER!r}).read(); "
+        "source = source.replace('if method == \"initialize\" and modern is not True:', "
+        '\'if method == "initialize": modern = False; return None\\n    if method == "initialize":\'); '
+        "sys.argv = ['x', 'dual']; exec(source)"
+    )
+    entry = {"command": sys.executable, "args": ["-c", script]}
+    async with piped(parse_config({"mcpServers": {"up": entry}})) as (_, wire):
+        client = RawClient(wire)
+        await client.hello()
+        assert (await who(client))["era"] == "modern"

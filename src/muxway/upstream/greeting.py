@@ -54,6 +54,11 @@ class DiedOfProbe(MuxwayError):
         """How it ended."""
 
 
+class TakesNoHandshake(MuxwayError):
+    """The upstream refused `initialize` as stateless servers do, and is of no use any more: some are then for ever
+    of the era that they do not speak."""
+
+
 @dataclass(frozen=True, slots=True)
 class Greeting:
     """How an upstream introduced itself."""
@@ -107,6 +112,7 @@ async def greet(
     Raises:
         GreetingFailed: no common revision, or an answer that makes no sense.
         DiedOfProbe: it should be started anew and greeted with era "legacy".
+        TakesNoHandshake: it should be started anew and greeted with era "modern".
         UpstreamSaid, UpstreamError: it refused, or went away.
     """
     if era == "legacy":
@@ -115,15 +121,17 @@ async def greet(
     if handshake_first and era == "auto":
         try:
             return await _initialize(link, client_info, capabilities, timeout)
-        except UpstreamSaid:
+        except UpstreamSaid as error:
             try:
                 found = await _discover(link, meta, timeout)
             except (UpstreamSaid, UpstreamError):
                 found = None
-            if found is None:
-                # What it has against us it has said in answer to the handshake.
-                raise
-            return found
+            if found is not None:
+                return found
+            if error.code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND):
+                raise TakesNoHandshake(error.message) from error
+            # What it has against us it has said in answer to the handshake.
+            raise
     found, refused = None, None
     try:
         found = await _discover(link, meta, timeout if era == "modern" else min(_PROBE, timeout))

@@ -20,7 +20,7 @@ from muxway.core.only_client import OnlyClient
 from muxway.errors import METHOD_NOT_FOUND, MuxwayError, RpcError, UpstreamError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import asking, messages
-from muxway.upstream.greeting import DiedOfProbe, Greeting, greet
+from muxway.upstream.greeting import DiedOfProbe, Greeting, TakesNoHandshake, greet
 from muxway.upstream.limits import Limits
 from muxway.upstream.link import Link
 from muxway.upstream.listing import list_all
@@ -346,6 +346,11 @@ class Upstream:
                 unprobed, self._unprobed_next = self._unprobed_next, False
                 try:
                     await self._greet(link, "legacy" if unprobed else self._era)
+                except TakesNoHandshake:
+                    log.info("takes no handshake; starting it again without", upstream=self.name)
+                    await link.close()
+                    link = self._new_link()
+                    await self._greet(link, "modern")
                 except DiedOfProbe as died:
                     # One that also ends unprobed may speak either era once it can be started: from then on, each
                     # start tries one of them.
