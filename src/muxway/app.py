@@ -245,6 +245,28 @@ class Gateway:
         """Every tool, or those of a view, in the order of the listing. KeyError: no such view."""
         return [_tool(route) for route in self._board(view).catalog.routes.values()]
 
+    async def list_tools(self, view: str | None = None) -> list[Tool]:
+        """The tools as a client gets them listed, through the middleware.
+
+        Raises:
+            RpcError: a middleware fails, or refuses the list.
+            KeyError: there is no such view.
+        """
+        if view not in self._chains:
+            return self.tools(view)
+        routes, listed = self._board(view).catalog.routes, list[Tool]()
+        params: dict[str, bytes] = {}
+        while True:
+            page = await self._ask("tools/list", params, view=view)
+            for definition in page.get("tools", ()):
+                name = str(definition.get("name", ""))
+                route = routes.get(name)
+                upstream, native = ("", name) if route is None else (route.upstream, route.native)
+                listed.append(Tool(name, upstream, native, messages.encode(definition)))
+            if not page.get("nextCursor"):
+                return listed
+            params = {"cursor": messages.encode(page["nextCursor"])}
+
     def notes(self, view: str) -> list[str]:
         """What a view names in vain, or cannot do. KeyError: no such view."""
         return [str(finding) for finding in self.switchboard.views[view].findings]

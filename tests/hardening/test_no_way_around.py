@@ -419,3 +419,44 @@ async def test_no_question_gets_around_a_middleware(
         before = len([one for one in server.heard if "error" in one])
         assert "inputRequests" not in await outcome()
         assert len([one for one in server.heard if "error" in one]) > before
+
+
+class Hides(Middleware):
+    """Takes things out of lists."""
+
+    plain = True
+
+    async def list_tools(self, request: Request, go: Next) -> Result:
+        result = await go(request)
+        if Guard.closed:
+            raise InvalidParams("the guard says no")
+        return result.replace(tools=[one for one in result.value["tools"] if one["name"] not in ("db__drop", "Box")])
+
+    async def list_resources(self, request: Request, go: Next) -> Result:
+        return (await go(request)).replace(resources=[])
+
+    async def list_prompts(self, request: Request, go: Next) -> Result:
+        return (await go(request)).replace(prompts=[])
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_a_middleware_takes_out_of_a_list_cannot_be_used(revision: str) -> None:
+    """docs/middleware/writing.md: what a hook for a list takes out is answered like what nobody has."""
+    server = a_server()
+    async with a_gateway(replace(a_config(server), middleware=(Hides(),))) as gateway:
+        client = await a_client(gateway, revision, None)
+        before = heard(server)
+        for way in WAYS:
+            told = str(way.params)
+            shown = "Steps" in told or "made" in told or (way.method != "resources/read" and "subscribe" in way.method)
+            if not shown and (way.method != "completion/complete" or "prompt" in told):
+                assert "not found" in (await client.ask(*way)).error["message"], way
+        assert heard(server) == before
+        assert "content" in (await client.call("Steps")).result
+        assert [tool.name for tool in await gateway.list_tools()] == ["Steps", "db__slow", "db__asks"]
+        Guard.closed = True
+        with pytest.raises(InvalidParams):
+            await gateway.list_tools()
+        other = RawClient(_Door(gateway, "v"), revision=revision)
+        await other.hello()
+        assert said_no(await other.call("db__slow"))

@@ -86,7 +86,7 @@ def command(
 
 async def _tools(config: Config, view: str | None) -> tuple[list[Tool], list[Server]]:
     async with opened(config) as gateway:
-        return gateway.tools(view), gateway.servers()
+        return await gateway.list_tools(view), gateway.servers()
 
 
 def _known(config: Config, server: str) -> str:

@@ -285,6 +285,12 @@ class Switchboard:
         """What a call is about, see `Router.resolve`."""
         return self.router.resolve(call, wait=wait)
 
+    def listed(self, kind: Kind) -> Mapping[str, object]:
+        """What there is of a kind, by name; another object as soon as that changes."""
+        if kind is TOOLS:
+            return self.catalog.routes
+        return self.prompts.routes if kind is PROMPTS else self.resources.resources
+
     def shows_server(self, name: str) -> bool:
         """Whether anything of a server may be seen here."""
         return name in self._members

@@ -289,6 +289,8 @@ class Middleware:
     """Whether its hooks await nothing but `go`. Such hooks run without a task of their own, which is much cheaper."""
     shared: ClassVar[bool] = False
     """Whether the whole gateway and all its views have one of it. Else each has its own, and nothing crosses."""
+    hides: ClassVar[bool] = True
+    """Whether what its hooks for lists take out of a list cannot be used, either. False if they take nothing out."""
     excludes: ClassVar[Sequence[str]] = ()
     """Names of middlewares that make no sense around the same calls."""
 

@@ -55,6 +55,7 @@ class Cache(Middleware):
     """
 
     plain = True
+    hides = False
 
     def __init__(
         self,

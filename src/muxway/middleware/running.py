@@ -25,11 +25,13 @@ from muxway.core.target import Target
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.middleware.base import HOOKS, Aside, Middleware, Outcome, Request, Result
+from muxway.middleware.hiding import Hiding
 from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 
+    from muxway.catalog.kinds import Kind
     from muxway.core.call import Caller
     from muxway.core.ports import Running, Sink
     from muxway.core.target import Chosen
@@ -63,6 +65,10 @@ class Board(Protocol):
 
     def target(self, call: Call, *, wait: bool = True) -> Target:
         """What a request is about. Raises StillStarting if that will be known in a moment, and `wait` is set."""
+        ...
+
+    def listed(self, kind: Kind) -> Mapping[str, object]:
+        """What there is of a kind, by name; another object as soon as that changes."""
         ...
 
     def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink, /) -> Running:
@@ -621,6 +627,20 @@ class _Outcome(Waiter):
         self._run.ask(ask)
 
 
+class _Held:
+    """A request that waits until it is known what its caller sees."""
+
+    def __init__(self) -> None:
+        self.running: Running | None = None
+        self.cancelled = False
+        self.over = False
+
+    def cancel(self, reason: str | None) -> None:
+        self.cancelled = True
+        if self.running is not None:
+            self.running.cancel(reason)
+
+
 class Chains:
     """All chains of one gateway or view: wraps what handles its requests."""
 
@@ -630,20 +650,21 @@ class Chains:
         self._board = board
         self._compiled: dict[str, tuple[_Stage, ...]] = {method: compile_chain(layers, method) for method in HOOKS}
         self._other = compile_chain(layers, "")
+        self._hiding = Hiding(layers, self.handle, board.listed)
         self._chosen: dict[tuple[str, ...], tuple[_Stage, ...]] = {}
         """A tool → what is run around its calls."""
 
     def handle(self, call: Call, sink: Sink) -> Running | None:
         """Start a request; see `Switchboard.handle`."""
         stages = self._compiled.get(call.method, self._other)
-        if not stages:
+        if not stages and not self._hiding.kinds:
             return self._board.answer(call, sink)
         return self._run(stages, call, sink, self._end)
 
     def around(self, call: Call, sink: Sink, answer: Answer) -> Running | None:
         """Start a request that a door answers by itself; see `Switchboard.around`."""
         stages = self._compiled.get(call.method, self._other)
-        if not stages:
+        if not stages and not self._hiding.kinds:
             return answer(call, sink)
         return self._run(stages, call, sink, partial(self._end_at, answer))
 
@@ -656,8 +677,34 @@ class Chains:
         except Exception as error:  # noqa: BLE001 - whoever made the call waits for an outcome
             sink.failed(error if isinstance(error, RpcError) else internal(error, method=call.method))
             return None
+        if self._hiding.kinds:
+            try:
+                hidden = self._hiding.refusal(call, target)
+            except KeyError:
+                return self._look_first(stages, call, sink, end, target)
+            if hidden is not None:
+                sink.failed(hidden)
+                return None
         request = Request(target.call or call, target, self._resolve)
         return start(self._for(request, stages), 0, request, sink, end)
+
+    def _look_first(
+        self, stages: tuple[_Stage, ...], call: Call, sink: Sink, end: Start, target: Target
+    ) -> Running | None:
+        """Find out what the caller gets listed, and go on then."""
+        held = _Held()
+
+        def settled(error: RpcError | None) -> None:
+            if held.cancelled:
+                return
+            if error is None:
+                held.running = self._run(stages, call, sink, end)
+            else:
+                sink.failed(error)
+            held.over = held.running is None
+
+        self._hiding.look(cast("Kind", target.kind), call.caller, settled)
+        return None if held.over else held
 
     def _run_again(self, stages: tuple[_Stage, ...], end: Start, call: Call, sink: Sink) -> Running | None:
         return self._run(stages, call, sink, end)
