@@ -115,7 +115,7 @@ class Gateway:
         self._noted: set[str] = set()
         """The findings that have been told."""
         self._noted_of_views: set[str] = set()
-        self._custom = custom.source(config.tools.values())
+        self._custom = custom.OwnTools(config.tools.values())
         self.switchboard = Switchboard(
             name=settings.name,
             version=settings.version or __version__,
@@ -476,7 +476,7 @@ class Gateway:
         self.config = config
         settings = config.gateway
         naming = Naming.of(settings.separator, settings.max_name_length)
-        self._custom = custom.source(config.tools.values())
+        self._custom = custom.OwnTools(config.tools.values())
         board.reconfigure(
             name=settings.name,
             version=settings.version or __version__,
@@ -601,7 +601,8 @@ class Gateway:
             self._first_listing.look(self._fleet.unknown, shows=self._fleet.shows)
 
     def _publish(self) -> None:
-        self.switchboard.publish([self._custom, *self._fleet.sources()])
+        sources = self._fleet.sources()
+        self.switchboard.publish([self._custom.source(sources), *sources])
         for name in self._fleet.different():
             self._tell_layers("forget", name)
         self._noted = _tell(self.switchboard.findings, self._noted)

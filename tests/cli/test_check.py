@@ -253,3 +253,18 @@ def test_tools_of_sleeping_servers_are_no_failure(muxway: Callable[..., Result],
     results = [muxway("tools", "--config", file) for _ in range(2)]
     assert [(result.exit_code, result.stderr) for result in results] == [(0, ""), (0, "")]
     assert results[0].stdout == results[1].stdout != ""
+
+
+def test_connect_reports_subtools_that_are_not_there(muxway: Callable[..., Result], servers: Path) -> None:
+    """Ours: docs/cli.md#check: a compound tool that names a tool in vain."""
+    data = json.loads(servers.read_text())
+    subtools = {"notes": {"tools": [{"name": "add"}, {"name": "ad"}]}}
+    data["tools"] = {"Has Space": {"description": "Notes.", "subtools": subtools}}
+    servers.write_text(json.dumps(data))
+    result = muxway("check", servers, "--connect")
+    assert result.exit_code == 3
+    assert 'the server "notes" has no tool "ad"' in result.stdout
+    assert 'has no tool "add"' not in result.stdout
+    # Its own name is good for a call, whatever it had to be listed as.
+    called = muxway("call", "Has Space", "server=notes", "tool=add", 'args:={"text": "x"}', "-c", servers)
+    assert called.exit_code == 0, called.output

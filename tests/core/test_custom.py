@@ -7,11 +7,13 @@ import json
 import pytest
 from msgspec import Raw
 
-from muxway.catalog.build import build
+from muxway.catalog.build import Source, build
+from muxway.catalog.model import NativeTool
 from muxway.catalog.naming import Naming
 from muxway.config.model import CustomTool, SubTool
-from muxway.core.custom import Choice, choose, source
+from muxway.core.custom import Choice, OwnTools, choose, source
 from muxway.errors import InvalidParams
+from muxway.protocol import messages
 
 from .faking import FakeLink, World, answers, member, offer
 
@@ -52,6 +54,45 @@ def test_a_compound_tool_lists_its_subtools_and_allows_nothing_else() -> None:
             "required": ["server", "tool"],
         },
     }
+
+
+QUERY = {"type": "object", "properties": {"q": {"type": "string"}, "n": {"type": "integer"}}, "required": ["q"]}
+
+
+def servers(**schemas: object) -> list[Source]:
+    """Parts of the catalog: server_tool=schema."""
+    natives = {
+        name: NativeTool(name.partition("_")[2], {"inputSchema": Raw(json.dumps(schema).encode())})
+        for name, schema in schemas.items()
+    }
+    return [Source(upstream=name.partition("_")[0], tools=[tool], prefix="") for name, tool in natives.items()]
+
+
+def test_the_model_is_told_what_each_subtool_takes() -> None:
+    """Ours: docs/configuration.md: signatures of the subtools whose servers are known, and their schemas if small."""
+    own = OwnTools([RESEARCH])
+    parts = servers(web_search=QUERY, web_fetch={"type": "object"}, wiki_search=QUERY)
+    [tool] = own.source(parts).tools
+    description = messages.text(tool.members["description"]) or ""
+    assert "- server web, tool search(q: string, n?: integer): Search the web." in description
+    assert "- server web, tool fetch()\n" in description
+    args = messages.value(tool.members["inputSchema"])["properties"]["args"]
+    assert [one["title"] for one in args["anyOf"]] == ["web search", "web fetch", "wiki search"]
+    assert args["anyOf"][0]["required"] == ["q"]
+    # Nothing has changed, so nothing is made anew.
+    assert own.source(parts) is own.source(parts)
+    [fewer] = own.source(parts[:1]).tools
+    assert "tool fetch\n" in (messages.text(fewer.members["description"]) or "")
+    assert "anyOf" not in messages.value(fewer.members["inputSchema"])["properties"]["args"]
+
+
+@pytest.mark.parametrize("size", [10, 1000, 5000])
+def test_what_is_told_of_subtools_is_bounded(size: int) -> None:
+    """Ours: a schema of any size costs the model a few lines."""
+    large = {"type": "object", "properties": {f"argument_{n}": {"type": "string"} for n in range(size)}}
+    [tool] = OwnTools([RESEARCH]).source(servers(web_search=large, web_fetch=large, wiki_search=large)).tools
+    assert len(tool.members["description"]) < 4096
+    assert len(tool.members["inputSchema"]) < 4096 + 1024
 
 
 def test_compound_tools_come_first_in_the_order_of_the_configuration() -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
-from muxway.cli.composed import composed_problems
+from muxway.cli.composed import composed_problems, subtool_problems
 from muxway.cli.describing import holdings, middlewares
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
 from muxway.cli.help import Verb
@@ -162,6 +162,7 @@ async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[P
     async with opened(awake(config)) as gateway:
         found = {server.name: server for server in gateway.servers()}
         problems, doubts = composed_problems(config, gateway)
+        problems += subtool_problems(config, gateway)
         notes = [(name, note) for name in config.views for note in gateway.notes(name)]
         doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
         return found, problems, doubts

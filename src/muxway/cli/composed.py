@@ -8,6 +8,7 @@ from muxway.config.documents import Document, read_document
 from muxway.config.report import dotted
 from muxway.core import fitting
 from muxway.errors import ConfigError, Problem
+from muxway.log import printable
 from muxway.upstream.state import Status
 
 if TYPE_CHECKING:
@@ -44,6 +45,22 @@ def composed_problems(config: Config, gateway: Gateway) -> tuple[list[Problem], 
             problem = Problem(path=dotted(path), message=misfit.why, line=document.line(path))
             (doubts if misfit.doubtful else problems).append(problem)
     return problems, doubts
+
+
+def subtool_problems(config: Config, gateway: Gateway) -> list[Problem]:
+    """Subtools of compound tools that their servers do not have. Servers that are down are not judged."""
+    document: Document | None = None
+    running = {server.name for server in gateway.servers() if server.status is Status.RUNNING}
+    problems: list[Problem] = []
+    for tool in config.tools.values():
+        for server, subtools in tool.subtools.items():
+            for sub in subtools if server in running else ():
+                if gateway.definition(f"{server}__{sub.name}") is None:
+                    document = document or _document(config)
+                    path = ("tools", tool.name, "subtools", server)
+                    why = printable(f'the server "{server}" has no tool "{sub.name}"')
+                    problems.append(Problem(path=dotted(path), message=why, line=document.line(path)))
+    return problems
 
 
 def _document(config: Config) -> Document:
