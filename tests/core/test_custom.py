@@ -172,3 +172,10 @@ def test_a_compound_tool_whose_server_is_away_says_which_and_why() -> None:
     heard = world.call("Research", arguments=b'{"server":"wiki","tool":"search"}')
     assert heard.refusal.message == 'server "wiki" is not running: it is not configured or disabled'
     assert json.loads(json.dumps(heard.refusal.data)) == {"muxway": {"reason": "not_running", "upstream": "wiki"}}
+
+
+def test_a_server_that_clashes_with_a_compound_tool_is_told_whose_the_name_is() -> None:
+    """Ours: the gateway itself has no name to put there."""
+    other = Source(upstream="web", tools=[NativeTool("Research", {})], prefix="")
+    catalog = build(Naming(), [source([RESEARCH]), other])
+    assert any("'Research' is already a tool of the gateway itself" in str(finding) for finding in catalog.findings)

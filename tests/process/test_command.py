@@ -179,3 +179,9 @@ def test_what_loads_code_is_passed_where_it_is_configured() -> None:
     """reliability.md S4: the operator may."""
     child = child_environment({"PYTHONPATH": "/mine"}, inherit=("PYTHONPATH",), environ=OURS | THEIRS)
     assert child == OURS | {"PYTHONPATH": "/mine"}
+
+
+def test_a_path_with_a_blank_gets_no_advice_about_arguments() -> None:
+    """Ours: `./run me.sh` is a file with a blank in its name more often than a command line."""
+    said = complaint("./run me.sh", cwd="/")
+    assert said.endswith("does not exist. Check the path in `command`")
