@@ -199,7 +199,7 @@ async def test_a_tool_whose_definition_python_cannot_hold_can_be_called(revision
 
 async def test_a_condition_over_nested_data_is_answered_and_nobody_else_waits() -> None:
     """Ours: what a server's result does to a composed tool is that call's affair (docs/behaviour.md)."""
-    deep = "[" * 400 + "]" * 400
+    deep = "[" * 800 + "]" * 800
 
     def nested(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.say(
