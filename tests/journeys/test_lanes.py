@@ -157,6 +157,28 @@ async def test_there_are_only_so_many() -> None:
         assert "maxInstances" in error["message"]
 
 
+async def test_one_principal_cannot_starve_another_whatever_it_declares() -> None:
+    """Ours: only what servers heed keeps callers apart, four times for each (docs/behaviour.md#who-shares-a-server)."""
+    async with a_gateway(isolation="principal", gateway={"maxInstances": 8}) as gateway:
+        ann, _ = await client_of(gateway, b"ann")
+        await who(ann)
+        pids: set[int] = set()
+        for number in range(12):
+            flags = {"form": {}} if number & 1 else {"url": {}}
+            capabilities: dict[str, Any] = {"elicitation": {**flags, f"vendor-{number}": {}}}
+            if number & 2:
+                capabilities["sampling"] = {"tools": {}} if number & 4 else {"x": number}
+            if number & 8:
+                capabilities["roots"] = {}
+            bob, _ = await client_of(gateway, b"bob", capabilities=capabilities)
+            pids.add((await who(bob))["pid"])
+        lanes = gateway._fleet.stations["up"].lanes  # pyright: ignore[reportPrivateUsage]
+        assert lanes is not None
+        assert len(lanes.upstreams) <= 4
+        cid, _ = await client_of(gateway, b"cid")
+        assert (await who(cid))["pid"] not in pids
+
+
 async def test_what_nobody_uses_is_ended_and_comes_back_when_needed() -> None:
     async with a_gateway(isolation="session", gateway={"maxInstances": 1, "instanceIdle": 0.05}) as gateway:
         one, _ = await client_of(gateway)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer
 
 _LEARNED: Final = 10_000
+MOST_LINKS: Final = 256
+"""Links of one result that are looked up. Further ones are wrapped: so they lead to their server without a look."""
 
 
 class Place(NamedTuple):
@@ -241,7 +243,15 @@ class ResourceCatalog:
 
     def _rewriter(self, upstream: str) -> Converter:
         def rewrite(result: Buffer) -> Buffer:
-            return rewriting.rewrite_blocks(result, lambda native: self.public_uri(upstream, native))
+            left = MOST_LINKS
+
+            def rename(native: str) -> str:
+                nonlocal left
+                left -= 1
+                # One that is not looked up leads home, whoever else may have it.
+                return self.public_uri(upstream, native) if left >= 0 else wrap(upstream, native)
+
+            return rewriting.rewrite_blocks(result, rename)
 
         return rewrite
 

@@ -17,6 +17,7 @@ import uvicorn
 from muxway.app import Gateway
 from muxway.cli.describing import counted, middlewares
 from muxway.cli.ending import DRAIN, Ending, settle_memory
+from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
 from muxway.config.plan import plan
@@ -217,6 +218,8 @@ async def _serve(source: Source, config: Config, reaper: ReaperProcess, terms: T
     control = ControlSocket(lambda: serving.gateway, terms.address.url, reload, reloader.preview)
     ending = Ending(asked.set, reloader.ask)
     assert serving.gateway is not None  # noqa: S101 - it was made a moment ago
+    # Before the first server is started.
+    hide_from_children()
     serving.gateway.start()
     serving.door.open()
     running = loop.create_task(server.serve(sockets=[terms.address.listener]))

@@ -11,6 +11,7 @@ import click
 from muxway.app import Gateway
 from muxway.cli.ending import DRAIN, Ending, settle_memory
 from muxway.cli.exits import Failed
+from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import known_view, wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
 from muxway.control.serving import ControlSocket
@@ -70,6 +71,8 @@ async def _serve(
     await control.start()
     if watch:
         reloader.watch()
+    # Only now: the servers take longer to start than this, and clients wait for them.
+    hide_from_children()
     settle_memory()
     gateway.metronome.begin()
     try:

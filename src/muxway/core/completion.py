@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from muxway.catalog.uris import LONGEST
 from muxway.core.sinks import Changing
 from muxway.errors import METHOD_NOT_FOUND, InvalidParams, RpcError, UpstreamSaid
 from muxway.likeness import short
@@ -75,7 +76,9 @@ class Completion:
             uri = messages.text(ref.get("uri"))
             if uri is None:
                 raise InvalidParams("params.ref.uri must be a string: a resource template, or the URI of a resource")
-            place = resources.find_template(uri) or self._resources.find(resources, uri)
+            place = resources.find_template(uri) or (
+                self._resources.find(resources, uri) if len(uri) <= LONGEST else None
+            )
             if place is None:
                 raise InvalidParams(f"Resource template not found: {short(uri)}")
             return place.upstream, _with(ref, "uri", place.native)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer
 
 _REMEMBERED: Final = 8
+_LONGEST_CURSOR: Final = 256
 _CURSOR = re.compile(r"([a-z]+)-(\d{1,15})\.(\d{1,15})").fullmatch
 
 
@@ -69,8 +70,9 @@ class Shelf:
         """
         edition, offset = self._edition, 0
         cursor = call.params.get("cursor")
-        if cursor is not None and not messages.is_null(cursor) and messages.text(cursor) != "":
-            edition, offset = self._resume(messages.text(cursor))
+        if cursor is not None and not messages.is_null(cursor) and bytes(memoryview(cursor)[:3]) != b'""':
+            known = memoryview(cursor).nbytes < _LONGEST_CURSOR
+            edition, offset = self._resume(messages.text(cursor) if known else None)
         revision, size, pages = call.caller.revision, self._page_size, edition.pages
         variant = convert.tool_converter(revision) if self._kind is TOOLS else convert.item_converter(revision)
         parts: list[Buffer] = [b'{"%b":[' % self._kind.member.encode(), pages.page(offset, size, variant)]

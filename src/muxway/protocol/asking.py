@@ -46,7 +46,7 @@ _ACTIONS: Final = ("accept", "decline", "cancel")
 _PASSED_EXTENSIONS: Final = frozenset((UI_EXTENSION,))
 _HOP: Final = frozenset((PROGRESS_TOKEN, RELATED_TASK))
 _LONGEST_REMEMBERED: Final = 4096
-"""Bytes of capabilities from which on they are looked at anew each time: callers choose them, and memory is ours."""
+"""Bytes of capabilities from which on only few are remembered: callers choose them, and memory is ours."""
 
 
 def needs_tasks(what: str) -> RpcError:
@@ -93,6 +93,8 @@ class Told(NamedTuple):
     """The same for stateless servers, and whether its calls may become tasks."""
     can_be_asked: bool
     """Whether there is a question that it can answer."""
+    kind: str
+    """The few of these things that make a server treat its callers differently."""
     knows_tasks: bool
     """Whether it may be answered with a task of 2026-07-28. In older revisions the extension means nothing."""
 
@@ -100,7 +102,7 @@ class Told(NamedTuple):
 def told(capabilities: Buffer | None, caller: Revision) -> Told:
     """What servers are told of a caller. Worked out once for all calls of all callers that declare the same."""
     raw = bytes(capabilities or b"")
-    return _told(raw, caller) if len(raw) <= _LONGEST_REMEMBERED else _tell(raw, caller)
+    return (_told if len(raw) <= _LONGEST_REMEMBERED else _told_lately)(raw, caller)
 
 
 def _tell(capabilities: bytes, caller: Revision) -> Told:
@@ -113,10 +115,23 @@ def _tell(capabilities: bytes, caller: Revision) -> Told:
     if tasks:
         with_tasks["extensions"] = {**with_tasks.get("extensions", {}), TASKS_EXTENSION: {}}
     can_be_asked = bool(plain.keys() - {"extensions"})
-    return Told(messages.encode(plain), messages.encode(with_tasks), can_be_asked, tasks)
+    return Told(messages.encode(plain), messages.encode(with_tasks), can_be_asked, _kind(plain), tasks)
+
+
+def _kind(told: dict[str, Any]) -> str:
+    elicitation, sampling = told.get("elicitation"), told.get("sampling")
+    flags = ["roots"] if "roots" in told else []
+    if elicitation is not None:
+        flags += [mode for mode in ("form", "url") if mode in elicitation] or ["form"]
+    if sampling is not None:
+        flags += ["sampling", *(f"sampling.{one}" for one in ("context", "tools") if one in sampling)]
+    if "extensions" in told:
+        flags.append("ui")
+    return " ".join(flags)
 
 
 _told = lru_cache(1000)(_tell)
+_told_lately = lru_cache(16)(_tell)
 
 
 def knows_tasks(capabilities: Buffer | None, caller: Revision) -> bool:

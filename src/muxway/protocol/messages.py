@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import re
 from codecs import utf_8_decode
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -69,9 +69,28 @@ class _Member:
     """One occurrence of a key. Equal to no other, so that a dict keeps a key as often as it stands there."""
 
     __slots__ = ("name",)
+    left: ClassVar[int] = 0
+    """How many more may be made."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+
+def _member(_: type, name: str) -> _Member:
+    _Member.left -= 1
+    if _Member.left < 0:
+        raise ValueError
+    return _Member(name)
+
+
+class TooManyMembers(Exception):
+    """An object has more members than are worth a look."""
+
+
+MOST_MEMBERS: Final = 1000
+"""Members of a message, of its params and of their `_meta`. Their values may have any number."""
+_LARGE: Final = 64 * 1024
+"""Bytes above which it is worth to count first what would become objects."""
 
 
 _INVALID: Final = (msgspec.MsgspecError, RecursionError)
@@ -81,7 +100,7 @@ _decode_envelope = msgspec.json.Decoder(Envelope).decode
 _decode_loose = msgspec.json.Decoder(LooseEnvelope).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
 _decode_params = msgspec.json.Decoder(Params).decode
-_decode_members = msgspec.json.Decoder(dict[_Member, Raw], dec_hook=lambda _, name: _Member(name)).decode
+_decode_members = msgspec.json.Decoder(dict[_Member, Raw], dec_hook=_member).decode
 _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_str = msgspec.json.Decoder(str).decode
 _decode_float = msgspec.json.Decoder(float).decode
@@ -110,11 +129,46 @@ def decode(frame: bytes) -> Envelope:
         # The decoder skips over strings inside Raw without looking at their encoding.
         if not frame.isascii():
             _check_utf8(frame)
-        return _decode_envelope(frame)
+        return _decode_envelope(frame) if len(frame) <= _LARGE else _decode_large(frame)
     except msgspec.ValidationError as error:
         raise _explain(frame, str(error)) from None
     except (*_INVALID, UnicodeDecodeError) as error:
         raise ParseError(f"not valid JSON: {error}") from None
+
+
+def _decode_large(frame: bytes) -> Envelope:
+    """Open a frame that has room for more members than anybody needs: each would become an object of ours."""
+    loose = _decode_loose(frame)
+    if loose.method is ABSENT and loose.params is ABSENT and bytes(loose.jsonrpc) == b'"2.0"':
+        return Envelope("2.0", loose.id, None, None, loose.result, loose.error)
+    params = _named(loose.params, "params")
+    _named(params.get("_meta", ABSENT), "params._meta")
+    return _decode_envelope(frame)
+
+
+def _named(raw: Raw | bytes, what: str) -> dict[str, Raw]:
+    """The members of an object, if it is one. Raises NotAnEnvelope if there are too many."""
+    try:
+        return {member.name: value for member, value in _members_once(raw).items()}
+    except TooManyMembers:
+        raise NotAnEnvelope(f"{what} has more than {MOST_MEMBERS} members") from None
+    except _INVALID:
+        return {}
+
+
+def _members_once(raw: Raw | bytes) -> dict[_Member, Raw]:
+    """The members of an object, as often as they stand there.
+
+    Raises:
+        TooManyMembers: there are more than MOST_MEMBERS. Those that follow have not been looked at.
+    """
+    _Member.left = MOST_MEMBERS
+    try:
+        return _decode_members(raw)
+    except msgspec.ValidationError:
+        if _Member.left < 0:
+            raise TooManyMembers(f"more than {MOST_MEMBERS} members") from None
+        raise
 
 
 def decode_strict(frame: bytes) -> Envelope:
@@ -135,7 +189,10 @@ def decode_strict(frame: bytes) -> Envelope:
         if size == len(frame):
             check_once(envelope.params.get("_meta"))
             return envelope
-    named = [(member.name, raw) for member, raw in _decode_members(frame).items()]
+    try:
+        named = [(member.name, raw) for member, raw in _members_once(frame).items()]
+    except TooManyMembers as error:
+        raise ParseError(f"the message has {error}") from None
     if len({name for name, _ in named}) < len(named):
         raise ParseError("a member of the message stands twice")
     check_once(dict(named).get("params"))
@@ -154,7 +211,10 @@ def check_once(raw: Raw | None) -> None:
         size += len(name) + 4 + memoryview(value).nbytes
     if size == memoryview(raw).nbytes:
         return
-    named = [member.name for member in _decode_members(raw)]
+    try:
+        named = [member.name for member in _members_once(raw)]
+    except TooManyMembers as error:
+        raise ParseError(f"an object of the message has {error}") from None
     if len(set(named)) < len(named):
         raise ParseError("a member of the message stands twice")
 
@@ -187,6 +247,7 @@ HUGE_INTEGER: Final = f"an integer of more than {MAX_DIGITS} digits, which many 
 _STRIDE: Final = MAX_DIGITS // 3
 _TWO_DIGITS = re.compile(rb"[0-9]{2}")
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+_STRING_END = re.compile(rb'(?:[^"\\]++|\\.)*+"')
 _HUGE = re.compile(rb"(?<![0-9.eE+])(?<![eE]-)[0-9]{%d,}+(?![.eE])" % (MAX_DIGITS + 1))
 
 
@@ -200,7 +261,20 @@ def has_huge_integer(frame: bytes) -> bool:
     for match in _TWO_DIGITS.finditer(sample):
         start = match.start() * _STRIDE
         if frame[start : start + _STRIDE].isdigit():
-            return _HUGE.search(_STRING.sub(b'""', frame)) is not None
+            return _has_huge_integer(frame)
+    return False
+
+
+def _has_huge_integer(frame: bytes) -> bool:
+    outside = 0
+    while (match := _HUGE.search(frame, outside)) is not None:
+        if b'"' not in _STRING.sub(b"", frame[outside : match.start()]):
+            return True
+        # It is inside a string: go on behind that.
+        end = _STRING_END.match(frame, match.end())
+        if end is None:
+            return False
+        outside = end.end()
     return False
 
 
@@ -278,12 +352,17 @@ def is_batch(frame: bytes) -> bool:
 _PLAIN_ID = re.compile(rb'-?(?:0|[1-9][0-9]*+)|"[^"\\\x00-\x1f\x80-\xff]*+"').fullmatch
 
 
+_LONGEST_ID: Final = 4096
+
+
 def read_id(raw: Raw | bytes) -> bytes | None:
     """A request id as JSON text, in one spelling for each id: `"\\u0078"` is `"x"`, but `"1"` is not `1`.
 
     None if it is neither a string nor an integer, or no JSON at all: it may have been cut out of an unreadable line.
     """
     written = bytes(raw)
+    if len(written) > _LONGEST_ID:
+        return None
     if (written.isdigit() and written[0] != _ZERO) or _PLAIN_ID(written) is not None:
         return written
     string = text(written) if written[:1] == b'"' else None
@@ -432,7 +511,8 @@ def said_error(raw: Raw) -> UpstreamSaid | None:
     except _INVALID:
         return None
     try:
-        data = _decode_any(body.data) if body.data is not ABSENT else None
+        small = body.data is not ABSENT and memoryview(body.data).nbytes <= _LARGE
+        data = _decode_any(body.data) if small else None
     except _INVALID:
         # Valid JSON that Python cannot hold, such as 1e999. The bytes that are passed on have it all the same.
         data = None
@@ -453,7 +533,7 @@ _LINE_END: Final = 512
 """Bytes at the beginning and at the end of a line in which to look for what it is meant for."""
 _LONGEST_PRINT: Final = 256
 """Bytes in which a message must begin that has something printed before it."""
-_LONGEST_REPAIRED: Final = 1024 * 1024
+_LONGEST_REPAIRED: Final = 64 * 1024
 """Bytes of a line that is worth a repair: it is gone through several times."""
 _ID = rb'"id"\s*:\s*(-?\d++(?![.eE])|"(?:[^"\\]|\\.)*")'
 _ANY_ID = re.compile(_ID)
@@ -490,7 +570,7 @@ def unglue(frame: bytes) -> list[bytes]:
     Where one ends and the next begins cannot be mistaken: inside of JSON, this sequence stands nowhere. But other
     texts may quote it, so the whole line must be messages, from its beginning to its end.
     """
-    if len(frame) > _LONGEST_REPAIRED or _BEGIN.match(frame) is None:
+    if len(frame) > _LONGEST_REPAIRED or _BEGIN.match(frame, 0, _LONGEST_PRINT) is None:
         return []
     seams = itertools.islice(_SEAM.finditer(frame), MOST_IN_A_BATCH)
     cuts = [match.start() + 1 for match in seams]
@@ -507,7 +587,7 @@ def unglue(frame: bytes) -> list[bytes]:
 
 def claims_to_answer(frame: bytes) -> bool:
     """Whether a line that cannot be used says of itself that it is an answer: nothing that servers just print does."""
-    if _BEGIN.match(frame) is None:
+    if _BEGIN.match(frame, 0, _LONGEST_PRINT) is None:
         return False
     ends = frame[:_LINE_BEGIN] + frame[max(_LINE_BEGIN, len(frame) - _LINE_END) :]
     if b'"result"' not in ends and b'"error"' not in ends:
@@ -526,5 +606,5 @@ def visible_ids(frame: bytes) -> list[bytes]:
 
 def likely_id(frame: bytes) -> bytes | None:
     """The id of an answer that cannot be read, where ids usually stand: at its beginning, or behind all the rest."""
-    found = _FIRST_ID.match(frame) or _LAST_ID.search(frame, max(0, len(frame) - _LINE_END))
+    found = _FIRST_ID.match(frame, 0, _LINE_BEGIN) or _LAST_ID.search(frame, max(0, len(frame) - _LINE_END))
     return None if found is None else found[1]

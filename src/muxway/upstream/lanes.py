@@ -11,6 +11,7 @@ their client has gone. Which calls are kept apart:
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,7 +25,7 @@ from muxway.upstream.state import Status
 from muxway.upstream.supervision import Restarts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from muxway.config.model import Isolation
     from muxway.core.call import Call, Caller
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from muxway.upstream.upstream import Upstream
 
 _SWEEP: Final = 15.0
+_MOST_EACH: Final = 4
+"""Connections of one owner to a server: one for each kind of capabilities, of which a client has one."""
 _TRY_AGAIN: Final = 60.0
 """Seconds before a server that did not take a handshake is asked for one again."""
 
@@ -45,8 +48,8 @@ class _Key(NamedTuple):
     era: Era
     owner: Hashable = None
     """The principal or the session it is for; None for everybody."""
-    capabilities: bytes = b""
-    """What its callers can do, which a handshake tells once for the whole session."""
+    capabilities: str = ""
+    """What its callers can do, which a handshake tells once for the whole session; only what servers heed."""
 
 
 @dataclass(slots=True)
@@ -55,6 +58,13 @@ class _Lane:
     member: Member
     used: float
     """When a call last went over it."""
+    principal: bytes
+    """Whose credentials it was opened with."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be lost with it."""
+        return not self.member.starting and (self.upstream.link is None or not self.upstream.link.peer.ours)
 
 
 @dataclass(slots=True)
@@ -153,7 +163,7 @@ class Lanes:
         if owner is None:
             # Everybody may share: no need to tell callers apart by what they can do, either.
             return _Key("legacy") if crosses else None
-        return _Key("modern", owner) if stateless else _Key("legacy", owner, _told(caller).by_handshake)
+        return _Key("modern", owner) if stateless else _Key("legacy", owner, _told(caller).kind)
 
     def is_anothers(self, caller: Caller) -> bool:
         """Whether the first connection is another principal's: what it tells of is not this caller's business."""
@@ -208,12 +218,8 @@ class Lanes:
         return self._open(key, None).member
 
     def _open(self, key: _Key, caller: Caller | None) -> _Lane:
-        if self._open_count >= self._limit:
-            self._sweep_now()
-            if self._open_count >= self._limit:
-                name = self._first.name
-                why = f'server "{name}" already runs {self._limit} times (maxInstances); try again later'
-                raise UpstreamError(name, "overloaded", why)
+        principal = b"" if caller is None else caller.principal
+        self._make_room(key, principal)
         client = key.owner if isinstance(key.owner, Client) else None
         if key.owner is None or caller is None:
             told: Mapping[str, Any] = asking.EVERYTHING
@@ -225,7 +231,7 @@ class Lanes:
             self._changed(key, upstream, member)
 
         now = asyncio.get_running_loop().time()
-        lane = _Lane(self._open_lane(changed, key.era, told, key.owner is None, client), member, now)
+        lane = _Lane(self._open_lane(changed, key.era, told, key.owner is None, client), member, now, principal)
         if key in self._lanes:
             self._end(key)
         self._lanes[key] = lane
@@ -234,6 +240,36 @@ class Lanes:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP, self._sweep)
         return lane
+
+    def _make_room(self, key: _Key, principal: bytes) -> None:
+        """See that there may be one more. Raises UpstreamError if not."""
+        name = self._first.name
+        its = [other for other in self._lanes if other.owner == key.owner and other != key]
+        if key.owner is not None and len(its) >= _MOST_EACH and not self._end_oldest(its):
+            why = f'server "{name}" runs {len(its)} times for this caller already, and is busy in each; try again later'
+            raise UpstreamError(name, "overloaded", why)
+        if self._open_count < self._limit:
+            return
+        self._sweep_now()
+        if self._open_count < self._limit or self._end_oldest(its) or self._end_greedy(principal):
+            return
+        why = f'server "{name}" already runs {self._limit} times (maxInstances); try again later'
+        raise UpstreamError(name, "overloaded", why)
+
+    def _end_oldest(self, keys: Sequence[_Key]) -> bool:
+        """End the one of these that was idle for the longest time. False if all are busy."""
+        idle = [key for key in keys if self._lanes[key].idle]
+        if idle:
+            self._end(min(idle, key=lambda key: self._lanes[key].used))
+        return bool(idle)
+
+    def _end_greedy(self, principal: bytes) -> bool:
+        """End one of whoever has most, if that is another one and more than half of all there may be."""
+        count = Counter(lane.principal for lane in self._lanes.values())
+        greedy, most = count.most_common(1)[0] if count else (principal, 0)
+        if greedy == principal or 2 * most <= self._limit:
+            return False
+        return self._end_oldest([key for key, lane in self._lanes.items() if lane.principal == greedy])
 
     def _changed(self, key: _Key, upstream: Upstream, member: Member) -> None:
         lane = self._lanes.get(key)

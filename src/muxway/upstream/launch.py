@@ -8,14 +8,21 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from muxway.errors import SpawnError
 from muxway.upstream import reaper as reaper_program
 from muxway.upstream.reaper import MARKER
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 # As a module rather than a script: so Python takes the compiled file, which saves 5 ms and a megabyte. Its folder goes
 # last on the path, behind the standard library: it has neighbours with names like `http`.
 _BOOT = "import sys; sys.path.append(sys.argv[1]); __import__(sys.argv[2]).main(*sys.argv[3:])"
+
+
+_NEEDED = frozenset(("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT"))
 
 
 class ReaperProcess:
@@ -51,7 +58,7 @@ class ReaperProcess:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     # The mark is for a child on its way from fork to exec.
-                    env={**os.environ, MARKER: self.mark(0)},
+                    env={**_needed(os.environ), MARKER: self.mark(0)},
                     start_new_session=True,
                 )
             except OSError as error:
@@ -71,3 +78,9 @@ class ReaperProcess:
         # When we are somebody's child ourselves, his mark stays in front: our children are his descendants too.
         outer = os.environ.get(MARKER)
         return "/".join(filter(None, (outer, f"{self.token}:{child_id}")))
+
+
+def _needed(environ: Mapping[str, str]) -> dict[str, str]:
+    """What Python needs to start. Children get their own variables with each order; ours need not be there to read."""
+    kept = ("LD_", "DYLD_", "LC_")
+    return {name: value for name, value in environ.items() if name in _NEEDED or name.startswith(kept)}

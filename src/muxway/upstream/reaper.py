@@ -511,8 +511,10 @@ def _become_subreaper() -> bool:
         return False
     import ctypes  # only where it is of use: it is the dearest import of all
 
-    set_name, set_child_subreaper = 15, 36
+    set_dumpable, set_name, set_child_subreaper = 4, 15, 36
     libc = ctypes.CDLL(None)
+    # Our memory and our environment are nobody's business, least of all the children's.
+    libc.prctl(set_dumpable, 0, 0, 0, 0)
     libc.prctl(set_name, b"muxway-reaper", 0, 0, 0)
     return libc.prctl(set_child_subreaper, 1, 0, 0, 0) == 0
 

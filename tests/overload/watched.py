@@ -1,0 +1,122 @@
+"""A gateway in a thread of its own, with a metronome, and a client in this one: what the client does is not counted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ..serve.harness import BOTH, a_web, initialize, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+SERVER = str(Path(__file__).with_name("hostile_server.py"))
+WAIT = 60.0
+
+
+class Watched:
+    """A gateway behind HTTP."""
+
+    def __init__(self, servers: dict[str, Any], **top: Any) -> None:
+        self._top = {"mcpServers": servers, **top}
+        self._ready = threading.Event()
+        self._done: asyncio.Event | None = None
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - told to the test, in its thread
+            self._failed = error
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
+        async with a_web(top=self._top) as web:
+            gateway = web.world.gateway
+            await gateway.settled()
+            self.port, self.metronome = web.port, gateway.metronome
+            self.metronome.watch()
+            self._ready.set()
+            await self._done.wait()
+            self.metronome.stop()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(WAIT)
+        if self._failed is not None:
+            raise self._failed
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        assert self._done is not None
+        self._loop.call_soon_threadsafe(self._done.set)
+        self._thread.join(WAIT)
+
+    def longest(self, *, anew: bool = False) -> float:
+        """Seconds of the longest turn since the last time it was counted anew."""
+        answer: list[float] = []
+        asked = threading.Event()
+
+        def look(beats: int = 5) -> None:
+            # A turn shows at the beat after it.
+            if beats:
+                self._loop.call_later(0.005, look, beats - 1)
+                return
+            answer.append(self.metronome.longest)
+            if anew:
+                self.metronome.begin()
+            asked.set()
+
+        self._loop.call_soon_threadsafe(look)
+        assert asked.wait(WAIT)
+        return answer[0]
+
+    def post(self, body: bytes, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
+        """POST this body."""
+        given = {"Content-Type": "application/json", "Accept": BOTH, **headers}
+        for attempt in range(2):
+            try:
+                self._connection.request("POST", "/mcp", body, given)
+                response = self._connection.getresponse()
+                return response, response.read()
+            except (http.client.HTTPException, ConnectionError):
+                self._connection.close()
+                if attempt:
+                    raise
+        raise AssertionError
+
+    def session(self, revision: str = "2025-11-25", capabilities: dict[str, Any] | None = None) -> dict[str, str]:
+        """The headers of a new session."""
+        first = initialize(revision)
+        first["params"]["capabilities"] = capabilities or {}
+        response, body = self.post(json.dumps(first).encode(), {})
+        assert response.status == 200, body
+        return {"Mcp-Session-Id": response.headers["Mcp-Session-Id"]}
+
+    def call(self, session: dict[str, str], tool: str, **arguments: Any) -> bytes:
+        """Call a tool; the body of the answer."""
+        message = request("tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}}, 7)
+        return self.post(json.dumps(message).encode(), session)[1]
+
+
+def hostile(listing: str = "") -> dict[str, Any]:
+    """A server that lists this."""
+    return {"command": sys.executable, "args": [SERVER, listing], "callTimeout": 20}
+
+
+@contextlib.contextmanager
+def watched(servers: dict[str, Any], **top: Any) -> Iterator[Watched]:
+    """A gateway in front of these."""
+    with Watched(servers, **top) as gateway:
+        yield gateway
