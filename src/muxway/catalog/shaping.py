@@ -301,7 +301,7 @@ def _value(raw: Raw | bytes) -> Any:
     try:
         return messages.value(raw)
     except RpcError:
-        raise _Unfit("it is no JSON") from None
+        raise _Unfit("it is no JSON, or nested too deep, so it cannot be read") from None
 
 
 def _search(expression: str, data: Any) -> Any:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from muxway.errors import ParseError, RpcError, UpstreamSaid
+from muxway.protocol import depth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -129,11 +130,19 @@ def decode(frame: bytes) -> Envelope:
         # The decoder skips over strings inside Raw without looking at their encoding.
         if not frame.isascii():
             _check_utf8(frame)
+        if depth.UNBOUNDED:
+            _check_depth(frame)
         return _decode_envelope(frame) if len(frame) <= _LARGE else _decode_large(frame)
     except msgspec.ValidationError as error:
         raise _explain(frame, str(error)) from None
     except (*_INVALID, UnicodeDecodeError) as error:
         raise ParseError(f"not valid JSON: {error}") from None
+
+
+def _check_depth(text: Raw | bytes) -> None:
+    """Raise ParseError if it is nested too deep."""
+    if memoryview(text).nbytes >= depth.SHORTEST and depth.too_deep(bytes(text)):
+        raise ParseError(f"nested in more than {depth.MOST} levels")
 
 
 def _decode_large(frame: bytes) -> Envelope:
@@ -336,6 +345,8 @@ def decode_batch(frame: bytes) -> list[bytes]:
         ParseError: it is not JSON.
         NotAnEnvelope: there are more than MOST_IN_A_BATCH. What follows the last that may be has not been looked at.
     """
+    if depth.UNBOUNDED:
+        _check_depth(frame)
     try:
         return [bytes(item) for item in msgspec.structs.astuple(_decode_few(frame)) if item is not ABSENT]
     except _INVALID as error:
@@ -419,6 +430,8 @@ def number(raw: Raw | bytes | None) -> float | None:
 
 def value(raw: Raw | bytes) -> Any:
     """Any JSON value as Python objects. Raises ParseError."""
+    if depth.UNBOUNDED:
+        _check_depth(raw)
     try:
         return _decode_any(raw)
     except _INVALID as error:
