@@ -40,6 +40,8 @@ class Report:
     """The longest that this machine lets anybody wait for a processor: no fault of the gateway's."""
     memory: int = 0
     """MB at the peak beyond those before the faults."""
+    longest_turn: float = 0.0
+    """Seconds of processor time for which its event loop was busy without a break."""
     unseen: list[str] = field(default_factory=list)
     """Servers of which a new client sees nothing at the end."""
     took_to_exit: float = 0.0
@@ -71,6 +73,7 @@ async def run(door: Door, era: Era, servers: dict[str, Any], bars: Mapping[str, 
             client = await running.client(era)
         names = await client.tools()
         report.unseen = [server for server in servers if f"{server}__echo" not in names]
+        report.longest_turn = await running.longest_turn()
         report.took_to_exit = await running.end("eof" if door == "stdio" else "SIGTERM")
         report.survivors = await running.left()
         client.close()

@@ -273,6 +273,16 @@ class Running:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) // 1024
 
+    async def longest_turn(self) -> float:
+        """Seconds of processor time that the longest turn of its event loop took, as `muxway status` tells."""
+        status = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "muxway", "status", "--json", "--pid", str(self.process.pid)),
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(self.folder / "run")},
+        )
+        said, _ = await asyncio.wait_for(status.communicate(), PATIENCE)
+        return json.loads(said)["longestTurn"]
+
     async def end(self, how: str) -> float:
         """End it by a signal or by the end of its input; returns the seconds that took."""
         began = time.monotonic()

@@ -22,6 +22,8 @@ SETTINGS = {
 WITNESS_RATE = 20
 WITNESS_STALL = 0.5
 """The longest that a call to a healthy server may take while all others misbehave."""
+TURN = 0.05
+"""Seconds of processor time that one turn of the loop may take, with lists of thousands of tools."""
 MEMORY = 150
 """MB that the gateway may need at its peak beyond what it had before the faults."""
 MOST_LISTS = 5

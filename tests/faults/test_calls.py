@@ -13,7 +13,7 @@ from muxway.testing import faulty
 
 from .calling import Report, run
 from .doors import DOORS, ERAS, EXIT, child, combinations
-from .table import CALLS, MEMORY, WITNESS_STALL
+from .table import CALLS, MEMORY, TURN, WITNESS_STALL
 
 EVERY = [(door, client, server) for door in DOORS for client in ERAS for server in ERAS]
 QUICK = {("stdio", "handshake", "stateless"), ("http", "stateless", "handshake")}
@@ -46,6 +46,11 @@ def test_the_gateway_stays_small_and_open(report: Report) -> None:
     """reliability.md 2.0: a new client can connect and sees every server; memory is bounded."""
     assert report.unseen == []
     assert report.memory < MEMORY
+
+
+def test_no_fault_holds_the_loop(report: Report) -> None:
+    """docs/behaviour.md#size-limits: 50 ms of work with lists of thousands; more on a crowded machine."""
+    assert report.longest_turn < TURN * (1 + report.slack)
 
 
 def test_nothing_is_left_at_the_end(report: Report) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..process.conftest import open_fds
 from ..reload.harness import serve
 from ..remote.scripted import Remote, reply, serving
 from ..serve.harness import MODERN, modern
@@ -43,6 +44,8 @@ CLIENTS = 20
 RATE = 20.0
 PATIENCE = 90.0
 """Longer than any time-out of the gateway: who waits so long has been forgotten."""
+TURN = 0.05
+"""Seconds of processor time that a turn of the loop may take."""
 SLOPE = 1.0
 """MiB an hour that memory may grow after the first quarter of half an hour or more."""
 GROWTH = 24.0
@@ -257,7 +260,7 @@ class Soak:
         return Sample(
             at,
             rss=int(status["VmRSS"].split()[0]) * 1024 / MIB,
-            fds=len(list(Path(f"/proc/{pid}/fd").iterdir())),
+            fds=open_fds(pid),
             threads=int(status["Threads"]),
             children=len(marked(f"{self.mark}-kept")) + len(marked(f"{self.mark}-hurt")),
         )
@@ -302,12 +305,22 @@ async def soak(seconds: float, folder: Path) -> int:
             await storm.run()
             served.web.close()
             after = await _quiet(storm, before)
+            turn = await _longest_turn(served.process.pid, folder)
             began = time.monotonic()
             served.process.terminate()
             await asyncio.wait_for(served.process.wait(), PATIENCE)
             took = time.monotonic() - began
             left = [*marked(f"{mark}-kept"), *marked(f"{mark}-hurt")]
-            return report(storm, before, after, took, left)
+            return report(storm, before, after, took, left, turn)
+
+
+async def _longest_turn(pid: int, folder: Path) -> float:
+    """Seconds of processor time for which the event loop of the gateway was busy without a break."""
+    command = (sys.executable, "-m", "muxway", "status", "--json", "--pid", str(pid))
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "run")}
+    status = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=env)
+    said, _ = await asyncio.wait_for(status.communicate(), PATIENCE)
+    return json.loads(said)["longestTurn"]
 
 
 async def _quiet(storm: Soak, before: Sample) -> Sample:
@@ -320,7 +333,7 @@ async def _quiet(storm: Soak, before: Sample) -> Sample:
             return now
 
 
-def report(storm: Soak, before: Sample, after: Sample, took: float, left: list[int]) -> int:
+def report(storm: Soak, before: Sample, after: Sample, took: float, left: list[int], turn: float) -> int:
     """Print what happened; 1 if a bar is broken."""
     total = {kind: Counter[str]() for kind in ("kept", "hurt")}
     for name, outcomes in storm.outcomes.items():
@@ -338,6 +351,7 @@ def report(storm: Soak, before: Sample, after: Sample, took: float, left: list[i
     print(f"  memory: {before.rss:.1f} MiB at first, {after.rss:.1f} at last, slope {storm.slope():+.1f} MiB/h")
     for what in ("fds", "threads", "children"):
         print(f"  {what}: {getattr(before, what)} at first, {getattr(after, what)} at last")
+    print(f"  longest turn of the loop: {turn * 1000:.1f} ms")
     print(f"  ended {took:.1f} s after SIGTERM, {len(left)} processes left")
     broken = [*storm.wrong[:10]]
     if total["kept"]["ok"] != total["kept"].total():
@@ -352,6 +366,8 @@ def report(storm: Soak, before: Sample, after: Sample, took: float, left: list[i
         broken.append("file descriptors are not what they were")
     if after.children != before.children:
         broken.append("children are not what they were")
+    if turn > TURN:
+        broken.append(f"a turn of the loop took {turn * 1000:.1f} ms, more than {TURN * 1000:g}")
     if took > EXIT or left:
         broken.append("it did not end well")
     for what in broken:
