@@ -1,6 +1,7 @@
 """A server over stdio that tells who it is: its process, how often it was called, its era, what it was told.
 
-`python lane_server.py [dual]`: handshake only, or both eras, of which the first request decides, as in the Python SDK.
+`python lane_server.py [dual|watched]`: handshake only, or both eras, of which the first request decides, as in the
+Python SDK; or with a resource to subscribe to.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from typing import Any
 
 dual = sys.argv[1:] == ["dual"]
+watched = sys.argv[1:] == ["watched"]
 calls = 0
 told: Any = None
 modern: bool | None = None
@@ -22,7 +24,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize" and modern is not True:
         modern, told = False, params["capabilities"]
         info = {"name": "lane", "version": "1"}
-        offered = {"tools": {}, "resources": {"subscribe": True}}
+        offered = {"tools": {}, "resources": {"subscribe": True}} if watched else {"tools": {}}
         return {"protocolVersion": "2025-11-25", "capabilities": offered, "serverInfo": info}
     if method == "server/discover" and dual and modern is not False:
         modern = True

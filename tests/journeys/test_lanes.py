@@ -275,13 +275,13 @@ async def test_a_connection_that_takes_the_place_of_one_that_ends_is_used_and_en
 
 async def test_a_subscription_never_tells_of_another_users_changes() -> None:
     """docs/subscriptions.md: with `isolation: principal` the first connection is that of the user who came first."""
-    async with a_gateway() as gateway:
+    async with a_gateway("watched") as gateway:
         ann, _ = await client_of(gateway, b"ann")
         bob, _ = await client_of(gateway, b"bob")
         await who(ann)
         assert (await ann.ask("resources/subscribe", {"uri": "lane://it"})).result == {}
         assert "isolation" in (await bob.ask("resources/subscribe", {"uri": "lane://it"})).error["message"]
-    async with a_gateway(isolation="shared") as gateway:
+    async with a_gateway("watched", isolation="shared") as gateway:
         for name in (b"ann", b"bob"):
             client, _ = await client_of(gateway, name)
             assert (await client.ask("resources/subscribe", {"uri": "lane://it"})).result == {}

@@ -133,6 +133,12 @@ def head_of(native: str) -> bytes:
     return b'"method":"tools/call","params":{"name":' + messages.encode(native)
 
 
+def native_of(head: bytes) -> str | None:
+    """The tool that a call with this start is of; None if it is of none."""
+    params = messages.members((messages.members(b"{%b}}" % head) or {}).get("params", b"")) or {}
+    return messages.text(params.get("name"))
+
+
 def choose(tools: Mapping[str, CustomTool], name: str, given: Raw | None) -> Choice:
     """The subtool that a call to compound tool `name` with these arguments asks for.
 

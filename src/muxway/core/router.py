@@ -196,7 +196,13 @@ class Router:
         trace = self._board.tasks.trace_of(call)
         if trace is None:
             return NOTHING
-        return self.of_trace(trace) or Target(trace.upstream)
+        known = self.of_trace(trace)
+        if known is not None:
+            return known
+        # Nobody lists it now, as when its server is away: what stands around it goes by what it was called.
+        native = custom.native_of(trace.head)
+        names = (trace.tool,) if native is None else (*self.of_native(trace.upstream, native).names, trace.tool)
+        return Target(trace.upstream, tuple(dict.fromkeys(names)))
 
     def of_trace(self, trace: Trace) -> Target | None:
         """The tool that a call was of, if callers of this board can still call just that; None if not."""

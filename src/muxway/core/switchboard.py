@@ -275,9 +275,13 @@ class Switchboard:
         return self.relay.retry(self.relay.aim(self.catalog, call, chosen), sink)
 
     def _may_see(self, trace: Trace) -> bool:
-        """Whether callers still see the tool that a task is of. Raises as sending a call of it does."""
+        """Whether callers may know of the tool that a task is of. Raises as sending a call of it does."""
         if self.router.of_trace(trace) is not None:
             return True
+        member = self.shared.members.get(trace.upstream)
+        if member is None or member.link is None:
+            # A server that is away lists nothing, which hides nothing. A view shows what it would show.
+            return self.catalog.admits is None or self.catalog.admits(trace.upstream, trace.tool)
         self.relay.explain_absence(self.catalog, trace.tool)
         return False
 
