@@ -164,7 +164,7 @@ async def test_a_lease_by_name_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -
     link = FakeLink()
     passed = PassedTasks()
     for number in range(5000):
-        passed.add("up", f"t{number}", link, 10.0)  # pyright: ignore[reportArgumentType]
+        passed.add(f"t{number}", link, 10.0)  # pyright: ignore[reportArgumentType]
     assert link.leases.any
     now = 9.9
     assert link.leases.any

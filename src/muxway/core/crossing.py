@@ -385,7 +385,7 @@ class Wrapping(_Sealing):
             return
         ttl = messages.number(fields.get("ttlMs"))
         lifetime = LIFETIME if ttl is None else max(ttl / 1000, 0.0)
-        self._desk.passed.add(self._way.upstream, native, self._way.link, lifetime)
+        self._desk.passed.add(name, self._way.link, lifetime)
         meta: dict[str, Buffer] = {**(messages.members(fields.get("_meta", b"")) or {})}
         meta[SERVER_INFO] = self._way.server_info
         task: dict[str, Buffer] = {**fields, "taskId": messages.encode(name)}

@@ -61,32 +61,36 @@ class Leases:
 
 
 class PassedTasks:
-    """Tasks of stateless servers whose callers ask after them: which connection knows each."""
+    """Tasks of stateless servers whose callers ask after them: which connection knows each.
+
+    They go by the names that the callers got, of which no two are alike. A server's own names are not enough to tell
+    them apart: it may run several times, for other callers or from before a reload, and each process may count from 1.
+    """
 
     def __init__(self) -> None:
-        self._links: dict[tuple[str, str], Link] = {}
+        self._links: dict[str, Link] = {}
 
-    def add(self, upstream: str, task: str, link: Link, seconds: float) -> None:
+    def add(self, name: str, link: Link, seconds: float) -> None:
         """A server has made a task, which may go on for so long."""
         if len(self._links) >= _MOST_NAMED:
-            self.ended(*next(iter(self._links)))
-        self._links[upstream, task] = link
-        link.leases.keep(task, seconds)
+            self.ended(next(iter(self._links)))
+        self._links[name] = link
+        link.leases.keep(name, seconds)
 
-    def find(self, upstream: str, task: str) -> Link | None:
+    def find(self, name: str) -> Link | None:
         """The connection on which the task was made, while it lasts; it may not be the server's present one."""
-        link = self._links.get((upstream, task))
+        link = self._links.get(name)
         if link is None:
             return None
         try:
             link.check()
         except UpstreamError:
-            self.ended(upstream, task)
+            self.ended(name)
             return None
         return link
 
-    def ended(self, upstream: str, task: str) -> None:
+    def ended(self, name: str) -> None:
         """The task is over."""
-        link = self._links.pop((upstream, task), None)
+        link = self._links.pop(name, None)
         if link is not None:
-            link.leases.drop(task)
+            link.leases.drop(name)

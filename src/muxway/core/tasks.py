@@ -100,7 +100,7 @@ class Tasks:
         upstream, native = trace.upstream, trace.task
         way = self._reach(upstream, call)
         # After a reload, the process that has the task may be another one than that which takes new calls.
-        way = msgspec.structs.replace(way, link=self._passed.find(upstream, native) or way.link)
+        way = msgspec.structs.replace(way, link=self._passed.find(name) or way.link)
         if not way.link.revision.stateless:
             raise InvalidParams(_UNKNOWN)
         head = b'"method":%b,"params":{"taskId":%b' % (messages.encode(call.method), messages.encode(native))
@@ -422,7 +422,7 @@ class _Renaming(Passing):
     def done(self, *result: Buffer) -> None:
         fields: dict[str, Buffer] = {**(messages.members(b"".join(result)) or {}), "resultType": b'"complete"'}
         if messages.text(fields.get("status")) in ENDED:
-            self._passed.ended(self._way.upstream, self._native)
+            self._passed.ended(self._name)
         if "taskId" in fields:
             fields["taskId"] = messages.encode(self._name)
         if "result" in fields:
@@ -448,7 +448,7 @@ class _Renaming(Passing):
     def failed(self, error: RpcError) -> None:
         if isinstance(error, UpstreamSaid) and self._call.method == "tasks/get":
             # It does not know the task, or not any more.
-            self._passed.ended(self._way.upstream, self._native)
+            self._passed.ended(self._name)
         if isinstance(error, UpstreamSaid) and self._native in error.raw.decode("utf-8", "replace"):
             # What the upstream calls the task is nobody's business.
             error = RpcError(error.message.replace(self._native, self._name), code=error.code)

@@ -64,7 +64,8 @@ class _Lane:
     @property
     def idle(self) -> bool:
         """Whether nothing would be lost with it."""
-        return not self.member.starting and (self.upstream.link is None or not self.upstream.link.peer.ours)
+        link = self.upstream.link
+        return not self.member.starting and (link is None or not (link.peer.ours or link.called))
 
 
 @dataclass(slots=True)

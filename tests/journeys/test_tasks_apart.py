@@ -1,0 +1,70 @@
+"""Tasks at the processes of a server that runs once for each principal: whose they are, and how long they last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muxway import Gateway
+from muxway.config import parse_config
+from tests.journeys.test_lanes import client_of
+from tests.journeys.worker import TASKS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from muxway.testing import RawClient
+
+SERVER = str(Path(__file__).with_name("numbering_server.py"))
+PATIENCE = 20.0
+
+
+@contextlib.asynccontextmanager
+async def a_gateway(**settings: Any) -> AsyncIterator[Gateway]:
+    servers = {"up": {"command": sys.executable, "args": [SERVER]}}
+    config = parse_config({"mcpServers": servers, "gateway": settings})
+    async with asyncio.timeout(PATIENCE), Gateway.open(config) as opened:
+        yield opened
+
+
+async def a_client(gateway: Gateway, principal: bytes) -> RawClient:
+    client, _ = await client_of(gateway, principal, "2026-07-28", {"extensions": {TASKS: {}}})
+    return client
+
+
+async def a_task(client: RawClient, **arguments: Any) -> str:
+    return (await client.call("up__work", arguments)).result["taskId"]
+
+
+async def outcome(client: RawClient, task: str) -> dict[str, Any]:
+    shown = (await client.ask("tasks/get", {"taskId": task})).result
+    return json.loads(shown["result"]["content"][0]["text"])
+
+
+async def test_tasks_of_one_name_at_two_processes_are_two() -> None:
+    """docs/behaviour.md#tasks: a task is its caller's alone, whatever the server calls it."""
+    async with a_gateway() as gateway:
+        ann, bob = await a_client(gateway, b"ann"), await a_client(gateway, b"bob")
+        of_ann = await a_task(ann, secret="ann's")
+        of_bob = await a_task(bob, secret="bob's")
+        assert (await outcome(ann, of_ann))["secret"] == "ann's"
+        assert (await outcome(bob, of_bob))["secret"] == "bob's"
+        # The end of one does not count as the end of the other.
+        again = await a_task(bob, secret="bob's next")
+        assert (await outcome(ann, of_ann))["secret"] == "ann's"
+        assert (await outcome(bob, again))["secret"] == "bob's next"
+
+
+async def test_a_process_with_a_task_under_way_makes_no_room_for_others() -> None:
+    """docs/behaviour.md: where a task is under way the server is in use, also between two requests."""
+    async with a_gateway(maxInstances=1) as gateway:
+        await a_task(await a_client(gateway, b"ann"))
+        bob, carol = await a_client(gateway, b"bob"), await a_client(gateway, b"carol")
+        task = await a_task(bob, stay=True)
+        error = (await carol.call("up__work", {})).error
+        assert error["data"]["muxway"]["reason"] == "overloaded"
+        assert (await bob.ask("tasks/get", {"taskId": task})).result["status"] == "working"
