@@ -553,7 +553,8 @@ class Gateway:
         from muxway.middleware.running import Chains
 
         chains = self._chains[view] = Chains(layers, board)
-        board.handle, board.around, board.screen = chains.handle, chains.around, chains.screen
+        board.handle, board.around = chains.handle, chains.around
+        board.screen, board.screen_ask = chains.screen, chains.screen_ask
         board.takes_unlisted = chains.takes_unlisted
 
     def _tell_layers(self, hook: str, told: str | None) -> None:

@@ -22,6 +22,7 @@ from muxway.core.incidents import attempt
 from muxway.core.leases import PassedTasks
 from muxway.core.polling import Polling, wants_tasks
 from muxway.core.ports import aside, clock, later, log
+from muxway.core.questions import Questions
 from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
 from muxway.core.sinks import CONVERTED, Nobody, Passing, is_large
 from muxway.core.target import Trace
@@ -361,14 +362,41 @@ class Wrapping(_Sealing):
         if entries is None or (not entries and state is None):
             super().questioned(fields)
             return
+        upstream, link = self._way.upstream, self._way.link
         try:
-            labelled = labelled_questions(entries, self._call, self._way.link.label)
+            self._running = questions = Questions(upstream, link, self._call, entries, partial(self._asked, state))
         except RpcError as error:
-            why = f'server "{self._way.upstream}" asks for what it was told this caller cannot give: {error.message}'
-            self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
+            why = f'server "{upstream}" asks for what it was told this caller cannot give: {error.message}'
+            self._sink.failed(UpstreamError(upstream, "unsupported", why))
             return
-        kept = None if state is None else messages.text(state)
-        self._end_with_questions(self._sink, self._claims("wrap", kept), labelled)
+        questions.put(self._sink)
+
+    def _asked(self, state: Buffer | None, questions: Questions) -> None:
+        """The questions have passed what stands around the call."""
+        self._running = None
+        answers = messages.object_of(questions.answers.items())
+        if questions.refusal:
+            self._leave_task()
+            why = f'server "{self._way.upstream}" asked, and {questions.refusal}'
+            self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
+        elif questions.worded or not questions.answers:
+            claims = self._claims("wrap", None if state is None else messages.text(state))
+            kept = answers if questions.answers else b""
+            self._end_with_questions(self._sink, msgspec.structs.replace(claims, answers=kept), questions.worded)
+        else:
+            self._again(state, answers)
+
+    def _again(self, state: Buffer | None, answers: bytes) -> None:
+        """Nothing is left to ask the caller."""
+        self._round += 1
+        params: dict[str, Any] = {name: raw for name, raw in self._call.params.items() if name not in _RETRY_KEYS}
+        params["inputResponses"] = msgspec.Raw(answers)
+        if state is not None:
+            params["requestState"] = state
+        try:
+            self._send(msgspec.structs.replace(self._call, params=params))
+        except RpcError as error:
+            self._sink.failed(error)
 
     def became_task(self, fields: Params) -> None:
         native = messages.text(fields.get("taskId"))
@@ -620,27 +648,6 @@ class Parking(_Sealing):
     def log(self, params: dict[str, Buffer]) -> None:
         if not self._key:
             super().log(params)
-
-
-def labelled_questions(entries: Params, call: Call, label: str) -> dict[str, Buffer]:
-    """Questions of a stateless upstream that say who asks. Raises RpcError if this caller cannot be asked them."""
-    caller = call.caller
-    if len(entries) > asking.MOST_OPEN:
-        raise RpcError(f"more than {asking.MOST_OPEN} questions at once")
-
-    def labelled(raw: Buffer) -> Buffer:
-        entry = messages.members(raw) or {}
-        method = messages.text(entry.get("method")) or ""
-        params = messages.members(entry.get("params", b"{}")) or {}
-        refusal = asking.refusal(caller.capabilities, caller.revision, method, params)
-        if refusal is not None:
-            raise refusal
-        if method != asking.ELICIT:
-            return raw
-        worded = asking.worded(caller.revision, method, params, label)
-        return messages.object_of({**entry, "params": worded or b"{}"}.items())
-
-    return {key: labelled(raw) for key, raw in entries.items()}
 
 
 def visited(call: Call) -> bool:

@@ -483,6 +483,13 @@ class Relay:
                 raise InvalidParams(f'server "{claims.upstream}" needs the user to visit a page first, who declined')
         elif claims.state is not None:
             params["requestState"] = Raw(messages.encode(claims.state))
+        if claims.answers:
+            given = messages.members(params.get("inputResponses", b"{}"))
+            if given is None:
+                raise InvalidParams("params.inputResponses must be an object: key → answer")
+            # What was answered in its place is not the caller's to say.
+            answers = {**given, **(messages.members(claims.answers) or {})}
+            params["inputResponses"] = Raw(messages.object_of(answers.items()))
         again = msgspec.structs.replace(call, params=params)
         if claims.upstream not in self._members:
             raise InvalidParams(INVALID)

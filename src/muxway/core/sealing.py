@@ -48,6 +48,8 @@ class Claims(msgspec.Struct, frozen=True, array_like=True):
     round: int
     state: str | None
     """What the kind needs: the parked call's name, or the upstream's own state."""
+    answers: bytes = b""
+    """Answers that a middleware gave to some of the questions, as a JSON object; empty if there are none."""
 
 
 class StateTooLarge(Exception):

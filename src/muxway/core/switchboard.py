@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from muxway.catalog.naming import Naming
     from muxway.catalog.resources import Entry
     from muxway.config.model import CustomTool
+    from muxway.core.asks import Ask
     from muxway.core.call import Call, Caller
     from muxway.core.ports import Running, Sink
     from muxway.core.relay import Member
@@ -85,6 +86,11 @@ def _as_it_is(server: str, caller: Caller, params: dict[str, Buffer]) -> dict[st
     return params
 
 
+def _as_asked(caller: Caller, ask: Ask) -> Ask:
+    del caller
+    return ask
+
+
 class Shared(NamedTuple):
     """What a gateway and all its views have in common."""
 
@@ -120,6 +126,8 @@ class Switchboard:
         """The same for requests that the door answers itself, by what it gives."""
         self.screen: Callable[[str, Caller, dict[str, Buffer]], dict[str, Buffer] | None] = _as_it_is
         """What a server logs outside of any call, as a caller may see it; None: not at all."""
+        self.screen_ask: Callable[[Caller, Ask], Ask | None] = _as_asked
+        """What a server asks outside of any call, as a caller may be asked; None: somebody else answers."""
         self.takes_unlisted = True
         """Whether nothing that stands around requests goes by names, or may leave something out of a list."""
         self.catalog: Catalog = replace(EMPTY, passes=self.pass_on)
@@ -194,7 +202,8 @@ class Switchboard:
 
     def unwrap(self) -> None:
         """Put nothing around requests."""
-        self.handle, self.around, self.screen = self.answer, _nothing_around, _as_it_is
+        self.handle, self.around = self.answer, _nothing_around
+        self.screen, self.screen_ask = _as_it_is, _as_asked
         self.takes_unlisted = True
 
     # --- requests -----------------------------------------------------------------------------

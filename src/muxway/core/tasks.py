@@ -16,14 +16,15 @@ import msgspec
 from msgspec import Raw
 
 from muxway.core.asks import Ask
-from muxway.core.crossing import Parking, labelled_questions
+from muxway.core.crossing import Parking
 from muxway.core.holding import Holding, own_call, size_of
 from muxway.core.incidents import attempt
 from muxway.core.polled import ENDED
 from muxway.core.polling import Polling
 from muxway.core.ports import clock, later, log
+from muxway.core.questions import Questions
 from muxway.core.sealing import LIFETIME
-from muxway.core.sinks import Passing
+from muxway.core.sinks import Nobody, Passing
 from muxway.core.target import Trace
 from muxway.errors import (
     InvalidParams,
@@ -427,16 +428,40 @@ class _Renaming(Passing):
             fields["taskId"] = messages.encode(self._name)
         if "result" in fields:
             fields["result"] = self._converted(fields["result"])
+        entries = messages.members(fields.pop("inputRequests", b"{}")) or {}
         try:
-            if "inputRequests" in fields:
-                entries = messages.members(fields["inputRequests"]) or {}
-                asked = labelled_questions(entries, self._call, self._way.link.label)
-                fields["inputRequests"] = messages.object_of(asked.items())
+            questions = Questions(
+                self._way.upstream, self._way.link, self._call, entries, lambda questions: self._show(fields, questions)
+            )
         except RpcError as error:
-            why = f'server "{self._way.upstream}" asks for what it was told this caller cannot give: {error.message}'
-            self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
+            self._fail(f"asks for what it was told this caller cannot give: {error.message}")
         else:
-            self._sink.done(self._way.convert(messages.object_of(fields.items())))
+            questions.put(self._sink)
+
+    def _show(self, fields: dict[str, Buffer], questions: Questions) -> None:
+        """The questions have passed what stands around the request."""
+        if questions.refusal:
+            self._fail(f"asked, and {questions.refusal}")
+            return
+        if questions.answers:
+            self._update(questions.answers)
+        if questions.worded:
+            fields["inputRequests"] = messages.object_of(questions.worded.items())
+        elif questions.answers:
+            fields["status"] = b'"working"'
+        self._sink.done(self._way.convert(messages.object_of(fields.items())))
+
+    def _update(self, answers: dict[str, Buffer]) -> None:
+        """Give the upstream answers that a middleware gave."""
+        head = b'"method":"tasks/update","params":{"taskId":' + messages.encode(self._native)
+        params = {key: raw for key, raw in self._call.params.items() if key != "taskId"}
+        params["inputResponses"] = Raw(messages.object_of(answers.items()))
+        update = msgspec.structs.replace(self._call, method="tasks/update", params=params)
+        self._way.link.request(head, update, Nobody(), idle=self._way.idle, limit=self._way.limit)
+
+    def _fail(self, what: str) -> None:
+        upstream = self._way.upstream
+        self._sink.failed(UpstreamError(upstream, "unsupported", f'server "{upstream}" {what}'))
 
     def _converted(self, result: Buffer) -> Buffer:
         fields = messages.members(result)

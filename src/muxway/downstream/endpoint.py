@@ -298,8 +298,8 @@ class Endpoint:
         tell = None if session is None or not self._ready else self._way_to_ask(session)
         if tell is None or session is None:
             ask.refuse(InvalidParams(f"{ask.method}: the client cannot be asked outside a call now"))
-        else:
-            self.put(ask, session, tell)
+        elif (passed := self._switchboard.screen_ask(session, ask)) is not None:
+            self.put(passed, session, tell)
 
     def _way_to_ask(self, session: Caller) -> Callable[[Sequence[Buffer]], None] | None:
         if self._backlog() < float("inf"):

@@ -51,10 +51,12 @@ class Hiding:
         """`handle` takes requests for lists, `all_of` gives what there is of a kind, by name."""
         self._handle = handle
         self._all_of = all_of
-        self.kinds = frozenset(
-            kind for kind in (TOOLS, PROMPTS, RESOURCES) if any(_may_hide(layer.middleware, kind) for layer in layers)
-        )
-        """The lists that a middleware may take something out of."""
+        first = {
+            kind: next((number for number, layer in enumerate(layers) if may_hide(layer.middleware, kind)), None)
+            for kind in (TOOLS, PROMPTS, RESOURCES)
+        }
+        self.kinds = {kind: number for kind, number in first.items() if number is not None}
+        """The lists that a middleware may take something out of, and which of the layers is the outermost that may."""
         self._seen: OrderedDict[tuple[object, ...], _Seen] = OrderedDict()
 
     def refusal(self, call: Call, target: Target) -> RpcError | None:
@@ -115,7 +117,8 @@ class _Look(Passing):
         self._settled(error)
 
 
-def _may_hide(middleware: Middleware, kind: Kind) -> bool:
+def may_hide(middleware: Middleware, kind: Kind) -> bool:
+    """Whether what a middleware takes out of a list is hidden."""
     hook = HOOKS[kind.method]
     return middleware.hides and getattr(type(middleware), hook) is not getattr(Middleware, hook)
 

@@ -205,6 +205,17 @@ def _failed(name: str, error: BaseException, **where: str) -> MiddlewareError:
     return MiddlewareError(name, f"failed with {tracebacks.located(error)}")
 
 
+def _passed(layer: Layer, request: Request, ask: Ask) -> Ask | None:
+    """A question as a middleware passes it on; None if it keeps it, or fails."""
+    try:
+        return layer.middleware.ask(request, ask)
+    except RpcError as error:
+        ask.refuse(error)
+    except Exception as error:  # noqa: BLE001 - somebody else's code
+        ask.refuse(_failed(layer.name, error, hook="ask"))
+    return None
+
+
 def _say_blocked(name: str, seconds: float) -> None:
     log.warning("kept everybody waiting", middleware=name, ms=round(seconds * 1000))
 
@@ -384,16 +395,7 @@ class _Run:
             return None
 
     def ask(self, ask: Ask) -> None:
-        passed: Ask | None = ask
-        if self._stage.watches:
-            try:
-                passed = self._stage.layer.middleware.ask(self._request, ask)
-            except RpcError as error:
-                ask.refuse(error)
-                return
-            except Exception as error:  # noqa: BLE001 - somebody else's code
-                ask.refuse(_failed(self.name, error, hook="ask"))
-                return
+        passed = _passed(self._stage.layer, self._request, ask) if self._stage.watches else ask
         if passed is not None:
             passed.park = passed.park or ask.park
             self._sink.ask(passed)
@@ -683,10 +685,20 @@ class Chains:
             except KeyError:
                 return self._look_first(stages, call, sink, end, target)
             if hidden is not None:
-                sink.failed(hidden)
-                return None
+                return self._refuse(Request(target.call or call, target, self._resolve), sink, hidden)
         request = Request(target.call or call, target, self._resolve)
         return start(self._for(request, stages), 0, request, sink, end)
+
+    def _refuse(self, request: Request, sink: Sink, why: RpcError) -> Running | None:
+        """Refuse a request where what it is about is hidden: who stands further out sees it as any other."""
+        assert request.target.kind is not None  # noqa: S101 - what is in no list is not hidden
+        outside = compile_chain(self.layers[: self._hiding.kinds[request.target.kind]], request.call.method)
+
+        def end(request: Request, sink: Sink, ran: Sequence[_Stage]) -> None:
+            del request, ran
+            sink.failed(why)
+
+        return start(_fitting(request, outside), 0, request, sink, end)
 
     def _look_first(
         self, stages: tuple[_Stage, ...], call: Call, sink: Sink, end: Start, target: Target
@@ -768,6 +780,20 @@ class Chains:
                 return None
             params = shown
         return params
+
+    def screen_ask(self, caller: Caller, ask: Ask) -> Ask | None:
+        """What a server asks outside of any call, as a caller may be asked; None: not at all, or not now.
+
+        It passes all that changes questions and may stand around the server, see `screen`.
+        """
+        request = Request(Call(caller, ask.method, {}), Target(ask.upstream))
+        passed: Ask | None = ask
+        for layer in reversed(self.layers):
+            if passed is None:
+                break
+            if type(layer.middleware).ask is not Middleware.ask and layer.server in (None, ask.upstream):
+                passed = _passed(layer, request, passed)
+        return passed
 
     async def close(self) -> None:
         """Close every middleware; one that fails does not keep the others."""

@@ -1,0 +1,171 @@
+"""Whatever a server asks, in whatever way, passes the `ask` hooks of the middleware around it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from muxway import Gateway, InvalidParams, Middleware, chain
+from muxway.config import parse_config
+from muxway.testing import RawClient, ScriptedServer
+from tests.journeys.test_roots import ROOTS, Folders, a_config, piped, seen
+from tests.journeys.worker import TASKS, Job, Worker
+
+if TYPE_CHECKING:
+    from muxway import Request
+    from muxway.core.asks import Ask
+
+PATIENCE = 10.0
+FORM = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}, "mode": "form"}
+SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "say"}}], "maxTokens": 9}
+YES = {"action": "accept", "content": {}}
+KNOWN = {"elicitation": {"form": {}}, "sampling": {}}
+QUESTIONS = {
+    "sure": {"method": "elicitation/create", "params": FORM},
+    "poem": {"method": "sampling/createMessage", "params": SAMPLE},
+}
+
+
+class Judge(Middleware):
+    """Does with questions what it is told to."""
+
+    def __init__(self, **verdicts: str) -> None:
+        self.verdicts = verdicts
+        self.held: list[Ask] = []
+        self.seen: list[tuple[str, str]] = []
+
+    def ask(self, request: Request, ask: Ask) -> Ask | None:
+        self.seen.append((request.server, ask.method))
+        verdict = self.verdicts.get(ask.method.partition("/")[0], "pass")
+        if verdict == "refuse":
+            raise InvalidParams("the judge says no")
+        if verdict == "fail":
+            raise RuntimeError
+        if verdict == "answer":
+            ask.answer(b'{"action":"decline"}')
+            return None
+        if verdict == "later":
+            self.held.append(ask)
+            return None
+        return ask
+
+
+def asking_server(questions: dict[str, Any]) -> ScriptedServer:
+    """A stateless server whose tool ends with questions until it has as many answers, and says those then."""
+
+    def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
+        answers = request["params"].get("inputResponses", {})
+        if len(answers) == len(questions):
+            said = {key: answer.get("action", "said") for key, answer in answers.items()}
+            server.reply(request, {"content": [], "structuredContent": said})
+        else:
+            server.reply(
+                request, {"resultType": "input_required", "inputRequests": questions, "requestState": "theirs"}
+            )
+
+    return ScriptedServer("2026-07-28", tools={"asks": tool})
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "asked", "outcome"),
+    [
+        ({}, {"sure", "poem"}, {"sure": "accept", "poem": "said"}),
+        ({"elicitation": "refuse"}, {"poem"}, {"sure": "cancel", "poem": "said"}),
+        ({"elicitation": "fail"}, {"poem"}, {"sure": "cancel", "poem": "said"}),
+        ({"elicitation": "answer"}, {"poem"}, {"sure": "decline", "poem": "said"}),
+        ({"elicitation": "later"}, {"poem"}, {"sure": "decline", "poem": "said"}),
+        ({"elicitation": "answer", "sampling": "answer"}, None, {"sure": "decline", "poem": "decline"}),
+        ({"sampling": "refuse"}, None, None),
+    ],
+)
+async def test_questions_of_a_stateless_server_to_a_stateless_caller_are_judged(
+    verdicts: dict[str, str], asked: set[str] | None, outcome: dict[str, str] | None
+) -> None:
+    """docs/middleware/writing.md: `ask` sees what servers ask, and what is refused or answered there is nobody's."""
+    judge = Judge(**verdicts)
+    gateway_of = chain(judge).then(up=asking_server(QUESTIONS))
+    async with asyncio.timeout(PATIENCE), gateway_of.open() as gateway:
+        client = RawClient(gateway.memory_door(), revision="2026-07-28", capabilities=KNOWN)
+        id_ = client.start("tools/call", {"name": "up__asks", "arguments": {}})
+        if "later" in verdicts.values():
+            while not judge.held:
+                await asyncio.sleep(0)
+            judge.held.pop().answer(b'{"action":"decline"}')
+        reply = await client.answer(id_)
+        assert ("up", "elicitation/create") in judge.seen
+        if asked is not None:
+            assert set(reply.result["inputRequests"]) == asked
+            # Whoever was not asked does not answer.
+            answers = {"sure": YES, "poem": {"role": "assistant", "model": "m", "content": []}}
+            state = reply.result["requestState"]
+            reply = await client.call("up__asks", {}, inputResponses=answers, requestState=state)
+        if outcome is None:
+            assert "the judge says no" in reply.error["message"]
+        else:
+            assert reply.result["structuredContent"] == outcome
+
+
+@pytest.mark.parametrize("verdict", ["pass", "refuse", "answer"])
+async def test_questions_of_a_servers_own_task_are_judged(verdict: str) -> None:
+    """docs/middleware/writing.md: `ask` sees what servers ask in tasks, too."""
+    got: list[dict[str, Any]] = []
+
+    async def works(job: Job) -> None:
+        got.append(await job.ask("sure", "elicitation/create", FORM))
+        await job.done("done")
+
+    judge = Judge(elicitation=verdict)
+    worker = Worker("2026-07-28", work={"works": works})
+    async with asyncio.timeout(PATIENCE), chain(judge).then(up=worker).open() as gateway:
+        known = {**KNOWN, "extensions": {TASKS: {}}}
+        client = RawClient(gateway.memory_door(), revision="2026-07-28", capabilities=known)
+        task = (await client.call("up__works")).result["taskId"]
+        shown: dict[str, Any] = {"status": "working"}
+        while shown["status"] == "working":
+            shown = (await client.ask("tasks/get", {"taskId": task})).result
+        assert ("up", "elicitation/create") in judge.seen
+        if verdict == "pass":
+            assert shown["inputRequests"]["sure"]["params"]["message"] == "[up] Sure?"
+        else:
+            assert shown["status"] == "completed"
+            assert got == [{"action": "cancel" if verdict == "refuse" else "decline"}]
+
+
+@pytest.mark.parametrize("verdict", ["pass", "refuse"])
+async def test_what_a_server_asks_outside_any_call_is_judged(verdict: str) -> None:
+    """docs/questions.md: on a pipe a server may ask the only client at any time; middleware around it sees that."""
+    judge, other = Judge(roots=verdict), Judge()
+    config = replace(a_config(), middleware=(judge, other))
+    async with asyncio.timeout(PATIENCE), piped(config) as (_, wire):
+        client = RawClient(wire, revision="2025-11-25", capabilities=ROOTS)
+        folders = Folders(client, "file:///one")
+        await client.hello()
+        assert (await seen(client))["roots"] == (["file:///one"] if verdict == "pass" else [])
+        assert judge.seen == other.seen == [("fs", "roots/list")]
+        assert folders.asked == (verdict == "pass")
+
+
+async def test_middleware_of_another_server_judges_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/middleware/index.md: what stands around one server stands around that one."""
+    monkeypatch.setattr(Elsewhere, "seen", [])
+    entry = {"use": "tests.hardening.test_questions:Elsewhere"}
+    servers = {"up": {"command": "x"}, "other": {"command": "x", "middleware": [entry]}}
+    objects: dict[str, object] = {"up": asking_server(QUESTIONS), "other": ScriptedServer(tools={"t": None})}
+    config = replace(parse_config({"mcpServers": servers}), objects=objects)
+    async with asyncio.timeout(PATIENCE), Gateway.open(config) as gateway:
+        client = RawClient(gateway.memory_door(), revision="2026-07-28", capabilities=KNOWN)
+        assert set((await client.call("up__asks")).result["inputRequests"]) == {"sure", "poem"}
+        assert Elsewhere.seen == []
+
+
+class Elsewhere(Middleware):
+    """Notes the questions that it sees."""
+
+    seen: ClassVar[list[str]] = []
+
+    def ask(self, request: Request, ask: Ask) -> Ask | None:
+        Elsewhere.seen.append(f"{request.server} {ask.method}")
+        return ask
