@@ -155,7 +155,7 @@ class Lanes:
         if crosses and (caller.party is None or caller.depth):
             # A program, or a step of a composed tool, hears nothing but results: only a question makes a difference.
             crosses = _told(caller).can_be_asked
-        if crosses and asyncio.get_running_loop().time() < self._no_handshake_until:
+        if crosses and self._takes_no_handshake:
             crosses = False
         stateless = first.revision.stateless and not crosses
         owner: Hashable = None
@@ -214,9 +214,11 @@ class Lanes:
             return None
         if key in self._lanes or key in self._records or self._open_count >= self._limit:
             return None
-        if asyncio.get_running_loop().time() < self._no_handshake_until:
-            return None
-        return self._open(key, None).member
+        return None if self._takes_no_handshake else self._open(key, None).member
+
+    @property
+    def _takes_no_handshake(self) -> bool:
+        return self._first.refused_handshake or asyncio.get_running_loop().time() < self._no_handshake_until
 
     def _open(self, key: _Key, caller: Caller | None) -> _Lane:
         principal = b"" if caller is None else caller.principal

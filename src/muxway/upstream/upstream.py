@@ -175,6 +175,8 @@ class Upstream:
         self._on_change = on_change
         self._era: Era = era
         self._died_of_probe = self._unprobed_next = False
+        self.refused_handshake = False
+        """Whether it has been offered a handshake and did not take it."""
         self._on_probation = self._doubted = False
         """Whether it has answered a probe, and may have expected a handshake all the same; whether it is thought so."""
         self._capabilities = capabilities
@@ -347,6 +349,7 @@ class Upstream:
                 try:
                     await self._greet(link, "legacy" if unprobed else self._era)
                 except TakesNoHandshake:
+                    self.refused_handshake = True
                     log.info("takes no handshake; starting it again without", upstream=self.name)
                     await link.close()
                     link = self._new_link()
@@ -433,6 +436,7 @@ class Upstream:
             self._start_timeout,
             handshake_first=handshake_first,
         )
+        self.refused_handshake |= handshake_first and link.revision.stateless
         self._on_probation = child and era == "auto" and not handshake_first and link.revision.stateless
         # Which era it speaks does not change between two starts of one configuration.
         self._era = "modern" if link.revision.stateless else "legacy"
