@@ -177,7 +177,11 @@ async def test_a_server_that_hangs_holds_the_first_listing_only_so_long(tmp_path
 
 async def test_a_config_that_starts_muxway_itself_ends_somewhere(tmp_path: Path) -> None:
     """Ours: a mistake in a config must not fill the machine with processes."""
-    itself = {"command": sys.executable, "args": ["-m", "muxway", "stdio", "--config", str(tmp_path / "muxway.json")]}
+    # In a script, where nobody who only reads the config finds it.
+    script = tmp_path / "start"
+    script.write_text(f"#!/bin/sh\nexec {sys.executable} -m muxway stdio --config {tmp_path / 'muxway.json'}\n")
+    script.chmod(0o755)
+    itself = {"command": str(script)}
     async with muxway(tmp_path, _servers(itself=itself)) as process:
         await connected(process)
         # Each level adds a gateway and its reaper; the deepest one refuses to start another.
