@@ -242,7 +242,10 @@ class Gateway:
     # --- use ----------------------------------------------------------------------------------
 
     def tools(self, view: str | None = None) -> list[Tool]:
-        """Every tool, or those of a view, in the order of the listing. KeyError: no such view."""
+        """Every tool, or those of a view, in the order of the listing, whatever middleware makes of the list.
+
+        What clients get listed: `list_tools`. KeyError: no such view.
+        """
         return [_tool(route) for route in self._board(view).catalog.routes.values()]
 
     async def list_tools(self, view: str | None = None) -> list[Tool]:
@@ -266,6 +269,11 @@ class Gateway:
             if not page.get("nextCursor"):
                 return listed
             params = {"cursor": messages.encode(page["nextCursor"])}
+
+    async def hidden_by(self, tool: str, view: str | None = None) -> Layer | None:
+        """The middleware that takes a tool out of the list, if one does. Raises as `list_tools` does."""
+        chains = self._chains.get(view)
+        return None if chains is None else await chains.hider(TOOLS, tool, LIBRARY)
 
     def notes(self, view: str) -> list[str]:
         """What a view names in vain, or cannot do. KeyError: no such view."""

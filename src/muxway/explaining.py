@@ -15,6 +15,7 @@ from muxway.catalog.globs import Globs, matches_any
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import SEPARATORS, spellings
 from muxway.catalog.shaping import Shapes
+from muxway.errors import RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +35,32 @@ _MOST = 10
 """Tools told about where a name may mean many."""
 
 
-def explain(gateway: Gateway, name: str, view: str | None = None) -> dict[str, Any]:
+async def explain(gateway: Gateway, name: str, view: str | None = None) -> dict[str, Any]:
     """Everything about the tools that a name may mean. KeyError: there is no such view."""
+    told = _explain(gateway, name, view)
+    for tool in told["tools"]:
+        if tool["listed"]:
+            await _look_for_hiders(gateway, tool, view)
+    return told
+
+
+async def _look_for_hiders(gateway: Gateway, tool: dict[str, Any], view: str | None) -> None:
+    """Tell of a listed tool which middleware takes it out of the list. That may depend on who asks: here, nobody."""
+    try:
+        layer = await gateway.hidden_by(tool["name"], view)
+    except RpcError as error:
+        tool["facts"].append(_fact("note", f"the list fails: {error.message}"))
+        return
+    if layer is None:
+        return
+    about, no = ("listed", "no") if view is None else (f"view {view}", "hidden")
+    hidden = _fact(about, f"{no}, middleware {layer.name} takes it out of the list", layer.where)
+    number = next(number for number, fact in enumerate(tool["facts"]) if fact["about"] == about)
+    tool["facts"][number] = hidden
+    tool["listed"] = False
+
+
+def _explain(gateway: Gateway, name: str, view: str | None) -> dict[str, Any]:
     board = gateway.switchboard
     sources = {source.upstream: source for source in board.sources}
     servers = {server.name: server for server in gateway.servers()}

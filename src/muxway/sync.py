@@ -67,8 +67,8 @@ class SyncGateway:
         self.close()
 
     def tools(self) -> list[Tool]:
-        """Every tool, in the order of the listing."""
-        return self._wait(self._later(self._gateway.tools))
+        """The tools as clients get them listed, through the middleware; see `Gateway.list_tools` for the errors."""
+        return self._wait(self._gateway.list_tools())
 
     def servers(self) -> list[Server]:
         """Every server and how it is."""

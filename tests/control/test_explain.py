@@ -59,7 +59,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, An
         names = ["remember", "notes__add", "delete", "notes.delete", "clock:convert", "now", "text__count", "Desk"]
         names += ["gone__x", "refusing__x", "notes__serch", "list", "nothing", "jot", "change"]
         async with LibraryGateway.open(file) as gateway:
-            return {(name, view): explain(gateway, name, view) for name in names for view in (None, "agent", "writer")}
+            return {
+                (name, view): await explain(gateway, name, view) for name in names for view in (None, "agent", "writer")
+            }
 
     answers = json.loads(json.dumps([*asyncio.run(every()).items()]))
     lines = ConfigLines(str(file))

@@ -95,7 +95,7 @@ async def _explained(config: Config, tool: str, view: str | None) -> dict[str, A
     from muxway.explaining import explain
 
     async with opened(config) as gateway:
-        return explain(gateway, tool, view)
+        return await explain(gateway, tool, view)
 
 
 def _facts(told: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ class Answering:
             case {"ask": "plan"}:
                 yield {"result": await self._read_config(self._preview)}
             case {"ask": "explain", "tool": str(tool), "view": str() | None as view}:
-                yield {"result": self._explain(tool, view)}
+                yield {"result": await self._explain(tool, view)}
             case _:
                 raise Refused("bad_request", f"this is muxway {__version__}, which does not know what is asked")
 
@@ -145,7 +145,7 @@ class Answering:
         except KeyError:
             raise self._no_server(name) from None
 
-    def _explain(self, tool: str, view: str | None) -> dict[str, Any]:
+    async def _explain(self, tool: str, view: str | None) -> dict[str, Any]:
         gateway = self._running()
         views = gateway.config.views
         if view is not None and view not in views:
@@ -153,7 +153,7 @@ class Answering:
         # Only for those who ask.
         from muxway.explaining import explain
 
-        return explain(gateway, tool, view)
+        return await explain(gateway, tool, view)
 
     # --- changing it --------------------------------------------------------------------------
 

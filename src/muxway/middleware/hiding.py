@@ -70,8 +70,8 @@ class Hiding:
         name = target.names[-1] if target.chosen is not None else target.names[0]
         return _unknown(kind, name, call.caller) if name in seen.hidden else None
 
-    def look(self, kind: Kind, caller: Caller, settled: Callable[[RpcError | None], None]) -> None:
-        """Make a list for a caller, and remember what is missing."""
+    def look(self, kind: Kind, caller: Caller, settled: Callable[[set[str] | RpcError], None]) -> None:
+        """Make a list for a caller, and remember what is missing. `settled` takes what is there, or why nothing is."""
         _Look(self, kind, caller, settled).turn(None)
 
     def ask(self, call: Call, sink: Sink) -> None:
@@ -89,7 +89,9 @@ class Hiding:
 class _Look(Passing):
     """One list, page by page. A `core.ports.Sink`."""
 
-    def __init__(self, hiding: Hiding, kind: Kind, caller: Caller, settled: Callable[[RpcError | None], None]) -> None:
+    def __init__(
+        self, hiding: Hiding, kind: Kind, caller: Caller, settled: Callable[[set[str] | RpcError], None]
+    ) -> None:
         super().__init__(Nobody())
         self._hiding, self._kind, self._caller, self._settled = hiding, kind, caller, settled
         self._listed: set[str] = set()
@@ -111,7 +113,7 @@ class _Look(Passing):
             self.turn(cursor)
             return
         self._hiding.note(self._kind, self._caller, self._listed)
-        self._settled(None)
+        self._settled(self._listed)
 
     def failed(self, error: RpcError) -> None:
         self._settled(error)

@@ -25,7 +25,7 @@ from muxway.core.target import Target
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.middleware.base import HOOKS, Aside, Middleware, Outcome, Request, Result
-from muxway.middleware.hiding import Hiding
+from muxway.middleware.hiding import Hiding, may_hide
 from muxway.protocol.era import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
@@ -706,13 +706,13 @@ class Chains:
         """Find out what the caller gets listed, and go on then."""
         held = _Held()
 
-        def settled(error: RpcError | None) -> None:
+        def settled(found: set[str] | RpcError) -> None:
             if held.cancelled:
                 return
-            if error is None:
-                held.running = self._run(stages, call, sink, end)
+            if isinstance(found, RpcError):
+                sink.failed(found)
             else:
-                sink.failed(error)
+                held.running = self._run(stages, call, sink, end)
             held.over = held.running is None
 
         self._hiding.look(cast("Kind", target.kind), call.caller, settled)
@@ -761,6 +761,29 @@ class Chains:
         """Whether no middleware goes by names, or may leave something out of a list: then any name may pass."""
         lists = [stage for method in ("tools/list", "prompts/list") for stage in self._compiled[method]]
         return all(stage.looks for stage in lists) and all(layer.matches is None for layer in self.layers)
+
+    async def hider(self, kind: Kind, name: str, caller: Caller) -> Layer | None:
+        """The middleware that takes a name out of a caller's list, the innermost one; None if none does.
+
+        Raises:
+            RpcError: a middleware fails, or refuses the list.
+        """
+        for number in reversed(range(len(self.layers))):
+            if may_hide(self.layers[number].middleware, kind):
+                # As if there were none further out.
+                further_in = Chains(self.layers[number:], self._board)
+                if name not in await further_in.seen(kind, caller):
+                    return self.layers[number]
+        return None
+
+    async def seen(self, kind: Kind, caller: Caller) -> set[str]:
+        """What a caller gets listed of a kind. Raises RpcError."""
+        heard = asyncio.get_running_loop().create_future()
+        self._hiding.look(kind, caller, heard.set_result)
+        found: set[str] | RpcError = await heard
+        if isinstance(found, RpcError):
+            raise found
+        return found
 
     def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
         """What a server logs outside of any call, as a caller may see it; None: not at all.
