@@ -318,3 +318,22 @@ async def test_it_can_be_configured() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be"):
         Cache(**options)
+
+
+@pytest.mark.parametrize("order", [("up__numbers", "Made"), ("Made", "up__numbers")])
+async def test_a_step_and_a_client_of_its_date_do_not_share_results(order: tuple[str, str]) -> None:
+    """2025-11-25, tools: structured content is an object. Steps of composed tools get any structure as it is."""
+
+    def numbers(server: ScriptedServer, request: dict[str, Any]) -> None:
+        server.reply(request, {"content": [{"type": "text", "text": "[1]"}], "structuredContent": [1]})
+
+    definition = {"name": "numbers", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}, **READ_ONLY}
+    up = ScriptedServer("2026-07-28", tools={"numbers": numbers}, definitions=[definition])
+    off = {"command": "none", "disabled": True}
+    steps = [{"name": "a", "tool": "up__numbers", "arguments": {}}]
+    made = {"description": "A composed tool.", "steps": steps, "output": {"got": "${steps.a.result}"}}
+    given: dict[str, Any] = {"mcpServers": {"off": off, "up": off}, "tools": {"Made": made}}
+    async with a_world({"up": up}, gateway={"middleware": ["cache"]}, **given) as world:
+        client = await world.client("2025-11-25")
+        got = {name: (await client.call(name, {})).result["structuredContent"] for name in order}
+    assert got == {"up__numbers": {"result": [1]}, "Made": {"got": [1]}}

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from muxway.core.asks import Ask
     from muxway.middleware.base import Next, Request, Result
 
-    _Key = tuple[bytes | None, str, str, str, bytes]
+    from muxway.protocol.era import Revision
+
+    _Key = tuple[bytes | None, str, Revision, str, bytes]
 
 _ALWAYS_ANEW: Final = ("inputResponses", "requestState", "task")
 """Params of requests whose outcome is not that of the same request without them."""
@@ -173,7 +175,8 @@ def _key(request: Request) -> _Key | None:
         return None
     told = {name: raw for name, raw in call.params.items() if name != "_meta"}
     text = b",".join(messages.encode(name) + b":" + _ordered(raw) for name, raw in sorted(told.items()))
-    return call.caller.principal, request.server, call.caller.revision.date, call.method, text
+    # Not its date: a composed tool's steps have a revision of their own, in which results come otherwise.
+    return call.caller.principal, request.server, call.caller.revision, call.method, text
 
 
 def _ordered(raw: messages.Raw) -> bytes:
