@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
+from muxway.catalog.naming import Naming
+from muxway.core import composing
+from muxway.core.call import LIBRARY, Call
 from muxway.core.crossing import Crossing
-from muxway.core.relay import Relay
+from muxway.core.ports import Waiter
+from muxway.core.relay import Member, Relay, StillStarting
 from muxway.core.switchboard import Switchboard
 from muxway.downstream import notices
 from muxway.downstream.endpoint import Endpoint, Exchange
+from muxway.errors import RpcError
 from muxway.protocol import bridge, messages
 from muxway.testing import RawClient, ScriptedServer
 from muxway.upstream.link import Link
@@ -220,6 +225,42 @@ async def test_a_condition_over_nested_data_is_answered_and_nobody_else_waits() 
         client = await world.client()
         assert "result" in (await client.call("both")).message
         assert (await client.call("up__echo", {"ok": 1})).result["structuredContent"] == {"ok": 1}
+
+
+async def test_a_fault_in_a_later_turn_of_a_composed_tool_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: a composed tool with many items goes on in further turns; a fault there ends it at once, too."""
+    monkeypatch.setattr(composing, "_TURN", -1.0)
+    fault = Fault(monkeypatch, composing._Work, "next")
+    tool = {"description": "d", "steps": [{"name": "a", "tool": "up__echo", "forEach": [1, 2, 3]}]}
+    known = {"mcpServers": {"up": {"command": "none", "disabled": True}}}
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}, **known, tools={"all": tool}) as world:
+        client = await world.client()
+        fault.armed = True
+        async with asyncio.timeout(10):
+            assert (await client.call("all")).result["isError"] is True
+            assert fault.hits == 1
+            assert "isError" not in (await client.call("all")).result
+
+
+async def test_a_fault_in_a_call_that_was_held_is_the_end_of_no_other() -> None:
+    """Ours: calls wait together for a server that is being started; each has an outcome of its own."""
+    ended: list[Any] = []
+    member = Member(1, 1)
+    board = Switchboard(name="m", version="1", naming=Naming.of("__", 64), members={"up": member}, tools={})
+    call = Call(LIBRARY, "tools/call", {})
+
+    def again(call: Call, sink: Any) -> None:
+        ended.append(sink)
+        if sink is first:
+            raise RuntimeError("a fault")
+
+    first, second = Waiter(), Waiter()
+    for sink in (first, second):
+        board.hold(StillStarting(member), again, call, sink)
+    member.release()
+    assert ended == [first, second]
+    with pytest.raises(RpcError, match="internal error"):
+        await first.outcome(None)
 
 
 IDS = [b"01", b"-01", rb'"\x"', b'"a\x01b"', b"1.5", b"true", b"null", b"[1]", b'"\xff"', b'"\\ud800"', b"9" * 500]

@@ -159,7 +159,7 @@ class _Run:
             while not self._over and (self._open_next() or any(work.next() for work in [*self._works.values()])):
                 if steady() > until:
                     # There may be thousands of items, and others wait.
-                    later(0.0, self.pump)
+                    later(0.0, self.guard, self.pump)
                     return
         finally:
             self._pumping = False

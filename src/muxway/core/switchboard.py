@@ -13,7 +13,7 @@ from muxway.core import instructions, offering, tasks
 from muxway.core.admission import Admission
 from muxway.core.audience import Audience
 from muxway.core.completion import Completion
-from muxway.core.incidents import internal
+from muxway.core.incidents import attempt, internal
 from muxway.core.listings import Shelf
 from muxway.core.prompts import Prompts
 from muxway.core.relay import Held, Relay, StillStarting
@@ -66,10 +66,12 @@ class _HeldCall:
     def release(self) -> None:
         if not self._cancelled:
             self._relay.waited = self._waited
-            try:
-                self._running = self._again(self._call, self._sink)
-            finally:
-                self._relay.waited = 0
+            # Others wait for the same: what goes wrong with this one is not theirs.
+            attempt(self._sink.failed, self._go_on)
+            self._relay.waited = 0
+
+    def _go_on(self) -> None:
+        self._running = self._again(self._call, self._sink)
 
     def cancel(self, reason: str | None) -> None:
         self._cancelled = True
