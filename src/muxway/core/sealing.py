@@ -68,7 +68,7 @@ class Seal:
         """The sealed text. Raises StateTooLarge."""
         nonce = secrets.token_bytes(_NONCE)
         sealed = nonce + self._aead().encrypt(nonce, msgspec.msgpack.encode(claims), _VERSION.encode())
-        text = _VERSION + base64.urlsafe_b64encode(sealed).decode().rstrip("=")
+        text = _VERSION + _spelled(sealed)
         if len(text) > _LARGEST:
             raise StateTooLarge
         return text
@@ -115,6 +115,9 @@ class Seal:
         try:
             body = text.removeprefix(_VERSION)
             sealed = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+            if _spelled(sealed) != body:
+                # The same bytes in other letters: one thing has one name.
+                return None
             plain = self._aead().decrypt(sealed[:_NONCE], sealed[_NONCE:], _VERSION.encode())
             return msgspec.msgpack.decode(plain, type=Claims)
         except (InvalidTag, ValueError, binascii.Error, msgspec.MsgspecError):
@@ -126,6 +129,10 @@ class Seal:
 
             self._cipher = AESGCM(self._key)
         return self._cipher
+
+
+def _spelled(sealed: bytes) -> str:
+    return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
 
 def digest(call: Call) -> bytes:

@@ -15,7 +15,6 @@ from muxway.protocol.era import HOP_KEYS
 if TYPE_CHECKING:
     from muxway.core.asks import Ask
     from muxway.middleware.base import Next, Request, Result
-
     from muxway.protocol.era import Revision
 
     _Key = tuple[bytes | None, str, Revision, str, bytes]
