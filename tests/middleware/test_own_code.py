@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 
 from muxway import Gateway
 from muxway.chaining import chain, load_chain
-from muxway.config import parse_config
+from muxway.config import load_config, parse_config
 from muxway.errors import ConfigError, RpcError
 from muxway.middleware import modules
 
@@ -103,6 +104,60 @@ def test_a_module_that_cannot_be_used_names_its_line(
     with pytest.raises(ConfigError, match=where):
         Gateway(config())
     assert any(message.startswith("traceback") and "own_module.py" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("named_by", ["path", "link"])
+async def test_a_module_beside_the_config_is_found_from_anywhere(
+    named_by: str, write: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours: docs/middleware/writing.md. Clients start muxway in folders of their own choice."""
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    name = f"own_module_by_{named_by}"
+    write(SAYS % "once", f"home/{name}")
+    given = {"mcpServers": {"s": {"command": "(in-process)"}}, "middleware": [f"{name}:mine"]}
+    file = home / "servers.json"
+    file.write_text(json.dumps(given))
+    if named_by == "link":
+        (elsewhere / "linked").mkdir()
+        file = elsewhere / "linked" / "servers.json"
+        file.symlink_to(home / "servers.json")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(elsewhere)
+    async with Gateway.open(replace(load_config(file), objects={"s": Echo()})) as gateway:
+        assert await _text(gateway) == "said once"
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        ("own_modul:mine", r"there is no module own_modul, neither in .*home nor in .*, nor installed"),
+        ("own_modul.inner:mine", r"there is no module own_modul, neither in"),
+        ("own_names:Quite", r"the module own_names has no Quite; did you mean Quiet\?"),
+        ("own_names:elsewhere", r"the module own_names has no elsewhere; it has Quiet, Slip"),
+        ("own_names:Slip", r"would do nothing; did you mean `call_tool` by `call_tol`\?"),
+    ],
+)
+def test_a_slip_in_a_name_is_told_with_the_file_and_what_there_is(
+    use: str, told: str, write: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours: docs/middleware/README.md: `muxway check` says which and where."""
+    (tmp_path / "home").mkdir()
+    write(
+        "from muxway import Middleware\n"
+        "class Quiet(Middleware): pass\n"
+        "class Slip(Middleware):\n"
+        "    async def call_tol(self, request, go): return await go(request)\n",
+        "home/own_names",
+    )
+    file = tmp_path / "home" / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {"s": {"command": "x"}}, "middleware": [use]}))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(ConfigError, match=told) as caught:
+        Gateway(load_config(file))
+    assert str(caught.value).startswith(f"{file}: 1 problem\n")
+    assert "importlib" not in str(caught.value)
 
 
 def test_a_chain_file_that_fails_names_its_line(

@@ -79,6 +79,11 @@ class Scope:
         """The user's home."""
         return home_of(self.environ)
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders of the file: that of its name, and the one it is really in."""
+        return tuple(dict.fromkeys(str(folder) for folder in (self.folder, self.real_folder) if folder is not None))
+
     def predefined(self, name: str) -> str | None:
         """The editors' own variables, and one of ours.
 

@@ -89,6 +89,8 @@ class MiddlewareSpec:
     """Where it was configured."""
     line: int | None = field(default=None, compare=False)
     """Line in the file, where known."""
+    folders: tuple[str, ...] = field(default=(), compare=False)
+    """Where a module of the user's own may lie: beside the file, or where muxway was started if there is no file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

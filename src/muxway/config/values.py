@@ -583,7 +583,7 @@ def _middleware(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[M
     def one(place: Path, item: object) -> MiddlewareSpec | None:
         if as_mapping(item) is None:
             use = reader.named(place, item, "the name of a middleware or {use, …options}")
-            return None if use is None else MiddlewareSpec(use=use, where=dotted(place), line=reader.report.line(place))
+            return None if use is None else made(place, use, (), {})
         entries = dict(reader.entries(place, item) or {})
         if "use" not in entries:
             reader.report.error(place, "needs `use`: the name of a middleware, or module:Class")
@@ -599,11 +599,11 @@ def _middleware(reader: Reader, _row: Field, path: Path, raw: object) -> tuple[M
                 for text in (as_mapping(options.get("values")) or {}).values()
                 if isinstance(text, str) and _is_secret(text)
             )
-        if use is None or match is None:
-            return None
-        return MiddlewareSpec(
-            use=use, match=match, options=options, where=dotted(place), line=reader.report.line(place)
-        )
+        return None if use is None or match is None else made(place, use, match, options)
+
+    def made(place: Path, use: str, match: tuple[str, ...], options: dict[str, object]) -> MiddlewareSpec:
+        line, folders = reader.report.line(place), reader.scope.folders
+        return MiddlewareSpec(use=use, match=match, options=options, where=dotted(place), line=line, folders=folders)
 
     return reader.items(path, raw, one, "an array of middlewares")
 

@@ -7,14 +7,15 @@ import importlib.metadata
 import inspect
 import sys
 import typing
-from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from muxway import tracebacks
+from muxway.config.expand import working_folder
 from muxway.config.fields import snake_case
+from muxway.config.report import nearest
 from muxway.errors import ConfigError, Problem
 from muxway.log import EventLog, printable
 from muxway.middleware import modules
@@ -41,7 +42,7 @@ def layers_of_server(server: ServerConfig, whole: Iterable[Layer] = ()) -> list[
     """The middlewares of one server; a view takes those that are `shared` from the whole. Raises ConfigError."""
     problems: list[Problem] = []
     layers = _layers(server.middleware, server.name, server.secrets, _shared(whole), problems)
-    _refuse(problems)
+    _refuse(f'server "{server.name}"', problems)
     return layers
 
 
@@ -63,7 +64,7 @@ def layers_of(config: Config, view: ViewConfig | None = None, whole: Iterable[La
         layers += _layers(view.middleware, None, secrets, {}, problems)
     for server in config.servers.values():
         layers += _layers(server.middleware, server.name, secrets, shared, problems)
-    _refuse(problems)
+    _refuse(config.source or "configuration", problems)
     return layers
 
 
@@ -71,10 +72,10 @@ def _shared(whole: Iterable[Layer]) -> dict[str, Middleware]:
     return {layer.where: layer.middleware for layer in whole if layer.where and type(layer.middleware).shared}
 
 
-def _refuse(problems: Sequence[Problem]) -> None:
+def _refuse(source: str, problems: Sequence[Problem]) -> None:
     if problems:
         count = len(problems)
-        lines = [f"middleware: {count} problem{'s' if count > 1 else ''}", *(f"  {problem}" for problem in problems)]
+        lines = [f"{source}: {count} problem{'s' if count > 1 else ''}", *(f"  {problem}" for problem in problems)]
         raise ConfigError("invalid_schema", "\n".join(lines), tuple(problems))
 
 
@@ -128,7 +129,7 @@ def matching(globs: Sequence[str], server: str | None) -> Callable[[Request], bo
 
 
 def _make(spec: MiddlewareSpec, secrets: frozenset[str]) -> Middleware:
-    kind = _find(spec.use)
+    kind = _find(spec.use, spec.folders)
     given = {snake_case(key): value for key, value in spec.options.items()}
     wanted = {
         name: parameter
@@ -161,19 +162,20 @@ def _fitting(name: str, value: object, hint: object) -> object:
         raise ValueError(f"the option `{name}` has the wrong type: {error}") from None
 
 
-def _find(use: str) -> type[Middleware]:
+def _find(use: str, folders: Sequence[str]) -> type[Middleware]:
     if use in BUILT_IN:
         module = importlib.import_module(f"muxway.middleware.{use}")
         return getattr(module, use.capitalize())
     try:
         with modules.noted():
-            thing = _import(use) if ":" in use else _plug_in(use)
+            thing = _import(use, folders) if ":" in use else _plug_in(use)
     except _Unusable:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a plug-in does when it is imported
         raise _failed(use, "imported", error) from None
     modules.note_installed(getattr(thing, "__module__", ""))
     if inspect.isclass(thing) and issubclass(thing, Middleware):
+        _refuse_slip(use, thing)
         return thing
     if isinstance(thing, FunctionType):
         try:
@@ -183,18 +185,43 @@ def _find(use: str) -> type[Middleware]:
     raise _Unusable(f"{use} is no middleware: it must be a subclass of muxway.Middleware, or a function")
 
 
-def _import(use: str) -> object:
+def _refuse_slip(use: str, kind: type[Middleware]) -> None:
+    """Raise _Unusable for one that would do nothing at all, because of the way a hook is written."""
+    hooks = {name for name, value in vars(Middleware).items() if isinstance(value, FunctionType) and name[0] != "_"}
+    if any(getattr(kind, name) is not getattr(Middleware, name) for name in hooks):
+        return
+    for name, value in vars(kind).items():
+        if isinstance(value, FunctionType) and (hook := nearest(name, hooks)):
+            raise _Unusable(f"{use} has no hook, so it would do nothing; did you mean `{hook}` by `{name}`?")
+
+
+def _import(use: str, folders: Sequence[str]) -> object:
     module, _, name = use.partition(":")
-    # As Python does for a script: what lies beside the configuration can be named.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-    thing: object = importlib.import_module(module)
+    # As Python does for a script: what lies beside the configuration can be named. A client starts us anywhere.
+    places = dict.fromkeys((*folders, str(working_folder())))
+    sys.path += [place for place in places if place not in sys.path]
+    try:
+        thing: object = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # Of what the module itself imports, its own line says more.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        looked = " nor in ".join(places)
+        raise _Unusable(f"{use}: there is no module {error.name}, neither in {looked}, nor installed") from None
+    known = [key for key, value in vars(thing).items() if _may_be_one(value)]
     for part in name.split("."):
         thing = getattr(thing, part, None)
         if thing is None:
-            raise _Unusable(f"{use}: the module {module} has no {name}")
+            near = nearest(name, known)
+            hint = f"; did you mean {near}?" if near else f"; it has {', '.join(known)}" if known else ""
+            raise _Unusable(f"{use}: the module {module} has no {name}{hint}")
     return thing
+
+
+def _may_be_one(value: object) -> bool:
+    if inspect.isclass(value):
+        return issubclass(value, Middleware) and value is not Middleware
+    return isinstance(value, FunctionType)
 
 
 def _plug_in(use: str) -> object:
