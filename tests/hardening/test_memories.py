@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -221,6 +222,41 @@ async def test_what_was_asked_for_before_a_change_is_not_kept_after_it() -> None
         going.set()
         first = (await client.answer(id_)).result
         assert (await client.ask(*WAYS[0])).result != first
+
+
+CUT = re.compile(r"muxway://truncated/[^ ]+")
+
+
+@pytest.mark.parametrize("change", ["swap", "hide", "remove", "other", "nothing"])
+async def test_nothing_can_be_read_of_what_was_cut_out_before_a_change(change: str) -> None:
+    """docs/middleware/truncate.md: what was taken out is gone when its server is another, or shows something else."""
+
+    def a_server(word: str) -> ScriptedServer:
+        long = {"content": [{"type": "text", "text": word * 1000}]}
+        return ScriptedServer(tools={"get": lambda self, request: self.reply(request, long)}, definitions=READING)
+
+    server, other = a_server("old"), a_server("other")
+    around = {"gateway": {"middleware": [{"use": "truncate", "bytes": 1000}]}}
+    async with a_gateway(a_config({"s": server, "o": other}, **around)) as gateway:
+        client = await a_client(gateway)
+        said = (await client.call("s__get")).result["content"][0]["text"]
+        found = CUT.search(said)
+        assert found is not None
+        read = {"uri": found[0]}
+        assert "result" in (await client.ask("resources/read", read)).message
+        match change:
+            case "swap":
+                await gateway.apply(a_config({"s": a_server("new"), "o": other}, **around))
+            case "hide":
+                await gateway.apply(a_config({"s": server, "o": other}, {"s": {"hiddenTools": ["*"]}}, **around))
+            case "remove":
+                await gateway.remove("s")
+            case "other":
+                await gateway.restart("o")
+            case _:
+                pass
+        kept = "result" in (await client.ask("resources/read", read)).message
+        assert kept == (change in ("other", "nothing"))
 
 
 # --- limits -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -11,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muxway.core import tasks
 from muxway.middleware.masking import Masker, change_strings
 from muxway.middleware.patterns import KINDS, compiled
 from muxway.middleware.redact import Redact
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import REVISIONS, a_world
+from ..journeys.worker import TASKS, Job, Worker
 from .chained import chained
 
 # Put together from pieces, so that nobody's scanner takes this file for a leak.
@@ -81,6 +84,38 @@ async def test_secrets_are_masked_wherever_a_text_may_be(revision: str) -> None:
         assert result["content"][1] == {"type": "image", "data": "QUJD", "mimeType": "image/png"}
         if "structuredContent" in result:
             assert result["structuredContent"] == {"deep": [{"value": "***", "***": 1, "n": 1}], "data": "***"}
+
+
+@pytest.mark.parametrize("server_revision", ["2025-11-25", "2026-07-28"])
+async def test_the_outcome_of_a_task_is_masked_as_that_of_a_call(
+    server_revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/middleware/redact.md: keys of structured content, too; pictures stay what they are."""
+    monkeypatch.setattr(tasks, "PATIENCE", 0.0)
+
+    async def tell(job: Job) -> None:
+        await job.end("completed", {"result": leak(SECRET)})
+
+    async def slow(server: ScriptedServer, request: dict[str, Any]) -> None:
+        await asyncio.sleep(0.05)
+        server.reply(request, leak(SECRET))
+
+    if server_revision == "2026-07-28":
+        server: ScriptedServer = Worker(server_revision, work={"tell": tell})
+    else:
+        server = ScriptedServer(server_revision, tools={"tell": slow})
+    redact = Redact(known_secrets=frozenset({SECRET}))
+    async with asyncio.timeout(10), chained({"up": server}, redact) as world:
+        known = {"extensions": {TASKS: {}}}
+        client = RawClient(world.gateway.memory_door(), revision="2026-07-28", capabilities=known)
+        shown = (await client.call("up__tell")).result
+        task = shown["taskId"]
+        while shown["status"] != "completed":
+            shown = (await client.ask("tasks/get", {"taskId": task})).result
+        result = shown["result"]
+        assert shown["taskId"] == task
+        assert result["structuredContent"] == {"deep": [{"value": "***", "***": 1, "n": 1}], "data": "***"}
+        assert result["content"][1] == {"type": "image", "data": "QUJD", "mimeType": "image/png"}
 
 
 async def test_errors_progress_logs_prompts_resources_and_questions_are_masked() -> None:

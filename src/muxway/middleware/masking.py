@@ -43,6 +43,8 @@ _UNTOUCHED: Final = frozenset(("requestState", "nextCursor", "resultType", "task
 _FREE: Final = frozenset(("structuredContent", "_meta", "data"))
 """Members in which the keys are anybody's choice, too."""
 _NESTED: Final = frozenset(("content", "contents", "messages", "resource"))
+_OUTCOMES: Final = frozenset(("result", "error"))
+"""Members of a task that are what its call would have been answered with."""
 _ENCODED: Final = frozenset(("image", "audio"))
 _DEEPEST: Final = 6
 _ASKED: Final = frozenset(("message", "messages", "systemPrompt"))
@@ -202,7 +204,7 @@ class Masker:
                 continue
             if name == "inputRequests":
                 new = self._questions(value, change)
-            elif name in _NESTED and depth < _DEEPEST:
+            elif (name in _NESTED and depth < _DEEPEST) or (name in _OUTCOMES and not depth):
                 new = self._readable(value, change, depth + 1)
             else:
                 new = change_strings(value, change, keys=name in _FREE)

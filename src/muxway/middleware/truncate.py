@@ -51,6 +51,8 @@ class _Kept(NamedTuple):
     mime: str
     is_text: bool
     owner: object
+    server: str
+    """Where it came from; empty if that may be several."""
     expires: float
 
 
@@ -60,7 +62,8 @@ class Truncate(Middleware):
     The largest blocks are cut first: of a text its beginning and end stay, with a note on what is missing;
     pictures, sounds and embedded resources give way to a note; so do large members of `_meta`. What was taken out
     can be read for a while as the resource that the note names, `muxway://truncated/<id>?offset=…&length=…`, in
-    slices; clients that know them also get a `resource_link`. Only the caller that got the link can read it.
+    slices; clients that know them also get a `resource_link`. Only the caller that got the link can read it, and only
+    while the server stays what it is: a swap, a new list or a reload drops it.
     Structured content that does not fit is taken out, unless the tool has an output schema: then long strings in it
     are shortened if the schema has no conditions on strings, else it stays whole.
 
@@ -113,12 +116,18 @@ class Truncate(Middleware):
         kept = self._kept.get(match[1])
         if kept is None or kept.owner != _owner(request.caller):
             code = INVALID_PARAMS if request.caller.revision.stateless else NOT_FOUND
-            why = f"Resource not found: {request.name} is kept for {self._keep_seconds:g} s only; call the tool again"
+            kept_for = f"kept for {self._keep_seconds:g} s, while its server stays as it is"
+            why = f"Resource not found: {request.name} is {kept_for}; call the tool again"
             raise RpcError(why, code=code, data={"uri": request.name})
         offset, length = int(match[2] or 0), int(match[3] or self._budget)
         if kept.is_text:
             length = min(length, self._budget)
         return self._slice(request, kept, match[1], offset, length)
+
+    def forget(self, server: str | None) -> None:
+        """Drop what came from a server, and what may have come from several."""
+        for id_ in [id_ for id_, kept in self._kept.items() if server is None or kept.server in (server, "")]:
+            self._drop(id_)
 
     async def close(self) -> None:
         """Forget everything."""
@@ -194,7 +203,7 @@ class Truncate(Middleware):
         return self._replaced(request, data, mime, note, is_text=False)
 
     def _cut_text(self, request: Request, text: bytes, mime: str, spare: int) -> list[Buffer]:
-        uri = self._keep(request.caller, text, mime, is_text=True)
+        uri = self._keep(request, text, mime, is_text=True)
         limit = spare + _NOTE
         while True:
             first, last = _border(text, spare * 3 // 4), _border(text, len(text) - spare // 4)
@@ -208,7 +217,7 @@ class Truncate(Middleware):
             spare //= 2
 
     def _replaced(self, request: Request, data: bytes, mime: str, note: str, *, is_text: bool = True) -> list[Buffer]:
-        uri = self._keep(request.caller, data, mime, is_text=is_text)
+        uri = self._keep(request, data, mime, is_text=is_text)
         block = {"type": "text", "text": f"[{note} {self._how(uri, len(data), 0, is_text=is_text)}]"}
         return [messages.encode(block), *self._link(request, uri, mime, len(data), 0, is_text=is_text)]
 
@@ -241,7 +250,7 @@ class Truncate(Middleware):
         schema = messages.encode(request.tool["outputSchema"])
         if _CONDITIONS.search(schema) is not None:
             return raw
-        uri = self._keep(request.caller, bytes(raw), "application/json", is_text=True)
+        uri = self._keep(request, bytes(raw), "application/json", is_text=True)
         end = f"… [cut; all of it: {uri}]" if uri is not None else "… [cut]"
         for length in _LENGTHS:
             shortened = change_strings(raw, partial(_short, length, end))
@@ -253,7 +262,7 @@ class Truncate(Middleware):
 
     # --- what is kept -------------------------------------------------------------------------
 
-    def _keep(self, caller: Caller, data: bytes, mime: str, *, is_text: bool) -> str | None:
+    def _keep(self, request: Request, data: bytes, mime: str, *, is_text: bool) -> str | None:
         """Keep something; its URI without a slice, or None if it is too large."""
         self._forget_old()
         if len(data) > self._memory:
@@ -261,7 +270,8 @@ class Truncate(Middleware):
         while self._size + len(data) > self._memory:
             self._drop(next(iter(self._kept)))
         id_ = secrets.token_urlsafe(16)
-        self._kept[id_] = _Kept(data, mime, is_text, _owner(caller), monotonic() + self._keep_seconds)
+        expires = monotonic() + self._keep_seconds
+        self._kept[id_] = _Kept(data, mime, is_text, _owner(request.caller), request.server, expires)
         self._size += len(data)
         return PREFIX + id_
 
