@@ -531,6 +531,9 @@ class Fleet:
                 station.handshake_offers = dict(twin.offers)
                 self._on_change()
             changed(twin)
+            if not station.member.starting:
+                # Some calls wait for what it lists.
+                station.member.release()
 
         twin = self._upstream(
             station.config,
@@ -608,7 +611,8 @@ class Fleet:
             before = self._seen.get(name)
             # While it is away it is the one that it was.
             link = upstream.link if upstream.link is not None or before is None else before[0]
-            now[name] = [link, station.config, *upstream.offers.values()]
+            in_sessions = station.handshake_offers or {}
+            now[name] = [link, station.config, *upstream.offers.values(), *in_sessions.values()]
         before, self._seen = self._seen, now
         return [
             name

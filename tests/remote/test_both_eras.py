@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from aiohttp import web
 
+from muxway import Middleware
 from muxway.testing import RawClient
+from muxway.upstream import relisting
 
 from .scripted import MODERN, VERSION_KEY, Remote, answer, behind, event, reply, stream, text, until
 
@@ -23,6 +25,10 @@ class Both(Remote):
     """Lists, logs, errs and subscribes otherwise in each era."""
 
     slow = False
+    gained: tuple[str, ...] = ()
+    """Tools that its handshake side has, too."""
+    pause = 0.0
+    """Seconds that a list of the handshake side takes."""
 
     async def post(self, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         stateless = VERSION_KEY in message.get("params", {}).get("_meta", {})
@@ -38,8 +44,12 @@ class Both(Remote):
         if method == "server/discover":
             return reply(message, {"supportedVersions": [MODERN], "capabilities": {"tools": {}}})
         if method == "tools/list":
-            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in SIDES[stateless]]
-            return reply(message, {"tools": tools, "resultType": "complete"} if stateless else {"tools": tools})
+            await asyncio.sleep(0.0 if stateless else self.pause)
+            names = [*SIDES[stateless], *(() if stateless else self.gained)]
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+            # The stateless side holds, and is not read again for the asking.
+            told = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"} if stateless else {}
+            return reply(message, {"tools": tools, **told})
         if method == "resources/list":
             return reply(message, {"resources": [{"uri": "note://a", "name": "a"}]})
         if method == "tools/call" and message["params"]["name"] != "echo":
@@ -109,3 +119,49 @@ async def test_a_server_that_takes_no_handshake_serves_everybody_in_its_own_era(
         client = await a_client(up, "2025-11-25")
         assert await client.tools() == ["up__echo"]
         assert "result" in (await client.call("up__echo", {"a": 1})).message
+
+
+@pytest.mark.parametrize("how", ["list", "call"])
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+async def test_what_the_handshake_side_gains_in_silence_is_found(
+    how: str, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/behaviour.md#lists: a list is read again when somebody asks, or calls what is not in it, on either side."""
+    monkeypatch.setattr(relisting, "FRESH", 60.0)
+    remote = Both()
+    async with asyncio.timeout(10), behind(remote) as up:
+        client = await a_client(up, "2025-11-25")
+        assert await client.tools() == ["up__echo", "up__old"]
+        monkeypatch.setattr(relisting, "FRESH", 0.0)
+        remote.gained, remote.pause = ("late",), pause
+        if how == "call":
+            assert (await client.call("up__late")).error["code"] == -32099
+        while "up__late" not in await client.tools():
+            await asyncio.sleep(0.01)
+        new = await a_client(up, MODERN)
+        assert await new.tools() == ["up__echo", "up__new", "up__newer"]
+
+
+class Memory(Middleware):
+    """Notes what it is to forget."""
+
+    forgotten: ClassVar[list[str | None]] = []
+
+    def forget(self, server: str | None) -> None:
+        Memory.forgotten.append(server)
+
+
+async def test_what_is_remembered_of_a_server_goes_when_its_handshake_side_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/middleware/writing.md: `forget` is called when a server shows something else, on either side."""
+    monkeypatch.setattr(relisting, "FRESH", 0.0)
+    remote = Both()
+    async with asyncio.timeout(10), behind(remote, middleware=[{"use": f"{__name__}:Memory"}]) as up:
+        client = await a_client(up, "2025-11-25")
+        while await client.tools() != ["up__echo", "up__old"]:
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(Memory, "forgotten", [])
+        remote.gained = ("late",)
+        await client.tools()
+        await until(lambda: "up" in Memory.forgotten)

@@ -569,9 +569,10 @@ class Upstream:
 
         Returns whether it is being read, or about to be.
         """
+        of_twin = self.twin is not None and self.twin.want(kind, begin=begin)
         if self.link is None or kind not in self._kinds or not self._may_have(kind):
-            return False
-        return self._relisting.want(kind, begin=begin and not self.offer(kind).cut)
+            return of_twin
+        return self._relisting.want(kind, begin=begin and not self.offer(kind).cut) or of_twin
 
     async def _read_again(self, kinds: set[Kind]) -> None:
         if self.link is None:
