@@ -87,7 +87,7 @@ class Gateway:
         reaper: ReaperProcess | None = None,
         trace: Trace | None = None,
     ) -> None:
-        """Prepare a gateway; nothing is started before `start` (or `async with`).
+        """Prepare a gateway; nothing is started before `start`. `Gateway.open` does both.
 
         Args:
             config: what to run and how.
@@ -147,7 +147,11 @@ class Gateway:
 
     @classmethod
     def open(
-        cls, config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None, *, wait: bool = True
+        cls,
+        config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None,
+        *,
+        wait: bool = True,
+        middleware: Sequence[Middleware] = (),
     ) -> Opening[Self]:
         """Start a gateway from a file, a mapping of the same shape, or a loaded `Config`.
 
@@ -158,14 +162,15 @@ class Gateway:
         Without a configuration it begins empty, for servers that are added at run time.
 
         With `wait` (the default) every server is ready or has failed before the body runs. A server that
-        fails does not stop the others: see `servers()`.
+        fails does not stop the others: see `servers()`. `middleware` stands outside that of the configuration.
 
         Raises:
             ConfigError: the configuration cannot be used; lists every problem.
+            TypeError: one of `middleware` is none.
         """
 
         async def begin() -> Self:
-            gateway = cls(_loaded(config))
+            gateway = cls(_loaded(config), middleware=middleware)
             try:
                 gateway.start()
                 if wait:
@@ -309,6 +314,7 @@ class Gateway:
         Raises:
             ToolNotFound: there is no such tool, or the name may mean several.
             InvalidParams: the name lacks its server, or an argument is a number that JSON does not have.
+            TypeError: the arguments are no mapping, or one of them is nothing that JSON can hold.
             UpstreamSaid: the server answered with a JSON-RPC error.
             UpstreamError: the server is not running, was lost, or did not answer in time.
             KeyError: there is no such view.
@@ -538,15 +544,23 @@ class Gateway:
 
     def _layers(self, config: Config) -> dict[str | None, list[Layer]]:
         """The middlewares around the whole and around each view; without any, nothing is loaded. Raises ConfigError."""
-        given = [*self._given, *cast("tuple[Middleware, ...]", config.middleware)]
+        given: list[object] = [*self._given, *config.middleware]
         views = config.views.values()
         if not given and not any(specs for _, specs in _specs(config)):
             return {}
         from muxway.middleware import modules
+        from muxway.middleware.base import Middleware
         from muxway.middleware.loading import layers_of
         from muxway.middleware.running import Layer
 
-        layers = [Layer(type(one).__name__, one) for one in given]
+        layers: list[Layer] = []
+        for one in given:
+            if not isinstance(one, Middleware):
+                raise TypeError(
+                    f"a {type(one).__name__} is no middleware: give instances of muxway.Middleware. Functions stand in "
+                    "a muxway.chain, names of built-in ones in `middleware` of the configuration"
+                )
+            layers.append(Layer(type(one).__name__, one))
         made: dict[str | None, list[Layer]] = {}
         with modules.renewed():
             for name, view in (("", None), *((view.name, view) for view in views)):

@@ -240,7 +240,10 @@ def encoded_arguments(arguments: Mapping[str, Any]) -> bytes:
 
     Raises:
         InvalidParams: one is infinite or no number, which JSON does not have and encoders quietly turn into null.
+        TypeError: they are no mapping, or one is nothing that JSON can hold.
     """
+    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"the arguments must be a mapping such as a dict, by name; found a {type(arguments).__name__}")
     encoded = messages.encode(dict(arguments))
     if b"null" in encoded and (place := _not_finite(arguments)) is not None:
         raise InvalidParams(f"the argument {place} is not a finite number: JSON has no NaN and no infinity")

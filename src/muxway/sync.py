@@ -10,10 +10,11 @@ from muxway.app import Gateway
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from muxway.config import Config
+    from muxway.config.plan import Plan
     from muxway.library import (
         Prompt,
         PromptResult,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
         Tool,
         ToolResult,
     )
+    from muxway.middleware.base import Middleware
+    from muxway.opening import Opening
 
 T = TypeVar("T")
 
@@ -38,15 +41,26 @@ class SyncGateway:
     Raises what `Gateway.open` raises when it is opened. May be used from several threads.
     """
 
-    def __init__(self, config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None) -> None:
+    def __init__(
+        self,
+        config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None,
+        *,
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
         self._config = config
+        self._middleware = middleware
         self._running: _Running | None = None
         self._closed = False
 
     @classmethod
-    def open(cls, config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None) -> Self:
+    def open(
+        cls,
+        config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None,
+        *,
+        middleware: Sequence[Middleware] = (),
+    ) -> Self:
         """Start a gateway; `close` it when it is no longer needed. Raises ConfigError."""
-        return cls(config).__enter__()
+        return cls(config, middleware=middleware).__enter__()
 
     def close(self) -> None:
         """End every server and wait until they are gone. A second time does nothing."""
@@ -58,7 +72,7 @@ class SyncGateway:
         if self._closed:
             raise RuntimeError("this SyncGateway is closed; make another one")
         if self._running is None:
-            self._running = _Running(self._config)
+            self._running = _Running(Gateway.open(self._config, middleware=self._middleware))
         return self
 
     def __exit__(
@@ -66,17 +80,27 @@ class SyncGateway:
     ) -> None:
         self.close()
 
-    def tools(self) -> list[Tool]:
+    def tools(self, view: str | None = None) -> list[Tool]:
         """The tools as clients get them listed, through the middleware; see `Gateway.list_tools` for the errors."""
-        return self._wait(self._gateway.list_tools())
+        return self._wait(self._gateway.list_tools(view))
 
     def servers(self) -> list[Server]:
         """Every server and how it is."""
         return self._wait(self._later(self._gateway.servers))
 
-    def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
-        """Call a tool; see `Gateway.call` for the errors. Ctrl-C cancels the call at its server."""
-        return self._wait(self._gateway.call(name, arguments))
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: Callable[[float, float | None, str | None], None] | None = None,
+        view: str | None = None,
+    ) -> ToolResult:
+        """Call a tool; see `Gateway.call` for the errors. Ctrl-C cancels the call at its server.
+
+        `on_progress` is called in the gateway's thread, so it must not use the gateway.
+        """
+        return self._wait(self._gateway.call(name, arguments, on_progress=on_progress, view=view))
 
     def resources(self) -> list[Resource]:
         """Every listed resource, in the order of the listing."""
@@ -106,6 +130,14 @@ class SyncGateway:
         """End a server and forget it."""
         self._wait(self._gateway.remove(name))
 
+    def restart(self, name: str) -> Server:
+        """End a server and start it anew; see `Gateway.restart`."""
+        return self._wait(self._gateway.restart(name))
+
+    def apply(self, config: Config) -> Plan:
+        """Make this configuration the one in force; see `Gateway.apply`."""
+        return self._wait(self._gateway.apply(config))
+
     @property
     def _gateway(self) -> Gateway:
         return self._now().gateway
@@ -130,12 +162,12 @@ class SyncGateway:
 class _Running:
     """An open gateway, with its loop and its thread."""
 
-    def __init__(self, config: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -> None:
+    def __init__(self, opening: Opening[Gateway]) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="muxway", daemon=True)
         self._thread.start()
         try:
-            self.gateway = self.wait(_opened(config))
+            self.gateway = self.wait(_opened(opening))
         except BaseException:
             self._end_loop()
             raise
@@ -162,5 +194,5 @@ class _Running:
         self._loop.close()
 
 
-async def _opened(config: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -> Gateway:
-    return await Gateway.open(config)
+async def _opened(opening: Opening[Gateway]) -> Gateway:
+    return await opening

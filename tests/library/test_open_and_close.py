@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
+import re
 import sys
 import threading
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,3 +119,71 @@ def test_a_gateway_that_cannot_start_is_stopped() -> None:
             await asyncio.wait_for(Gateway.open(slow), 0.5)
 
     asyncio.run(cancelled())
+
+
+def _documented() -> list[str]:
+    """The methods of a gateway that the page of the library shows."""
+    page = Path(__file__).parents[2] / "docs" / "library.md"
+    names = re.findall(r"^\| `(?:await )?gateway\.(\w+)\(", page.read_text(), re.MULTILINE)
+    # Its `tools` is the other's `list_tools`: it can wait. The doors are for those who await.
+    return [name for name in names if name not in {"list_tools", "memory_door", "stdio_door"}]
+
+
+@pytest.mark.parametrize("name", ["close", *_documented()])
+def test_a_sync_gateway_can_do_the_same(name: str) -> None:
+    """docs/library.md#without-await."""
+    of_async, of_sync = (inspect.signature(getattr(kind, name)) for kind in (Gateway, SyncGateway))
+    assert of_sync.parameters == of_async.parameters
+    assert of_sync.return_annotation == of_async.return_annotation
+
+
+def test_a_sync_gateway_reports_progress_and_restarts_and_takes_another_config() -> None:
+    """docs/library.md#without-await."""
+    heard: list[float] = []
+    text = {"text": {"command": sys.executable, "args": ["-m", "muxway.demo.text"]}}
+    with SyncGateway({"mcpServers": text}) as gateway:
+        arguments = {"text": "one two", "pause_ms": 1}
+        gateway.call("text.read_aloud", arguments, on_progress=lambda done, _total, _message: heard.append(done))
+        before = gateway.servers()[0].pid
+        assert gateway.restart("text").pid != before
+        gateway.apply(muxway.parse_config(NOTES))
+        assert [server.name for server in gateway.servers()] == ["notes"]
+    assert heard == [1, 2]
+
+
+class Marks(muxway.Middleware):
+    """Marks every text."""
+
+    async def call_tool(self, request: muxway.Request, go: muxway.Next) -> muxway.Result:
+        return muxway.Result.saying((await go(request)).text + "!")
+
+
+def test_middleware_can_be_given_to_either_gateway() -> None:
+    """docs/middleware/writing.md."""
+    call = ("notes.delete", {"id": 7})
+
+    async def awaited() -> str:
+        async with Gateway.open(NOTES, middleware=[Marks()]) as gateway:
+            return (await gateway.call(*call)).text
+
+    with SyncGateway(NOTES, middleware=[Marks()]) as gateway:
+        waited = gateway.call(*call).text
+    assert waited == asyncio.run(awaited())
+    assert waited.endswith("!")
+
+
+@pytest.mark.parametrize("wrong", ["log", Marks, lambda request, go: go(request)])
+def test_what_is_no_middleware_is_refused_with_what_to_give(wrong: Any) -> None:
+    """Ours: what to write."""
+    with pytest.raises(TypeError, match=r"is no middleware: give instances of muxway\.Middleware"):
+        SyncGateway.open(NOTES, middleware=[wrong])
+
+
+@pytest.mark.parametrize("wrong", [["text"], "{}", [("text", "x")], 7])
+def test_arguments_that_are_no_mapping_are_refused(wrong: Any) -> None:
+    """Ours: what to write."""
+    with (
+        SyncGateway() as gateway,
+        pytest.raises(TypeError, match=r"must be a mapping such as a dict, by name; found a"),
+    ):
+        gateway.call("notes.add", wrong)
