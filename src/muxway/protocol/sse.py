@@ -34,16 +34,30 @@ class Event:
 class SseParser:
     """Takes chunks as they come and gives back whole events, in order."""
 
-    __slots__ = ("_data", "_fresh", "_limit", "_pending", "_size", "_skipping", "_swallow", "_type", "last_id", "retry")
+    __slots__ = (
+        "_data",
+        "_fresh",
+        "_limit",
+        "_pending",
+        "_size",
+        "_skipping",
+        "_swallow",
+        "_type",
+        "last_id",
+        "retry",
+        "wasted",
+    )
 
     def __init__(self, limit: int, *, last_id: str = "", retry: float | None = None) -> None:
         self.last_id = last_id
         """The last id the server gave, also by an event without data: where to resume."""
         self.retry = retry
         """Seconds to wait before the next connection, as the server wishes; None if it did not say."""
+        self.wasted = 0
+        """Grows with lines that are no data, or more data than one line of an event, or are skipped."""
         self._limit = limit
         self._pending = bytearray()
-        self._data: list[bytes] = []
+        self._data: bytes | bytearray | None = None
         self._size = 0
         self._type = ""
         self._fresh = True
@@ -80,6 +94,7 @@ class SseParser:
         if not self._fits(self._pending, events):
             # All that counts from here on is that the line is not empty, and whether it is a comment.
             del self._pending[1:]
+        self.wasted += self._pending.startswith(b":")
         return events
 
     def _fits(self, line: bytes | bytearray, events: list[Event]) -> bool:
@@ -87,29 +102,44 @@ class SseParser:
 
         At once: whoever waits for this event must not wait for its end, which may never come.
         """
-        if self._skipping or self._size + len(line) <= self._limit:
-            return not self._skipping
+        if self._skipping:
+            self.wasted += 1
+            return False
+        if self._size + len(line) <= self._limit:
+            return True
         # A comment is no part of the event, but it does not save one that is too large already.
         if self._size > self._limit or not line.startswith(b":"):
-            pieces = [*self._data, bytes(line[: _HEAD + 6]).removeprefix(b"data:").lstrip()]
-            events.append(Event(self._type or "message", b"\n".join(pieces)[:_HEAD], self.last_id, cut=True))
+            kept = b"" if self._data is None else bytes(self._data[:_HEAD]) + b"\n"
+            head = kept + bytes(line[: _HEAD + 6]).removeprefix(b"data:").lstrip()
+            events.append(Event(self._type or "message", head[:_HEAD], self.last_id, cut=True))
             self._skipping = True
         return False
 
     def _take(self, line: bytes, events: list[Event]) -> None:
         if not line:
             # Without a data line it is no event, but its id counts all the same.
-            if self._data and not self._skipping:
-                events.append(Event(self._type or "message", b"\n".join(self._data), self.last_id))
-            self._data, self._type, self._size, self._skipping = [], "", 0, False
+            if self._data is None:
+                self.wasted += 1
+            elif not self._skipping:
+                events.append(Event(self._type or "message", bytes(self._data), self.last_id))
+            self._data, self._type, self._size, self._skipping = None, "", 0, False
             return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value)
+            if self._data is None:
+                self._data = value
+            else:
+                self.wasted += 1
+                # In place: there may be millions of them, and joining those would keep everybody waiting.
+                self._data = self._data if isinstance(self._data, bytearray) else bytearray(self._data)
+                self._data += b"\n"
+                self._data += value
             # An empty line of data weighs too: a million of them are not nothing.
             self._size += len(line) + 1
-        elif name == b"event":
+            return
+        self.wasted += 1
+        if name == b"event":
             self._type = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value and len(value) <= _LONGEST_ID:
             self.last_id = value.decode("utf-8", "replace")

@@ -28,8 +28,10 @@ from muxway.protocol.messages import ABSENT, NotAnEnvelope
 from muxway.protocol.sse import SseParser
 from muxway.upstream.channel import RENEWED
 from muxway.upstream.http_again import Pauses, Session, session_after
+from muxway.upstream.http_intake import EventIntake
 from muxway.upstream.http_sse import EventChannel
 from muxway.upstream.http_trouble import Trouble, excerpt, refusal
+from muxway.upstream.intake import FLOOD_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -159,6 +161,7 @@ class HttpChannel:
         self._secrets = config.secrets.union(sent, (value.rpartition(" ")[2] for value in sent))
         self.send: Callable[[Sequence[Buffer]], None] = self._send
         self._client: HttpClient | None = None
+        self._intake = EventIntake(self._flooded)
         self._events: EventChannel | None = None
         """The HTTP+SSE connection, when that is what the server speaks."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -498,14 +501,17 @@ class HttpChannel:
 
     # --- hearing ------------------------------------------------------------------------------
 
-    def _hear_frame(self, frame: bytes, message: _Message | None) -> None:
-        """One JSON-RPC message of the server's, or something that should have been one."""
+    def _hear_frame(self, frame: bytes, message: _Message | None) -> int:
+        """One JSON-RPC message of the server's, or something that should have been one.
+
+        Returns how much of it nobody had asked for.
+        """
         if b"\n" in frame or b"\r" in frame:
             # Outside strings these are only layout, and inside they cannot be. The other side is made of lines.
             frame = frame.translate(_SPACES)
         if message is None or message.answered:
-            self._hear([frame], b"" if message is None else message.id)
-            return
+            return self._hear([frame], b"" if message is None else message.id)
+        unasked = 0
         parts = [frame]
         if messages.is_batch(frame):
             with contextlib.suppress(ParseError, NotAnEnvelope):
@@ -525,7 +531,8 @@ class HttpChannel:
             elif _nameless_error(envelope):
                 self._heard(message, _with_id(message.id, envelope.error))
             else:
-                self._hear([part], message.id)
+                unasked += self._hear([part], message.id)
+        return unasked
 
     def _heard(self, message: _Message, frame: bytes) -> None:
         message.answered = True
@@ -566,13 +573,15 @@ class HttpChannel:
     ) -> _Ended:
         """Hear a stream until its end, or shortly after the answer waited for. Returns how it ended."""
         heard = 0
+
+        def take(event: Event) -> int:
+            nonlocal heard
+            heard += _is_message(event)
+            return self._hear_event(event, message)
+
         try:
             while data := await response.chunk(idle):
-                for event in parser.feed(data):
-                    # An empty one only tells where to resume.
-                    if event.type == "message" and event.data:
-                        heard += 1
-                        self._hear_event(event, message)
+                await self._intake.read(data, parser, take)
                 if message is not None and message.answered:
                     idle = _LINGER
         except Trouble as trouble:
@@ -581,13 +590,15 @@ class HttpChannel:
             return _Ended("broke off its event stream" if trouble.reason == "lost" else trouble.what, heard)
         return _Ended("ended its event stream", heard)
 
-    def _hear_event(self, event: Event, message: _Message | None) -> None:
+    def _hear_event(self, event: Event, message: _Message | None) -> int:
+        """Returns how much of it nobody had asked for."""
+        if not _is_message(event):
+            return 1
         if not event.cut:
-            self._hear_frame(event.data, message)
-        elif message is None or message.answered:
-            self._hear([Oversized(event.data)])
-        else:
-            raise Trouble(f"sent an event over the size limit of {self._limit} bytes (maxMessageBytes)", "too_large")
+            return self._hear_frame(event.data, message)
+        if message is None or message.answered:
+            return self._hear([Oversized(event.data)])
+        raise Trouble(f"sent an event over the size limit of {self._limit} bytes (maxMessageBytes)", "too_large")
 
     async def _resume(self, message: _Message, parser: SseParser, why: str) -> None:
         """Take up a stream that ended before its answer, as long as the server says where it stopped."""
@@ -693,7 +704,7 @@ class HttpChannel:
     async def _open_events(self) -> None:
         if self._client is None:
             raise Trouble("was stopped")
-        self._events = await EventChannel.open(self._client, self._url, self._limit, self._secrets)
+        self._events = await EventChannel.open(self._client, self._url, self._limit, self._secrets, self._intake)
         self._spawn(self._follow_events(self._events))
 
     async def _follow_events(self, events: EventChannel) -> None:
@@ -717,6 +728,9 @@ class HttpChannel:
             if not 200 <= response.status < 300:
                 raise refusal(response.status, start, self._secrets, retry_after=response.header("Retry-After"))
 
+    def _flooded(self) -> None:
+        self._lose(f"flooded its event streams for {FLOOD_SECONDS:g} s with what nobody asked for")
+
     def _lose(self, why: str) -> None:
         if not self._closed:
             self._closed = True
@@ -728,6 +742,11 @@ def _session_in(response: Response) -> str | None:
     if session is not None and not names.is_session_id(session):
         raise Trouble("gave a session id that cannot be sent back", "malformed")
     return session
+
+
+def _is_message(event: Event) -> bool:
+    # An empty one only tells where to resume.
+    return event.type == "message" and event.data != b""
 
 
 def _nameless_error(envelope: Envelope) -> bool:

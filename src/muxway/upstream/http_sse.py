@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from muxway.protocol.sse import Event
     from muxway.upstream.http_client import HttpClient, Response
+    from muxway.upstream.http_intake import EventIntake
 
 _FIRST_EVENT: Final = 5.0
 _IDLE: Final = 300.0
@@ -28,15 +29,18 @@ _EXCERPT: Final = 4096
 class EventChannel:
     """One open stream."""
 
-    def __init__(self, response: Response, parser: SseParser) -> None:
+    def __init__(self, response: Response, parser: SseParser, intake: EventIntake) -> None:
         self.endpoint = ""
         """Where to post to. May hold a session id: not for logs."""
         self._response = response
         self._parser = parser
+        self._intake = intake
         self._early: list[Event] = []
 
     @classmethod
-    async def open(cls, client: HttpClient, url: str, limit: int, secrets: Iterable[str]) -> EventChannel:
+    async def open(
+        cls, client: HttpClient, url: str, limit: int, secrets: Iterable[str], intake: EventIntake
+    ) -> EventChannel:
         """Connect and wait for the address to post to. Raises Trouble."""
         try:
             async with asyncio.timeout(_FIRST_EVENT * 2):
@@ -49,7 +53,7 @@ class EventChannel:
                 raise refusal(response.status, body, secrets, challenge=response.header("WWW-Authenticate"))
             if response.content_type != _EVENTS:
                 raise Trouble("gave no event stream for a GET; is `url` the address of its stream?", "malformed")
-            self = cls(response, SseParser(limit))
+            self = cls(response, SseParser(limit), intake)
             address = await self._first()
             endpoint = client.join(url, address)
             if endpoint is None:
@@ -64,7 +68,7 @@ class EventChannel:
         try:
             async with asyncio.timeout(_FIRST_EVENT):
                 while not self._early:
-                    self._early += await self._next(None)
+                    await self._next(None, self._keep)
         except TimeoutError:
             raise Trouble(f"did not say within {_FIRST_EVENT:g} s where to send messages", "timeout") from None
         first = self._early.pop(0)
@@ -72,29 +76,32 @@ class EventChannel:
             raise Trouble("did not begin its event stream with an `endpoint`", "malformed")
         return first.data.decode("utf-8", "replace").strip()
 
-    async def _next(self, idle: float | None) -> list[Event]:
+    def _keep(self, event: Event) -> int:
+        self._early.append(event)
+        return 1
+
+    async def _next(self, idle: float | None, take: Callable[[Event], int]) -> None:
         data = await self._response.chunk(idle)
         if not data:
             raise Trouble("closed its event stream", broken=True)
-        return self._parser.feed(data)
+        await self._intake.read(data, self._parser, take)
 
-    async def follow(self, hear: Callable[[Event], None], nudge: Callable[[], None]) -> str:
-        """Hear every message until the stream ends; returns why it did.
+    async def follow(self, take: Callable[[Event], int], nudge: Callable[[], None]) -> str:
+        """Hear every event until the stream ends; returns why it did.
 
         Silence is no end: many servers say nothing unless asked. So after a while one is asked (`nudge`).
         """
-        events, nudged = self._early, False
+        early, self._early = self._early, []
+        await self._intake.hear(early, take)
+        nudged = False
         while True:
-            for event in events:
-                if event.type == "message" and event.data:
-                    hear(event)
             try:
-                events = await self._next(_NUDGED if nudged else _IDLE)
+                await self._next(_NUDGED if nudged else _IDLE, take)
                 nudged = False
             except Trouble as trouble:
                 if trouble.reason != "timeout" or nudged:
                     return trouble.what
-                events, nudged = [], True
+                nudged = True
                 nudge()
 
     def close(self) -> None:

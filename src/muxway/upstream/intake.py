@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from muxway.pipes import Turn
     from muxway.protocol.framing import LineFramer, Oversized
 
-_TURN: Final = 0.001
+TURN: Final = 0.001
 """Seconds of work after which others have their turn."""
 _SLICE: Final = 64
 """Lines that are taken between two looks at the clock."""
 _BURST: Final = 0.5
 _SHARE: Final = 0.05
 """Seconds of work on what nobody asked for: at once, and after that in each second."""
-_BREATH: Final = 2
+BREATH: Final = 2
 """How many times as long as a turn's work on what nobody asked for nothing follows."""
 FLOOD_SECONDS: Final = 20.0
 """How long the budget may be overdrawn without a break before it is told."""
@@ -63,6 +63,10 @@ class Budget:
     def overdrawn(self, now: float) -> float:
         """For how many seconds it has been overdrawn again and again, without a break."""
         return now - self._since if self._since else 0.0
+
+    def flooded(self, now: float) -> bool:
+        """Whether that is too long."""
+        return self.overdrawn(now) > FLOOD_SECONDS
 
 
 class Intake:
@@ -121,7 +125,7 @@ class Intake:
                 self._taken += len(part)
                 taken += len(part)
                 unasked += self._hear(part)
-                if thread_time() - began + already > _TURN:
+                if thread_time() - began + already > TURN:
                     break
         finally:
             if self._taken >= len(self._waiting):
@@ -133,12 +137,12 @@ class Intake:
         """Pay for work on what nobody asked for; then go on when that may be."""
         now = perf_counter()
         pause = self._budget.spend(now, seconds) if seconds else 0.0
-        if pause and self._on_flood is not None and self._budget.overdrawn(now) > FLOOD_SECONDS:
+        if pause and self._on_flood is not None and self._budget.flooded(now):
             on_flood, self._on_flood = self._on_flood, None
             on_flood()
         if self._waiting:
             # Even while it is free it must leave most of the time to others.
-            pause = max(pause, seconds * _BREATH)
+            pause = max(pause, seconds * BREATH)
         if self._timer is None and (pause or self._waiting or self._reader.paused):
             self._reader.pause()
             self._timer = self._loop.call_later(pause, self._go_on) if pause else self._loop.call_soon(self._go_on)
