@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway.metronome import LONG
 from muxway.testing import RawClient
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world
 from tests.noting import MODERN, SUBSCRIPTION, NoteServer, notes, until
@@ -815,3 +817,38 @@ async def test_a_clients_roots_are_no_servers_business(revision: str) -> None:
         client.tell("notifications/roots/list_changed")
         await client.call("up__echo")
         assert server.times("notifications/roots/list_changed") == 0
+
+
+@pytest.mark.parametrize("server_revision", ERAS)
+async def test_a_stream_for_many_uris_is_opened_without_holding_up_others(server_revision: str) -> None:
+    """docs/behaviour.md#size-limits: nothing that a client sends holds the event loop for over 20 ms."""
+    templates: dict[str, Any] = {"x://" + "{a}b" * 7 + str(number): None for number in range(100)}
+    uris = [f"x://{'b' * 500}{number}" for number in range(100, 400)]
+    server = notes(server_revision, templates={**templates, "x://{+rest}": None})
+    async with asyncio.timeout(30), a_world({"up": server}) as world:
+        client = await world.client(MODERN)
+        assert await subscribe(client, *uris[:2], id_="first") == uris[:2]
+        metronome = world.gateway.metronome
+        gc.collect()
+        gc.disable()  # What the other tests left behind is not the stream's.
+        metronome.watch()
+        metronome.begin()
+        try:
+            assert await subscribe(client, *uris[2:]) == uris[2:]
+        finally:
+            metronome.stop()
+            gc.enable()
+        assert metronome.longest < LONG
+
+
+async def test_a_stream_is_opened_however_its_id_is_spelled() -> None:
+    """RFC 8259 §8.3: strings are equal by value; JSON-RPC 2.0 §4: any string is an id."""
+    async with asyncio.timeout(10), a_world({"up": notes()}) as world:
+        client = await world.client(MODERN)
+        client.say(
+            b'{"jsonrpc":"2.0","id":"\\u0078\\/y","method":"subscriptions/listen","params":{"notifications":'
+            b'{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+            b'"io.modelcontextprotocol/clientCapabilities":{}}}}'
+        )
+        opened = await client.notice(ACKNOWLEDGED)
+        assert opened["params"]["_meta"][SUBSCRIPTION] == "x/y"

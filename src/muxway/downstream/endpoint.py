@@ -630,7 +630,7 @@ class Endpoint:
 
     def _open_stream(self, exchange: Exchange, call: Call) -> None:
         id_ = exchange.id
-        if self.peer.theirs.get(id_) is not exchange:
+        if self.peer.theirs.get(exchange.key) is not exchange:
             return
         try:
             if len(self._listens) >= _MOST_LISTENS:
