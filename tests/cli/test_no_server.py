@@ -24,6 +24,10 @@ if TYPE_CHECKING:
             ),
         ),
         ({"command": "true"}, "exited with status 0 before it answered, as a program does that is no MCP server\n"),
+        (
+            {"command": "sh", "args": ["-c", "echo hello there; exec sleep 60"], "startTimeout": "1.5s"},
+            "was not ready after 1.5 s (startTimeout); its first line on stdout: hello there\n",
+        ),
         ({"command": "false"}, "exited with status 1\n"),
     ],
 )

@@ -235,6 +235,29 @@ def test_several_gateways_are_shown_in_one_table(launch: Callable[..., Gateway],
     assert refused.stderr.count("stdio, of t") == 2
 
 
+def test_of_several_gateways_the_one_that_has_what_is_asked_for_answers(
+    launch: Callable[..., Gateway], muxway: Callable[..., Result]
+) -> None:
+    """Ours: docs/operating.md: whoever only looks need not choose, and is told whom each answer is of."""
+    one = launch({"mcpServers": {"one": talker(), "both": talker()}}, name="one.json")
+    two = launch({"mcpServers": {"two": talker(), "both": {"command": "false"}}}, name="two.json")
+    for gateway in (one, two):
+        gateway.settled()
+    assert muxway("logs", "two").exit_code == 0
+    either = muxway("logs", "both")
+    assert either.exit_code == 2
+    assert "2 gateways are running" in either.stderr
+    shown = muxway("status", "both").stdout
+    assert f"both  ✓ running  gateway {one.pid}\n" in shown
+    assert f"both  ✗ failed  gateway {two.pid}\n" in shown
+    assert f"`muxway logs both --pid {two.pid}`" in shown
+    assert "gateway" not in muxway("status", "two").stdout
+    for name, nearest in (("one__sya", "one__say"), ("two__sya", "two__say")):
+        told = muxway("explain", name)
+        assert told.exit_code == 1
+        assert nearest in told.stdout
+
+
 # --- top ----------------------------------------------------------------------------------------
 
 

@@ -77,8 +77,8 @@ def _told(tool: str, view: str | None, pid: int | None, config: str | None) -> l
                 {**one.ask("explain", tool=tool, view=view), "config": one.config, "pid": one.pid}
                 for one in reversed(first.values())
             ]
-        # With several, those that do not know it have nothing to add.
-        return [one for one in told if one["tools"]] or told[:1]
+        # With several, those that do not know it have nothing to add; if none does, each has its own nearest names.
+        return [one for one in told if one["tools"]] or told
     if pid is not None:
         raise nobody(found, pid, config)
     # Only now, as it loads the whole gateway.

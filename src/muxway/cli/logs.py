@@ -6,7 +6,7 @@ import click
 
 from muxway.cli.help import Verb
 from muxway.cli.output import show_text
-from muxway.cli.running import answered, gateway_options, known_server, pick
+from muxway.cli.running import answered, gateway_options, known_server, pick_for
 
 
 @click.command(cls=Verb, examples=["muxway logs github", "muxway logs -f github", "muxway logs github -n 20"])
@@ -22,7 +22,7 @@ def command(server: str, pid: int | None, config: str | None, *, follow: bool, l
 
     Exit 4 if no gateway runs, or it ends meanwhile.
     """
-    gateway = pick(pid, config)
+    gateway = pick_for(server, pid, config)
     count = 0
     with answered():
         for line in gateway.lines("logs", server=server, last=lines, follow=follow):

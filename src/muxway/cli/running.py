@@ -57,6 +57,23 @@ def pick(pid: int | None, config: str | None) -> Running:
     raise nobody(found, pid, config)
 
 
+def pick_for(server: str, pid: int | None, config: str | None) -> Running:
+    """The gateway that is meant by whoever only looks at this server: the only one that has it.
+
+    Raises:
+        Unreachable: there is no gateway, or one does not answer.
+        UsageError: there are several that may be meant.
+    """
+    chosen = pick_any(pid, config)
+    if len(chosen) > 1:
+        with answered():
+            having = [one for one in chosen if any(it["name"] == server for it in one.ask("status")["servers"])]
+        chosen = having or chosen
+    if len(chosen) > 1:
+        raise several(chosen, config)
+    return chosen[0]
+
+
 def pick_any(pid: int | None, config: str | None) -> list[Running]:
     """The gateways that may be meant: for those who only look. Raises Unreachable if there is none."""
     found = find()

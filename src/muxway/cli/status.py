@@ -57,7 +57,7 @@ def command(server: str | None, pid: int | None, config: str | None, *, as_json:
             show_json(chosen[0] if len(chosen) == 1 else {"servers": chosen})
         else:
             for one in chosen:
-                _show_server(one)
+                _show_server(one, of_several=len(chosen) > 1)
     elif as_json:
         show_json(every[0] if len(every) == 1 else {"gateways": every})
     else:
@@ -193,9 +193,10 @@ def _again(server: Mapping[str, Any]) -> str:
 # --- one server -------------------------------------------------------------------------------
 
 
-def _show_server(server: Facts) -> None:
+def _show_server(server: Facts, *, of_several: bool) -> None:
     name = one_line(server["name"])
-    click.echo(f"{heading(name)}  {badge(server['status'])}")
+    whose = f"  gateway {server['gateway']}" if of_several else ""
+    click.echo(f"{heading(name)}  {badge(server['status'])}{whose}")
     rows = [["revision", server["revision"] or "not known yet"], ["has", _holdings(server)]]
     if server["uptime"] is not None:
         started = "" if server["startSeconds"] is None else f", after a start of {latency(server['startSeconds'])}"
@@ -212,7 +213,8 @@ def _show_server(server: Facts) -> None:
     for note in server["notes"]:
         click.echo(f"  {badge('warning')}  {one_line(note).removeprefix(f'{name}: ')}")
     if server["error"] is not None:
-        click.echo(f"What it wrote last: `muxway logs {name}`. Start it anew: `muxway restart {name}`.")
+        pid = f" --pid {server['gateway']}" if of_several else ""
+        click.echo(f"What it wrote last: `muxway logs {name}{pid}`. Start it anew: `muxway restart {name}{pid}`.")
 
 
 def _holdings(server: Facts) -> str:

@@ -470,6 +470,7 @@ class Upstream:
         why = self._mask(str(error) or repr(error))
         if isinstance(error, TimeoutError):
             why = f'server "{self.name}" was not ready after {self._start_timeout:g} s (startTimeout)'
+            why += "" if link is None else _said_instead(link, why)
         elif not isinstance(error, RpcError) or not why.startswith("server "):
             why = f'server "{self.name}" could not be started: {why}'
         elif link is not None and isinstance(error, UpstreamError) and error.reason == "lost":
@@ -747,8 +748,8 @@ async def _met(only: OnlyClient) -> Caller | None:
 
 
 def _said_instead(link: Link, why: str) -> str:
-    """What to add to how a program ended that has answered nothing: it may be no MCP server."""
-    if link.answered or "exited with status" not in why:
+    """What to add to how a program ended, or was silent, that has answered nothing: it may be no MCP server."""
+    if link.answered or not ("exited with status" in why or why.endswith("(startTimeout)")):
         return ""
     hint = " before it answered, as a program does that is no MCP server" if why.endswith("status 0") else ""
     return hint if link.first_junk is None else f"{hint}; its first line on stdout: {link.first_junk}"
