@@ -22,6 +22,8 @@ _PAUSE: Final = 0.25
 """Seconds between two readings at least, so that a flood of changes costs little."""
 _LONGEST_PAUSE: Final = 15.0
 """The pause grows to this while the flood goes on and nobody waits for its end."""
+_FEW: Final = 8
+"""Changes within a pause, or readings with no more than a pause in between, that are no flood yet."""
 
 
 class Relisting:
@@ -43,6 +45,8 @@ class Relisting:
         """When the last reading of a list began: it shows what was there then, or later."""
         self._over: dict[Kind, float] = {}
         """When that ended, well or badly."""
+        self._announced = 0
+        """How often the server has said that something changed since the last reading began."""
         self._hurry = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -63,6 +67,7 @@ class Relisting:
     def changed(self, kinds: Iterable[Kind], *, now: bool) -> None:
         """The server says so. Read them `now`, or when `catch_up` is called."""
         self._stale.update(kinds)
+        self._announced += 1
         if now:
             self.catch_up()
 
@@ -96,9 +101,10 @@ class Relisting:
         return coming
 
     async def _go(self) -> None:
-        pause = _PAUSE
+        pause, readings = _PAUSE, 0
         while self._stale:
             self._reading, self._stale = self._stale, set()
+            self._announced, readings = 0, readings + 1
             self._hurry.clear()
             try:
                 await self._read(self._reading)
@@ -109,4 +115,5 @@ class Relisting:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause - _PAUSE):
                     await self._hurry.wait()
-            pause = _PAUSE if self._hurry.is_set() else min(3 * pause, _LONGEST_PAUSE)
+            flood = self._announced > _FEW or readings > _FEW
+            pause = min(3 * pause, _LONGEST_PAUSE) if flood and not self._hurry.is_set() else _PAUSE
