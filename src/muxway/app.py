@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from muxway import __version__
 from muxway.catalog.globs import Globs
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.catalog.build import Source
     from muxway.catalog.model import Finding, Route
     from muxway.catalog.selection import Selection
     from muxway.config.model import MiddlewareSpec, ServerConfig
@@ -67,6 +68,11 @@ if TYPE_CHECKING:
     from muxway.upstream.upstream import Upstream
 
 log = EventLog("gateway")
+
+_MOST_TOLD: Final = 20
+"""Problems of lists that are logged one by one after a change."""
+_TRIES: Final = 3
+"""How often catalogs are made beside the event loop, before they are made on it because something always changes."""
 
 
 class Gateway:
@@ -128,7 +134,14 @@ class Gateway:
         self.switchboard.tasks.on_ended = lambda name: self._tell_layers("task_ended", name)
         self._admit(settings)
         self._fleet = Fleet(
-            settings, naming, members, self.switchboard, on_change=self._changed, reaper=reaper, trace=trace
+            settings,
+            naming,
+            members,
+            self.switchboard,
+            on_change=self._changed,
+            prepare=self._prepare,
+            reaper=reaper,
+            trace=trace,
         )
         self._retired: list[list[Layer]] = []
         """Middlewares of configurations before this one that calls under way may still use."""
@@ -504,7 +517,7 @@ class Gateway:
             gone = board.views.pop(name)
             # A client that is still there sees nothing more through it.
             gone.select(_selection(ViewConfig(name=name, servers=())))
-            gone.follow(board)
+            gone.follow(board.edition)
         for name in (*changes.views.added, *changes.views.changed):
             if name in board.views:
                 board.views[name].select(_selection(config.views[name]))
@@ -623,6 +636,15 @@ class Gateway:
         if self._first_listing is not None:
             self._first_listing.look(self._fleet.unknown, shows=self._fleet.shows)
 
+    async def _prepare(self, coming: Callable[[], list[Source]]) -> None:
+        """Have the catalogs after a change made beside the event loop, if there is much in them."""
+        for _ in range(_TRIES):
+            sources = coming()
+            work = self.switchboard.drafting([self._custom.source(sources), *sources])
+            if work is None:
+                return
+            self.switchboard.drafted = await asyncio.to_thread(work)
+
     def _publish(self) -> None:
         sources = self._fleet.sources()
         self.switchboard.publish([self._custom.source(sources), *sources])
@@ -648,10 +670,13 @@ def _loaded(given: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -
 
 def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:
     """Log those that have not been told. Returns what is told now."""
-    for finding in findings:
-        if str(finding) not in told:
-            log.warning(f"{finding.kind.word} list", upstream=finding.upstream, problem=finding)
-    return {str(finding) for finding in findings}
+    texts = {str(finding): finding for finding in findings}
+    new = [finding for text, finding in texts.items() if text not in told]
+    for finding in new[:_MOST_TOLD]:
+        log.warning(f"{finding.kind.word} list", upstream=finding.upstream, problem=finding)
+    if len(new) > _MOST_TOLD:
+        log.warning("lists", problem=f"{len(new) - _MOST_TOLD:,} more problems, see `muxway check --connect`")
+    return {*texts}
 
 
 def _edited_modules() -> tuple[tuple[str, ...], tuple[str, ...]]:

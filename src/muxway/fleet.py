@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muxway import __version__
 from muxway.catalog import build
-from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS
+from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.uris import UriFilter
 from muxway.core.relay import Member
 from muxway.errors import SpawnError
@@ -96,6 +96,7 @@ class Fleet:
         switchboard: Switchboard,
         *,
         on_change: Callable[[], None],
+        prepare: Callable[[Callable[[], list[Source]]], Awaitable[None]],
         reaper: ReaperProcess | None,
         trace: Trace | None = None,
     ) -> None:
@@ -107,6 +108,7 @@ class Fleet:
             members: the servers as the switchboard sees them; kept up to date here.
             switchboard: where news of the servers goes.
             on_change: called when something about a server has changed.
+            prepare: waits until all is ready for a change, given what gives the sources after it.
             reaper: the process that will look after the children, if it has been started ahead.
             trace: who is told of every message, if somebody is.
         """
@@ -121,6 +123,7 @@ class Fleet:
         self._members = members
         self._switchboard = switchboard
         self._on_change = on_change
+        self._prepare = prepare
         self._nursery = Nursery(reaper)
         self._places = Places(lambda: self._nursery.count, self._free_one)
         self._client_info = {"name": "muxway", "version": __version__}
@@ -344,6 +347,7 @@ class Fleet:
             **self._for_only_client(),
         )
         upstream.feed = self._feed(upstream)
+        upstream.prepare = lambda offers: self._prepare(partial(self.sources, station, offers))
         member.home = upstream
         station = Station(config, dial, member, upstream, Feeds(upstream.feed), thing=thing)
         self._settle_terms(station)
@@ -630,15 +634,18 @@ class Fleet:
             # Nobody need be told apart.
             station.member.bare = len(self.stations) == 1 and not prefixes[name]
 
-    def sources(self) -> list[Source]:
-        """What each server shows that has anything to show."""
-        return [
-            self._source(name, station)
-            for name, station in self.stations.items()
-            if station.upstream.link is not None or station.upstream.offers
-        ]
+    def sources(self, changing: Station | None = None, coming: Mapping[Kind, Offer] | None = None) -> list[Source]:
+        """What each server shows that has anything to show; with what is coming, if one is about to change."""
+        shown: list[Source] = []
+        for name, station in self.stations.items():
+            offers = station.upstream.offers
+            if station is changing and coming:
+                offers = {**offers, **coming}
+            if station.upstream.link is not None or offers:
+                shown.append(self._source(name, station, offers))
+        return shown
 
-    def _source(self, name: str, station: Station) -> Source:
+    def _source(self, name: str, station: Station, offers: Mapping[Kind, Offer]) -> Source:
         config, upstream, greeting = station.config, station.upstream, station.upstream.greeting
         in_sessions = greeting
         if greeting is not None and greeting.revision.stateless and config.era == "auto" and station.lanes is not None:
@@ -646,10 +653,10 @@ class Fleet:
         sides = [one for one in (greeting, in_sessions) if one is not None]
         return build.Source(
             upstream=name,
-            tools=_natives(station, TOOLS),
-            prompts=_natives(station, PROMPTS),
-            resources=_natives(station, RESOURCES),
-            templates=_natives(station, TEMPLATES),
+            tools=_natives(station, offers, TOOLS),
+            prompts=_natives(station, offers, PROMPTS),
+            resources=_natives(station, offers, RESOURCES),
+            templates=_natives(station, offers, TEMPLATES),
             prefix=station.member.prefix,
             bare=station.member.bare,
             asked=name if config.prefix is None else config.prefix,
@@ -664,8 +671,8 @@ class Fleet:
             declared=_declared(greeting),
             declared_to_sessions=_declared(in_sessions),
             completes=any(one.completes for one in sides),
-            unlisted=_unlisted(station),
-            hints={kind.name: offer.hint for kind, offer in upstream.offers.items()},
+            unlisted=_unlisted(station, offers),
+            hints={kind.name: offer.hint for kind, offer in offers.items()},
             instructions="" if greeting is None else greeting.instructions,
         )
 
@@ -675,19 +682,21 @@ def _declared(greeting: Greeting | None) -> Mapping[str, Any] | None:
     return None if greeting is None or greeting.vague else greeting.capabilities
 
 
-def _natives(station: Station, kind: Kind) -> Sequence[Native]:
+def _natives(station: Station, offers: Mapping[Kind, Offer], kind: Kind) -> Sequence[Native]:
     """What a server offers in either era."""
-    natives = station.upstream.offer(kind).natives
+    natives = offers.get(kind, Offer()).natives
     more = () if station.handshake_offers is None else station.handshake_offers.get(kind, Offer()).natives
     known = {native.name for native in natives} if more else set[str]()
     return [*natives, *(native for native in more if native.name not in known)] if more else natives
 
 
-def _unlisted(station: Station) -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
+def _unlisted(
+    station: Station, offers: Mapping[Kind, Offer]
+) -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
     """What of that is not listed for handshake callers, and for stateless ones."""
     if station.handshake_offers is None:
         return frozenset(), frozenset()
-    one = {(kind.name, native.name) for kind in KINDS for native in station.upstream.offer(kind).natives}
+    one = {(kind.name, native.name) for kind, offer in offers.items() for native in offer.natives}
     other = {(kind.name, native.name) for kind, offer in station.handshake_offers.items() for native in offer.natives}
     return frozenset(one - other), frozenset(other - one)
 

@@ -81,3 +81,15 @@ async def test_a_server_cannot_forge_a_line(caplog: pytest.LogCaptureFixture) ->
             assert (await client.call(f"s__{FORGED}")).error
     assert caplog.messages
     assert [message for message in caplog.messages if message.splitlines() != [message] or "\x1b" in message] == []
+
+
+async def test_of_many_problems_of_a_list_a_few_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Ours: docs/behaviour.md#size-limits; each line takes its time, and nobody reads ten thousand."""
+    hidden = [{"name": f"t{number}", "description": "x\u200b", "inputSchema": {}} for number in range(50)]
+    long = [{"name": f"{number:0100}", "inputSchema": {}} for number in range(50)]
+    with caplog.at_level(logging.WARNING, "muxway"):
+        async with a_world({"s": ScriptedServer(definitions=[*hidden, *long])}):
+            pass
+    problems = [message for message in caplog.messages if "problem=" in message]
+    assert [message for message in problems if "30 more problems" in message] == [problems[20], problems[41]]
+    assert len(problems) == 42

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway import Gateway
+from muxway.catalog.kinds import TOOLS
 from muxway.config import parse_config
 from muxway.testing import RawClient, ScriptedServer
 from muxway.upstream import remembering
@@ -89,6 +91,16 @@ async def test_what_a_server_had_is_there_at_once_and_calls_wait_for_its_start(p
         await gateway.settled()
         assert await client.tools() == ["up__a", "up__b"]
         assert client.notices == []
+
+
+async def test_a_long_list_is_remembered_too(place: Place) -> None:
+    """Ours: it is written beside the event loop, and the end of the loop waits for that."""
+    place.has(*(f"t{number}" for number in range(600)))
+    await place.run()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    known = Memory().recall(next(iter(place.config().servers.values())))
+    assert known is not None
+    assert len(known[1][TOOLS].natives) == 600
 
 
 async def test_a_difference_is_told_once(place: Place) -> None:

@@ -1,4 +1,8 @@
-"""A server whose messages are as bad as the limits allow: what it lists (its argument says), and what its tool says."""
+"""A server whose messages are as bad as the limits allow: what it lists (its argument says), and what its tool says.
+
+What it lists it may list only from when its tool is asked to `change` (second argument), and after that each time with
+one entry less.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ def tools(kind: str) -> list[dict[str, Any]]:
     schema: dict[str, Any] = {"type": "object"}
     if kind == "many":
         return [{"name": f"tool_{n}", "description": "It does something.", "inputSchema": schema} for n in range(9_990)]
+    if kind == "many hidden":
+        return [{"name": f"t{n}", "description": "It\u200b does.", "inputSchema": schema} for n in range(9_990)]
     if kind == "names":
         return [{"name": "n" * 5_000 + str(n), "inputSchema": schema} for n in range(500)]
     if kind == "alike":
@@ -121,6 +127,8 @@ def said(kind: str, id_: Any) -> bytes:
 def main() -> None:
     """Serve."""
     listing = sys.argv[1] if len(sys.argv) > 1 else ""
+    # How many entries are gone; before the first change all are.
+    gone: int | None = None if "later" in sys.argv else 0
     for line in sys.stdin:
         message = json.loads(line)
         method, id_ = message.get("method"), message.get("id")
@@ -133,14 +141,18 @@ def main() -> None:
             version = message["params"]["protocolVersion"]
             result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
         elif method == "tools/list":
-            result = {"tools": [PLAIN, SAY, *tools(listing)]}
+            say = {**SAY, "description": f"Without {gone}."}
+            result = {"tools": [PLAIN, say, *([] if gone is None else tools(listing)[gone:])]}
         elif method in ("resources/list", "resources/templates/list", "prompts/list"):
             member = {"resources/list": "resources", "prompts/list": "prompts"}.get(method, "resourceTemplates")
-            result = LISTS.get(listing, {}).get(member, [])
-            result = {member: result}
+            result = {member: [] if gone is None else LISTS.get(listing, {}).get(member, [])[gone:]}
         elif method == "tools/call":
             kind = message["params"].get("arguments", {}).get("kind", "")
             data = said(kind, id_)
+            if kind == "change":
+                gone = 0 if gone is None else gone + 1
+                notice = b'{"jsonrpc":"2.0","method":"notifications/%b/list_changed"}\n'
+                data += b"".join(notice % kind for kind in (b"tools", b"resources", b"prompts"))
             while data:
                 data = data[os.write(1, data) :]
             continue

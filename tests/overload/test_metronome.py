@@ -135,14 +135,24 @@ def test_nothing_a_stateless_client_sends_holds_the_loop(what: str, gateway: Wat
     assert gateway.longest() < LONG
 
 
-@pytest.mark.parametrize(
-    "listing", ["many", "names", "alike", "hidden", "headers", "schema", "resources", "templates", "prompts"]
-)
+OF_TOOLS = ("many", "many hidden", "names", "alike", "hidden", "headers", "schema")
+
+
+@pytest.mark.parametrize("listing", [*OF_TOOLS, "resources", "templates", "prompts"])
 def test_no_list_holds_the_loop(listing: str) -> None:
-    """Ours: 50 ms for whoever asks for 10,000 entries, or for the worst that may stand in one."""
-    with watched({"s": hostile(listing), "other": hostile()}) as running:
+    """Ours: 50 ms for whoever asks for 10,000 entries, or for the worst that may stand in one.
+
+    The same holds while it is taken in, for the first time and with one entry less; also where there are views.
+    """
+    view = {"tools": ["s__*"], "prompts": ["s__*"], "hiddenTools": ["s__tool_7"], "resources": ["*"]}
+    with watched({"s": hostile(listing, "later"), "other": hostile()}, views={"v": view}) as running:
         session = running.session()
         running.longest(anew=True)
+        capability = {"prompts": "prompts", "resources": "resources", "templates": "resources"}.get(listing, "tools")
+        for _ in range(2):
+            with running.changing(capability):
+                running.call(session, "s__say", kind="change")
+        assert running.longest() < LISTING, "taken in"
         for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list"):
             running.post(json.dumps(request(method)).encode(), session)
         running.call(session, "s__echo")

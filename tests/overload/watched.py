@@ -43,7 +43,7 @@ class Watched:
         async with a_web(top=self._top) as web:
             gateway = web.world.gateway
             await gateway.settled()
-            self.port, self.metronome = web.port, gateway.metronome
+            self.port, self.metronome, self._board = web.port, gateway.metronome, gateway.switchboard
             self.metronome.watch()
             self._ready.set()
             await self._done.wait()
@@ -82,6 +82,24 @@ class Watched:
         assert asked.wait(WAIT)
         return answer[0]
 
+    @contextlib.contextmanager
+    def changing(self, capability: str) -> Iterator[None]:
+        """What is done inside changes the lists that go by this capability: wait until clients would be told."""
+        listening, changed = threading.Event(), threading.Event()
+
+        def told(which: frozenset[str]) -> None:
+            if capability in which:
+                changed.set()
+
+        def listen() -> None:
+            self._board.listen(told)
+            listening.set()
+
+        self._loop.call_soon_threadsafe(listen)
+        assert listening.wait(WAIT)
+        yield
+        assert changed.wait(WAIT)
+
     def post(self, body: bytes, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
         """POST this body."""
         given = {"Content-Type": "application/json", "Accept": BOTH, **headers}
@@ -110,9 +128,9 @@ class Watched:
         return self.post(json.dumps(message).encode(), session)[1]
 
 
-def hostile(listing: str = "") -> dict[str, Any]:
-    """A server that lists this."""
-    return {"command": sys.executable, "args": [SERVER, listing], "callTimeout": 20}
+def hostile(listing: str = "", *when: str) -> dict[str, Any]:
+    """A server that lists this, from the beginning or `later`."""
+    return {"command": sys.executable, "args": [SERVER, listing, *when], "callTimeout": 20}
 
 
 @contextlib.contextmanager

@@ -236,7 +236,8 @@ def _aliases(routes: Sequence[Route]) -> dict[str, Route | None]:
     for route in routes:
         if route.upstream:
             _note(named, route, spellings(route.upstream, route.alias))
-            _note(prefixed, route, spellings(route.prefix, route.alias) if route.prefix else ())
+            if route.prefix not in ("", route.upstream):
+                _note(prefixed, route, spellings(route.prefix, route.alias))
         elif route.native != route.public:
             # A tool of the gateway's own, whose name had to be made legal.
             _note(named, route, (route.native,))

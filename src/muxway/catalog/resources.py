@@ -270,6 +270,10 @@ class ResourceCatalog:
         }
         return ResourceCatalog(parts, entries, (), self._learned)
 
+    def forget_others(self) -> None:
+        """It is in force: what was learned of servers that are not in it goes."""
+        self._learned.keep(self._parts)
+
     # --- for the next catalog -------------------------------------------------------------------
 
     @property
@@ -392,5 +396,4 @@ def build_resources(
             parts[upstream] = former
             draft.claim(former)
     learned = _Learned() if before is None else before.learned
-    learned.keep(parts)
     return ResourceCatalog(parts, draft.entries, draft.findings, learned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.catalog import build
@@ -13,6 +14,7 @@ from muxway.core import instructions, offering, tasks
 from muxway.core.admission import Admission
 from muxway.core.audience import Audience
 from muxway.core.completion import Completion
+from muxway.core.drafting import Edition, are_many, draft
 from muxway.core.incidents import attempt, internal
 from muxway.core.listings import Shelf
 from muxway.core.prompts import Prompts
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from muxway.config.model import CustomTool
     from muxway.core.asks import Ask
     from muxway.core.call import Call, Caller
+    from muxway.core.drafting import Draft
     from muxway.core.ports import Running, Sink
     from muxway.core.relay import Member
     from muxway.core.sealing import Seal
@@ -144,7 +147,9 @@ class Switchboard:
         """What is shown, by server."""
         self.views: dict[str, View] = {}
         """What some callers see of it, by name."""
-        self._configured: list[str] = []
+        self.drafted: Draft | None = None
+        """What the next `publish` may find done."""
+        self._configured: Sequence[str] = ()
         self._completing: frozenset[str] = frozenset()
         if shared is None:
             server_info = messages.encode(self.identity)
@@ -376,17 +381,33 @@ class Switchboard:
 
     def publish(self, sources: Sequence[Source]) -> None:
         """Make the catalogs of these sources those in force; listeners hear of it only if something differs."""
-        self.resources = self._new_resources(sources)
+        now, configured = self.edition, [*self._members]
+        drafted, self.drafted = self.drafted, None
+        if drafted is not None and not drafted.fits(now, configured, sources):
+            drafted = None
+        edition = now.next(configured, sources) if drafted is None else drafted.edition
+        self._configured, self.sources = edition.configured, edition.sources
+        self.resources, self.prompts = edition.resources, edition.prompts
+        self.resources.forget_others()
         self.relay.rewriters = self.resources.rewriters
-        sources = [self.resources.with_apps(source) for source in sources]
-        before, self.sources = self.sources, sources
-        self.catalog = self.relay.whole = self._new_catalog(self.catalog, before)
-        self.prompts = self._new_catalog(self.prompts, before)
-        self.instructions = instructions.merged(sources, self._naming)
-        self._completing = frozenset(source.upstream for source in sources if source.completes)
+        self.catalog = self.relay.whole = edition.tools
+        self.instructions = instructions.merged(self.sources, self._naming)
+        self._completing = frozenset(source.upstream for source in self.sources if source.completes)
         self._show()
-        for view in self.views.values():
-            view.follow(self)
+        for name, view in self.views.items():
+            view.follow(edition, None if drafted is None else drafted.cuts.get(name))
+
+    def drafting(self, sources: Sequence[Source]) -> Callable[[], Draft] | None:
+        """What any thread may do before these sources are published, for `drafted`; None if there is nothing to do."""
+        now, configured = self.edition, [*self._members]
+        if not are_many(sources) or (self.drafted is not None and self.drafted.fits(now, configured, sources)):
+            return None
+        return partial(draft, now, configured, sources, dict(self.views))
+
+    @property
+    def edition(self) -> Edition:
+        """What is in force."""
+        return Edition(self._naming, self._configured, self.sources, self.catalog, self.prompts, self.resources)
 
     def _show(self) -> None:
         """Put the lists where clients find them, and say which have changed."""
@@ -415,32 +436,6 @@ class Switchboard:
         else:
             listed = (self.resources.resources if kind is RESOURCES else self.resources.templates).values()
         return Pages([one.definition for one in listed if (one.upstream, kind.name, one.native) not in hidden])
-
-    def _new_resources(self, sources: Sequence[Source]) -> ResourceCatalog:
-        def parts(all_of_them: Sequence[Source]) -> list[object]:
-            return [
-                (source.upstream, source.bare, source.resources, source.templates, source.uris)
-                for source in all_of_them
-                if source.reads or source.resources or source.templates
-            ]
-
-        # Most changes are of something else, and there may be many resources.
-        configured, self._configured = self._configured, [*self._members]
-        if configured == self._configured and parts(sources) == parts(self.sources):
-            return self.resources
-        return build_resources(sources, self._members, self.resources)
-
-    def _new_catalog(self, old: Catalog, before: Sequence[Source]) -> Catalog:
-        def parts(all_of_them: Sequence[Source]) -> list[object]:
-            return [
-                (source.upstream, source.bare, source.prefix, source.asked, source.own, source.of(old.kind))
-                for source in all_of_them
-                if any(source.of(old.kind)) or source.asked not in (None, source.prefix)
-            ]
-
-        if old.version and parts(self.sources) == parts(before):
-            return old if old.rewriters is self.resources.rewriters else old.with_rewriters(self.resources.rewriters)
-        return build.build(self._naming, self.sources, old.with_rewriters(self.resources.rewriters))
 
     def _hint(self, kind: Kind) -> Hint:
         """How long a list holds: as long as all parts of it do."""

@@ -7,15 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muxway.core import instructions
+from muxway.core.drafting import Cut
 from muxway.core.relay import Member
 from muxway.core.switchboard import Switchboard
 
 if TYPE_CHECKING:
     from muxway.catalog.kinds import Kind
-    from muxway.catalog.model import Catalog, Finding, Route
-    from muxway.catalog.resources import ResourceCatalog
+    from muxway.catalog.model import Finding, Route
     from muxway.catalog.selection import Selection
     from muxway.core.call import Call
+    from muxway.core.drafting import Edition
     from muxway.core.ports import Running, Sink
     from muxway.core.target import Chosen, Target
 
@@ -38,14 +39,13 @@ class View(Switchboard):
         self.subscriptions = whole.subscriptions.seen_through(self.reading, lambda: self.resources)
         self._whole = whole
         self._selection = selection
-        self._of: tuple[Catalog, Catalog, ResourceCatalog] | None = None
-        """What its own lists were cut out of."""
+        self._cut: Cut | None = None
+        """What it shows, and of what."""
 
     def select(self, selection: Selection) -> None:
         """From now on, show this of the whole; `follow` does it."""
         self._selection = selection
         self._own_members.selection = selection
-        self._of = None
 
     def answer(self, call: Call, sink: Sink, chosen: Chosen | None = None) -> Running | None:
         """See `Switchboard.answer`. What a composed tool uses, it uses of the whole."""
@@ -55,16 +55,30 @@ class View(Switchboard):
         """See `Switchboard.target`."""
         return self._whole.target(call, wait=wait) if call.caller.depth else super().target(call, wait=wait)
 
-    def follow(self, whole: Switchboard) -> None:
-        """Show what the whole has now. Listeners hear of it only if something differs in this view."""
+    def cut(self, whole: Edition) -> Cut:
+        """What it shows of this; nothing is changed, so any thread may ask."""
+        selection, known = self._selection, self._cut
+        if known is not None and known.selection is not selection:
+            known = None
+        if known is not None and known.whole.tools is whole.tools:
+            tools = known.tools
+        else:
+            tools = replace(selection.of_tools(whole.tools, whole.naming), passes=self.pass_on)
+        if known is not None and known.whole.prompts is whole.prompts:
+            prompts = known.prompts
+        else:
+            prompts = replace(selection.of_prompts(whole.prompts), passes=self.pass_on)
+        if known is not None and known.whole.resources is whole.resources:
+            resources = known.resources
+        else:
+            resources = selection.of_resources(whole.resources)
+        return Cut(selection, whole, tools, prompts, resources)
+
+    def follow(self, whole: Edition, cut: Cut | None = None) -> None:
+        """Show what the whole has now, be it cut already. Listeners hear of it only if something differs here."""
         selection = self._selection
-        before, self._of = self._of, (whole.catalog, whole.prompts, whole.resources)
-        if before is None or before[0] is not whole.catalog:
-            self.catalog = replace(selection.of_tools(whole.catalog, self._naming), passes=self.pass_on)
-        if before is None or before[1] is not whole.prompts:
-            self.prompts = replace(selection.of_prompts(whole.prompts), passes=self.pass_on)
-        if before is None or before[2] is not whole.resources:
-            self.resources = selection.of_resources(whole.resources)
+        self._cut = cut = self.cut(whole) if cut is None or cut.selection is not selection else cut
+        self.catalog, self.prompts, self.resources = cut.tools, cut.prompts, cut.resources
         self.sources = [source for source in whole.sources if selection.has_server(source.upstream)]
         self.instructions = instructions.merged(self.sources, self._naming)
         self._completing = frozenset(source.upstream for source in self.sources if source.completes)

@@ -7,12 +7,15 @@ of variables and headers too, but only hashed under a key that never leaves the 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -36,6 +39,8 @@ _LARGEST: Final = 64 * 1024 * 1024
 _MOST: Final = 256
 """Ways to start a server that are remembered; those that were not used for the longest time go first."""
 _KEY_SIZE: Final = 32
+_MANY: Final = 500
+"""Definitions that are written down beside the event loop."""
 
 log = EventLog("upstream")
 
@@ -52,6 +57,7 @@ class Memory:
         self._kept: dict[Path, tuple[object, ...]] = {}
         """What is in the files, as far as that is known."""
         self._told = False
+        self._writing = threading.Lock()
 
     def recall(self, config: ServerConfig) -> tuple[Greeting, dict[Kind, Offer]] | None:
         """How a server introduced itself and what it had, when it last ran; None if that is not known."""
@@ -77,17 +83,34 @@ class Memory:
         content = _content(greeting, offers)
         try:
             path = self._path(config, self._key or self._make_key())
-            if self._kept.get(path) == content:
-                return
-            self._kept[path] = content
-            new = not path.exists()
-            _write(path, _written(greeting, offers))
-            if new:
-                self._clear_out()
         except OSError as error:
-            if not self._told:
-                self._told = True
-                log.info("servers cannot be remembered", folder=self._folder, error=error)
+            self._cannot(error)
+            return
+        if self._kept.get(path) != content:
+            self._kept[path] = content
+            write = partial(self._write_down, path, content, greeting, dict(offers))
+            if sum(len(offer.natives) for offer in offers.values()) > _MANY:
+                asyncio.get_running_loop().run_in_executor(None, write)
+            else:
+                write()
+
+    def _write_down(self, path: Path, content: object, greeting: Greeting, offers: Mapping[Kind, Offer]) -> None:
+        text = _written(greeting, offers)
+        try:
+            with self._writing:
+                if self._kept.get(path) is not content:
+                    return  # There is something newer, which another thread writes or has written.
+                new = not path.exists()
+                _write(path, text)
+                if new:
+                    self._clear_out()
+        except OSError as error:
+            self._cannot(error)
+
+    def _cannot(self, error: OSError) -> None:
+        if not self._told:
+            self._told = True
+            log.info("servers cannot be remembered", folder=self._folder, error=error)
 
     def _read_key(self) -> bytes:
         """The key of this folder. Raises OSError if it cannot be had."""

@@ -8,7 +8,7 @@ and a client that was told that tools have gone would only ask for the same list
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from muxway.upstream.channel import Channel
     from muxway.upstream.greeting import Era
     from muxway.upstream.listening import Feed
+    from muxway.upstream.listing import Listing
 
 _START: Final = 30.0
 _FETCHING_START: Final = 120.0
@@ -85,6 +86,8 @@ class Care(NamedTuple):
     """Seconds without a call after which it is put to sleep; None: never."""
 
 
+_MOST_TOLD: Final = 20
+"""Problems of one list that are logged one by one."""
 UNSUPERVISED: Final = Care(supervised=False)
 """For a connection that is opened again when it is needed."""
 
@@ -111,6 +114,17 @@ class Offer:
     hint: Hint = UNSAID
     cut: bool = False
     """Whether it is not all: then reading it again costs much and shows no more, and is done only if it has changed."""
+
+
+def _read(kind: Kind, upstream: str, listing: Listing, known: Sequence[Native]) -> Offer:
+    """What is in a list. What has not changed since it was known stays the same: so does what was made of it."""
+    natives, findings = read_listing(kind, upstream, listing.items)
+    by_name = {native.name: native for native in known}
+    natives = [old if (old := by_name.get(native.name, native)) == native else native for native in natives]
+    notes = [str(finding) for finding in findings]
+    if listing.cut is not None:
+        notes.append(f"{upstream}: {listing.cut}; what follows is left out")
+    return Offer(known if natives == known else natives, notes, listing.hint, cut=listing.cut is not None)
 
 
 class Upstream:
@@ -164,6 +178,8 @@ class Upstream:
         """Called with the link and the id of an elicitation that sent the user to a web page, when that is done."""
         self.twin: Upstream | None = None
         """The connection for handshake callers, if the server speaks both eras: it has lists of its own."""
+        self.prepare: Callable[[Mapping[Kind, Offer]], Awaitable[None]] | None = None
+        """Waits, before lists that were read count, until what they make of the catalogs is ready."""
         self._dial = dial
         self._room = room
         """Waits until there is a place for its process. Raises NoRoom."""
@@ -493,6 +509,8 @@ class Upstream:
         kinds = [kind for kind in kinds if self._may_have(kind)]
         self._relisting.began(kinds)
         listed = await asyncio.gather(*(self._list_kind(link, kind) for kind in kinds), return_exceptions=True)
+        if self.prepare is not None:
+            await self.prepare({kind: one for kind, one in zip(kinds, listed, strict=True) if isinstance(one, Offer)})
         self._relisting.ended(kinds)
         failed: BaseException | None = None
         for kind, offer in zip(kinds, listed, strict=True):
@@ -521,21 +539,16 @@ class Upstream:
         listing = await list_all(link, kind, timeout=self._list_timeout, most=self._max_listed)
         # A long list is read beside the event loop: each definition is looked through.
         beside = sum(memoryview(raw).nbytes for raw in listing.items) > _LONG_LIST
-        read = partial(read_listing, kind, self.name, listing.items)
-        natives, findings = await asyncio.to_thread(read) if beside else read()
-        notes = [str(finding) for finding in findings]
-        if listing.cut is not None:
-            notes.append(f"{self.name}: {listing.cut}; what follows is left out")
-        return Offer(natives, notes, listing.hint, cut=listing.cut is not None)
+        read = partial(_read, kind, self.name, listing, self.offer(kind).natives)
+        return await asyncio.to_thread(read) if beside else read()
 
     def _take(self, kind: Kind, offer: Offer) -> None:
-        known = self.offers.get(kind)
-        if known is not None and known.natives == offer.natives:
-            # What was made of them is as good as new.
-            offer = replace(offer, natives=known.natives)
         self.offers[kind] = offer
-        for note in offer.notes:
+        for note in offer.notes[:_MOST_TOLD]:
             log.warning(f"{kind.word} list", upstream=self.name, problem=note)
+        if len(offer.notes) > _MOST_TOLD:
+            more = f"{len(offer.notes) - _MOST_TOLD:,} more problems, see `muxway check --connect`"
+            log.warning(f"{kind.word} list", upstream=self.name, problem=more)
 
     def hear_notice(self, method: str, params: Params) -> None:
         """The upstream says that something about it has changed, or that a visit to a web page is over."""
