@@ -119,6 +119,25 @@ def said(kind: str, id_: Any) -> bytes:
             return b'{"jsonrpc":"2.0","id":"%b","method":"%b"}\n' % (b"i" * MIB, b"m" * MIB) + answer
         case "junk":
             return b"y\n" * (MIB // 2) + b"\n" * MIB + b"\xff\xfe\n" * 100_000 + answer
+        case "rows":
+            rows = b",".join(b'{"a":%d,"b":"x","c":[1,2]}' % n for n in range(60_000))
+            return result(b'{"content":[],"structuredContent":{"rows":[%b]}}' % rows)
+        case "items":
+            items = b",".join(b'{"a":%d,"b":"%b"}' % (n, b"x" * 2 * KIB) for n in range(1_000))
+            return result(b'{"content":[],"structuredContent":{"rows":[%b]}}' % items)
+        case "mails":
+            return result(
+                b'{"content":[{"type":"text","text":"%b"}]}' % (b"a.b@example.com AKIAABCDEFGHIJKLMNOP " * 50_000)
+            )
+        case "deepest":
+            return result(b'{"content":[],"structuredContent":{"rows":%b}}' % (b'[{"x":' * 440 + b"1" + b"}]" * 440))
+        case "deepest blocks":
+            row = b'[{"x":' * 440 + b"1" + b"}]" * 440
+            return result(b'{"content":[],"structuredContent":{"rows":[%b]}}' % b",".join([row] * 200))
+        case "stderr":
+            for _ in range(16):
+                os.write(2, b"y\n" * 16 * KIB)
+            return answer
         case "oversized":
             return b"y" * (17 * MIB) + b"\n" + answer
     return answer

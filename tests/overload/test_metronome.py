@@ -30,7 +30,7 @@ LISTING = 0.050
 FROM_SERVERS = (
     *("text", "numbers", "members", "blocks", "links", "error", "envelope", "deep", "broken", "surrogates", "latin"),
     *("backslashes", "ids", "quoted", "braces", "spaces", "glued", "seams", "batch", "digits", "log", "progress"),
-    *("notice", "updated", "asks", "requests", "junk", "oversized"),
+    *("notice", "updated", "asks", "requests", "junk", "oversized", "deepest", "deepest blocks", "stderr"),
 )
 
 

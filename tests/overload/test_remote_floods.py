@@ -2,54 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import threading
-import time
-from typing import TYPE_CHECKING
-
 import pytest
 
 from muxway.metronome import LONG
 from muxway.upstream import intake
 
-from ..serve.harness import BOTH, request
 from .flooding_remote import KINDS, flooding
-from .watched import WAIT, Watched, hostile, watched
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from .watched import hostile, watched
 
 OTHERS = ("comments", "notices", "lines")
 """Enough to see that a stream is read the same way."""
-
-
-class Caller(threading.Thread):
-    """Makes one call, beside the others."""
-
-    def __init__(self, gateway: Watched, session: dict[str, str], tool: str) -> None:
-        super().__init__(daemon=True)
-        self._gateway, self._session, self._tool = gateway, session, tool
-        self.answer = b""
-
-    def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._gateway.port, timeout=WAIT)
-        headers = {"Content-Type": "application/json", "Accept": BOTH, **self._session}
-        body = json.dumps(request("tools/call", {"name": self._tool, "arguments": {}}, 8))
-        connection.request("POST", "/mcp", body, headers)
-        self.answer = connection.getresponse().read()
-        connection.close()
-
-
-def served_until(gateway: Watched, session: dict[str, str], over: Callable[[], bool]) -> int:
-    """Calls the healthy server for as long as that; how often it answered."""
-    end = time.monotonic() + WAIT
-    calls = 0
-    while not over():
-        assert time.monotonic() < end
-        assert b'"result"' in gateway.call(session, "s__say", kind="")
-        calls += 1
-    return calls
 
 
 @pytest.mark.parametrize(
@@ -66,9 +28,8 @@ def test_no_remote_flood_holds_the_loop_or_goes_on_for_ever(
         session = gateway.session()
         gateway.call(session, "s__say", kind="")
         gateway.longest(anew=True)
-        caller = Caller(gateway, session, "up__flood")
-        caller.start()
-        calls = served_until(gateway, session, lambda: not caller.is_alive())
+        caller = gateway.caller(session, "up__flood")
+        calls = gateway.served_during(caller, session, "s__say")
         longest = gateway.longest()
         assert b"flooded its event streams" in caller.answer
         assert longest < LONG

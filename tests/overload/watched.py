@@ -8,6 +8,7 @@ import http.client
 import json
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -126,6 +127,39 @@ class Watched:
         """Call a tool; the body of the answer."""
         message = request("tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}}, 7)
         return self.post(json.dumps(message).encode(), session)[1]
+
+    def caller(self, session: dict[str, str], tool: str) -> Caller:
+        """Call a tool on a connection of its own, beside what else goes on."""
+        caller = Caller(self.port, session, tool)
+        caller.start()
+        return caller
+
+    def served_during(self, caller: Caller, session: dict[str, str], tool: str) -> int:
+        """Call a healthy server's tool until that call is over; how often it answered."""
+        end = time.monotonic() + WAIT
+        calls = 0
+        while caller.is_alive():
+            assert time.monotonic() < end
+            assert b'"result"' in self.call(session, tool)
+            calls += 1
+        return calls
+
+
+class Caller(threading.Thread):
+    """Makes one call."""
+
+    def __init__(self, port: int, session: dict[str, str], tool: str) -> None:
+        super().__init__(daemon=True)
+        self._port, self._session, self._tool = port, session, tool
+        self.answer = b""
+
+    def run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=WAIT)
+        headers = {"Content-Type": "application/json", "Accept": BOTH, **self._session}
+        body = json.dumps(request("tools/call", {"name": self._tool, "arguments": {}}, 8))
+        connection.request("POST", "/mcp", body, headers)
+        self.answer = connection.getresponse().read()
+        connection.close()
 
 
 def hostile(listing: str = "", *when: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from muxway.core.resources import NOT_FOUND
 from muxway.errors import INVALID_PARAMS, RpcError
 from muxway.likeness import short
-from muxway.middleware.base import Middleware, Result
+from muxway.middleware.base import Aside, Middleware, Result
 from muxway.middleware.masking import change_strings
 from muxway.middleware.tools import listed_name
 from muxway.protocol import messages
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PREFIX: Final = "muxway://truncated/"
 _URI: Final = re.compile(r"muxway://truncated/([\w-]{22})(?:\?offset=(\d{1,15})&length=(\d{1,15}))?", re.ASCII)
 _SMALLEST: Final = 1000
+_AT_ONCE: Final = 128 * 1024
+"""Bytes of a result up to which it is cut without the help of another thread."""
 _BYTES_A_TOKEN: Final = 4
 _EXCERPT: Final = 4000
 """Bytes of a cut text that are shown, at most: three quarters from its beginning, one from its end."""
@@ -99,13 +101,24 @@ class Truncate(Middleware):
         self._memory = memory
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._size = 0
+        self._forgotten = 0
+        """How often something had to be dropped: what is being cut at that time is not kept."""
 
     async def call_tool(self, request: Request, go: Next) -> Result:
         """Cut what is too large."""
         result = await go(request)
-        if len(result.raw) <= self._budget or not result.is_final:
+        if len(result.raw) <= self._budget:
             return result
-        return self._cut(request, result)
+        if len(result.raw) <= _AT_ONCE:
+            return self._cut(request, result)
+        # Beside the event loop, and into a memory of its own: meanwhile something may be kept or dropped in ours.
+        apart = Truncate(bytes=self._budget, keep=self._keep_seconds, memory=self._memory)
+        forgotten = self._forgotten
+        cut: Result = await Aside(partial(apart._cut, request, result))
+        if self._forgotten == forgotten:
+            for id_, kept in apart._kept.items():
+                self._store(id_, kept)
+        return cut
 
     async def read_resource(self, request: Request, go: Next) -> Result:
         """Serve a slice of what was taken out."""
@@ -126,6 +139,7 @@ class Truncate(Middleware):
 
     def forget(self, server: str | None) -> None:
         """Drop what came from a server, and what may have come from several."""
+        self._forgotten += 1
         for id_ in [id_ for id_, kept in self._kept.items() if server is None or kept.server in (server, "")]:
             self._drop(id_)
 
@@ -137,6 +151,8 @@ class Truncate(Middleware):
     # --- cutting ------------------------------------------------------------------------------
 
     def _cut(self, request: Request, result: Result) -> Result:
+        if not result.is_final:
+            return result
         fields: dict[str, Buffer] = {**result.fields}
         structured = fields.get("structuredContent")
         blocks: list[Buffer] = [*(messages.items(fields.get("content", b"[]")) or [])]
@@ -267,13 +283,16 @@ class Truncate(Middleware):
         self._forget_old()
         if len(data) > self._memory:
             return None
-        while self._size + len(data) > self._memory:
-            self._drop(next(iter(self._kept)))
         id_ = secrets.token_urlsafe(16)
         expires = monotonic() + self._keep_seconds
-        self._kept[id_] = _Kept(data, mime, is_text, _owner(request.caller), request.server, expires)
-        self._size += len(data)
+        self._store(id_, _Kept(data, mime, is_text, _owner(request.caller), request.server, expires))
         return PREFIX + id_
+
+    def _store(self, id_: str, kept: _Kept) -> None:
+        while self._size + len(kept.data) > self._memory:
+            self._drop(next(iter(self._kept)))
+        self._kept[id_] = kept
+        self._size += len(kept.data)
 
     def _forget_old(self) -> None:
         now = monotonic()

@@ -1,0 +1,38 @@
+"""A child that floods, from end to end (docs/behaviour.md#a-server-talks-nonsense)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muxway.metronome import LONG
+from muxway.upstream import intake
+
+from .watched import hostile, watched
+
+if TYPE_CHECKING:
+    import pytest
+
+FLOODING = str(Path(__file__).parents[1] / "upstream" / "flooding.py")
+
+
+def test_a_child_that_floods_is_ended_with_the_reason_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours: `y` without end costs its own calls, and nobody else's."""
+    monkeypatch.setattr(intake, "_BURST", 0.02)
+    monkeypatch.setattr(intake, "FLOOD_SECONDS", 0.5)
+    flooding = {"command": sys.executable, "args": [FLOODING, "short"]}
+    with watched({"s": hostile(), "up": flooding}) as gateway:
+        session = gateway.session()
+        gateway.call(session, "s__say", kind="")
+        gateway.longest(anew=True)
+        # Its first call is answered, and begins the flood; the second one has its answer behind it.
+        assert b"done" in gateway.call(session, "up__echo")
+        caller = gateway.caller(session, "up__echo")
+        calls = gateway.served_during(caller, session, "s__say")
+        assert b"flooded its output" in caller.answer
+        assert calls >= 2
+        assert gateway.longest() < LONG
+    assert "flooded its output" in caplog.text
