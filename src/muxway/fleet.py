@@ -62,7 +62,7 @@ class Station:
     upstream: Upstream
     feeds: Feeds
     lanes: Lanes | None = None
-    """Its further connections; None for an object of this process, which is one server and no more."""
+    """Its further connections; None for an object of this process that can be served but once."""
     thing: object = None
     """The object of this process that it is, if it is one."""
     handshake_offers: Mapping[Kind, Offer] | None = None
@@ -343,7 +343,7 @@ class Fleet:
             config.era,
             bare=lambda: member.bare,
             care=self._care(config),
-            room=self._room_for(config) if thing is None else None,
+            room=self._room_for(config, thing),
             **self._for_only_client(),
         )
         upstream.feed = self._feed(upstream)
@@ -351,7 +351,7 @@ class Fleet:
         member.home = upstream
         station = Station(config, dial, member, upstream, Feeds(upstream.feed), thing=thing)
         self._settle_terms(station)
-        if thing is None:
+        if thing is None or self._takes_several(thing):
             station.lanes = self._lanes(station)
             member.choose = station.lanes.choose
             station.feeds.anothers = station.lanes.is_anothers
@@ -417,9 +417,16 @@ class Fleet:
 
         return spawn
 
-    def _room_for(self, config: ServerConfig) -> Callable[[], Awaitable[None]] | None:
+    @staticmethod
+    def _takes_several(thing: object) -> bool:
+        """Whether an object of this process can be served in both eras side by side."""
+        from muxway.upstream.inprocess import takes_several
+
+        return takes_several(thing)
+
+    def _room_for(self, config: ServerConfig, thing: object) -> Callable[[], Awaitable[None]] | None:
         """How the start of a connection waits for a place; None if it needs none."""
-        if config.transport != "stdio":
+        if config.transport != "stdio" or thing is not None:
             return None
         return lambda: self._places.take(lambda: self.settings.max_processes, self.settings.queue_wait)
 
@@ -511,13 +518,14 @@ class Fleet:
                 bare=lambda: station.member.bare,
                 client=client,
                 stats=station.upstream.stats,
-                room=self._room_for(station.config),
+                room=self._room_for(station.config, station.thing),
             )
 
         return Lanes(
             station.upstream,
             open_lane,
-            isolation=config.isolation,
+            # However often an object is served, what it keeps is the same.
+            isolation=config.isolation if station.thing is None else "shared",
             match_era=config.era == "auto",
             keeps_state=config.transport == "stdio",
             limit=self.settings.max_instances,
@@ -548,7 +556,7 @@ class Fleet:
             first=False,
             bare=lambda: station.member.bare,
             stats=station.upstream.stats,
-            room=self._room_for(station.config),
+            room=self._room_for(station.config, station.thing),
             **self._for_only_client(),
         )
         twin.feed = self._feed(twin)

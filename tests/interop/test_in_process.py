@@ -31,3 +31,18 @@ def test_a_server_of_either_sdk_version_runs_inside_the_gateways_process(env: st
         "failed": True,
         "left": [],
     }
+
+
+@pytest.mark.parametrize("env", ["mcp1", "mcp2"])
+def test_a_session_is_served_by_the_handshake_side_of_a_server_in_the_process(env: str) -> None:
+    """2025-11-25, server/utilities/logging: a server may log to a client that set no level; 2026-07-28 wants one."""
+    done = subprocess.run(
+        [peers.python(env), "-W", "ignore", str(peers.HERE / "servers" / "in_process_session.py")],
+        env={**os.environ, "PYTHONPATH": str(peers.ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["said on the way", "done"]

@@ -39,11 +39,19 @@ def as_server(thing: object, name: str) -> InProcessServer:
     """
     if hasattr(thing, "serve"):
         return cast("InProcessServer", thing)
+    low_level = _low_level(thing)
+    return ObjectServer(thing, name) if low_level is None else _SdkServer(low_level)
+
+
+def takes_several(thing: object) -> bool:
+    """Whether it can be served several times at once: the SDK's servers keep each connection to itself."""
+    return not hasattr(thing, "serve") and _low_level(thing) is not None
+
+
+def _low_level(thing: object) -> object | None:
     # The SDK's high-level servers wrap a low-level one, under a name that differs between its major versions.
-    for low_level in (thing, getattr(thing, "_lowlevel_server", None), getattr(thing, "_mcp_server", None)):
-        if hasattr(low_level, "create_initialization_options"):
-            return _SdkServer(low_level)
-    return ObjectServer(thing, name)
+    candidates = (thing, getattr(thing, "_lowlevel_server", None), getattr(thing, "_mcp_server", None))
+    return next((one for one in candidates if hasattr(one, "create_initialization_options")), None)
 
 
 class ObjectServer:
