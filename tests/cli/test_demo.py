@@ -51,6 +51,16 @@ def test_the_demo_shows_servers_tools_calls_and_what_to_do_next(
     assert not list(tmp_path.glob("muxway-demo-*"))
 
 
+def test_the_demo_names_itself_so_that_it_can_be_found(launch: Callable[..., Launched], tmp_path: Path) -> None:
+    """docs/getting-started.md: clients need the full path, and after `make run` so does the shell."""
+    code, out, _ = launch("demo", env={"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"}).end()
+    assert code == 0
+    told = re.findall(r"Without HTTP +(\{.+\})", out)[0]
+    program = json.loads(told)["mcpServers"]["muxway"]["command"]
+    assert os.access(program, os.X_OK)
+    assert f"{shlex.quote(program)} check servers.json --connect" in out
+
+
 def test_the_demo_ends_in_a_served_endpoint_that_has_answered(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """Issue 3, must show: an endpoint with its URL; without a terminal it is proven with a call, and not kept."""
     code, out, err = launch("demo", env={"TMPDIR": str(tmp_path)}).end()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
+import shutil
 import signal
 import socket
 import statistics
@@ -186,9 +188,13 @@ class _Visitor(threading.Thread):
 def _show_next_steps(url: str) -> None:
     _part("Next")
     served = {"mcpServers": {"muxway": {"type": "http", "url": url}}}
-    launched = {"mcpServers": {"muxway": {"command": "muxway", "args": ["--config", "/path/to/servers.json"]}}}
-    click.echo("  Read on         muxway --help, muxway config explain, docs/ in the repository")
-    click.echo("  Your servers    muxway check servers.json --connect   (any client's mcpServers file)")
+    # Clients do not have the shell's PATH; after `make run` the shell itself does not find us either.
+    beside = Path(sys.executable).with_name("muxway")
+    program = str(beside) if beside.exists() else "muxway"
+    typed = "muxway" if shutil.which("muxway") == program else shlex.quote(program)
+    launched = {"mcpServers": {"muxway": {"command": program, "args": ["--config", "/path/to/servers.json"]}}}
+    click.echo(f"  Read on         {typed} --help, {typed} config explain, docs/ in the repository")
+    click.echo(f"  Your servers    {typed} check servers.json --connect   (any client's mcpServers file)")
     click.echo(f"  Without HTTP    {json.dumps(launched)}")
     click.echo(f"  Over HTTP       {json.dumps(served)}")
     click.echo(f"  In Claude Code  claude mcp add --transport http muxway {url}")
