@@ -128,6 +128,11 @@ def steady() -> float:
     return asyncio.get_running_loop().time()
 
 
+def stopwatch() -> float:
+    """The same for a short piece of work, which may be done before there is an event loop."""
+    return time.perf_counter()
+
+
 def clock() -> float:
     """The time of day, in seconds: good for comparing with what another process, or an earlier one, wrote down."""
     return time.time()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from muxway.catalog.uris import wrap
+from muxway.core.incidents import attempt
 from muxway.core.relay import StillStarting
 from muxway.core.resources import NOT_FOUND
 from muxway.errors import InvalidParams, RpcError
@@ -80,13 +81,14 @@ class Subscriber:
 class _Again:
     """A subscription that waits for its server. Implements `core.relay.Held`."""
 
-    __slots__ = ("_join",)
+    __slots__ = ("_join", "_settled")
 
-    def __init__(self, join: Callable[[], None]) -> None:
-        self._join = join
+    def __init__(self, join: Callable[[], None], settled: Settled) -> None:
+        self._join, self._settled = join, settled
 
     def release(self) -> None:
-        self._join()
+        # Others wait for the same: what goes wrong with this one is not theirs.
+        attempt(self._settled, self._join)
 
 
 class Subscriptions:
@@ -152,7 +154,7 @@ class Subscriptions:
         try:
             place = subscriber.places[uri] or self._enter(subscriber, uri)
         except StillStarting as wait:
-            wait.member.held.append(_Again(lambda: self._join(subscriber, uri, settled)))
+            wait.member.held.append(_Again(lambda: self._join(subscriber, uri, settled), heard))
         except RpcError as error:
             heard(error)
         else:
