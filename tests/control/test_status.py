@@ -213,13 +213,15 @@ def test_one_of_several_gateways_is_picked_by_pid_or_config(
 def test_several_gateways_are_shown_in_one_table(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
     """Ours: docs/operating.md: each client on a desktop launches its own; whoever only looks need not choose."""
     config = {"mcpServers": {"one": talker()}}
-    first, second = launch(config, name="same.json"), launch(config, name="same.json")
-    for gateway in (first, second):
+    gateways = [launch(config, name="same.json") for _ in range(2)]
+    for gateway in gateways:
         gateway.call("one__nothing")  # which introduces its client
         gateway.settled()
     shown = muxway("status")
     assert shown.exit_code == 0
     rows = [line.split() for line in shown.stdout.splitlines()]
+    # Which of the two was there first is up to the machine.
+    first, second = sorted(gateways, key=lambda one: [row[0] for row in rows].index(str(one.pid)))
     assert [row[:3] for row in rows[1:3]] == [[str(first.pid), "t", "stdio"], [str(second.pid), "t", "stdio"]]
     assert [row[:2] for row in rows[5:]] == [[str(first.pid), "one"], [str(second.pid), "one"]]
     documents = json.loads(muxway("status", "--json").stdout)["gateways"]
