@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _LAZY_IDLE: Final = 300.0
 """Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
-_STRAGGLER: Final = 2.0
+_STRAGGLER: Final = 1.5
 """Seconds for which a list waits for connections that are opened for handshake callers."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether a server that is to go still works for somebody."""

@@ -221,7 +221,7 @@ def test_several_gateways_are_shown_in_one_table(launch: Callable[..., Gateway],
     assert shown.exit_code == 0
     rows = [line.split() for line in shown.stdout.splitlines()]
     # Which of the two was there first is up to the machine.
-    first, second = sorted(gateways, key=lambda one: [row[0] for row in rows].index(str(one.pid)))
+    first, second = sorted(gateways, key=lambda one: [row[:1] for row in rows].index([str(one.pid)]))
     assert [row[:3] for row in rows[1:3]] == [[str(first.pid), "t", "stdio"], [str(second.pid), "t", "stdio"]]
     assert [row[:2] for row in rows[5:]] == [[str(first.pid), "one"], [str(second.pid), "one"]]
     documents = json.loads(muxway("status", "--json").stdout)["gateways"]

@@ -46,6 +46,12 @@ class Response:
         return json.loads(self.body)
 
     @property
+    def outcome(self) -> Any:
+        """The answer, whether it came as JSON or as the last event of a stream."""
+        events = [line[5:] for line in self.body.splitlines() if line.startswith(b"data:")]
+        return json.loads(events[-1]) if events else self.json
+
+    @property
     def code(self) -> int:
         """The code of the JSON-RPC error it carries."""
         return self.json["error"]["code"]

@@ -194,10 +194,14 @@ class Catalog:
         route = self.routes.get(name)
         return Lookup(route) if route is not None else self._find_spelled_otherwise(name)
 
-    def _find_spelled_otherwise(self, name: str) -> Lookup:
+    def spell(self) -> None:
+        """Make the other spellings of all names, unless they are made."""
         if not self._aliases and self.routes:
-            # Built at the first name that is not listed as such: most clients never need it.
             self._aliases.update(_aliases([*self.routes.values()]))
+
+    def _find_spelled_otherwise(self, name: str) -> Lookup:
+        # Made at the first name that is not listed as such: most clients never need it.
+        self.spell()
         if name in self._aliases:
             route = self._aliases[name]
             if route is not None:

@@ -110,6 +110,9 @@ def draft(before: Edition, configured: Sequence[str], given: Sequence[Source], v
     edition = before.next(configured, given)
     cuts = {name: view.cut(edition) for name, view in views.items()}
     for one in (edition, *cuts.values()):
+        # The first name that is spelled otherwise would have to wait for all spellings of so many.
+        one.tools.spell()
+        one.prompts.spell()
         for pages in (one.tools.pages, one.prompts.pages, *one.resources.pages.values()):
             # Whoever puts them where clients find them compares the lists as they are sent.
             pages.page()
