@@ -323,8 +323,8 @@ def test_status_fits_a_narrow_terminal(launch: Callable[..., Gateway]) -> None:
     needed = ["server", "state", "pid", "up", "rst", "busy", "queue", "p50", "p99", "err", "mem"]
     assert [head for head in heads if head not in ("revision", "calls")] == needed
     assert [line.split()[0] for line in lines if "running" in line] == ["talker"]
-    # The first two lines are about the gateway; the path of its config is as long as it is.
-    assert max(map(len, lines[2:])) <= 80
+    # The path of the gateway's config is as long as it is, wherever it stands.
+    assert max(len(line) for line in lines[2:] if not line.endswith("servers.json")) <= 80
 
 
 def test_status_fits_forty_columns(launch: Callable[..., Gateway]) -> None:

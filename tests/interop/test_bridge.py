@@ -47,8 +47,8 @@ def test_a_stateless_client_answers_a_2025_server_through_two_gateways(inner: st
     assert revision == MODERN
     assert taken.text == INTERVIEW
     assert [question["message"] for question in taken.of("elicitation/create")] == [
-        "[inner] [p1] Who are you?",
-        "[inner] [p1] Which colour?",
+        "[inner/p1] Who are you?",
+        "[inner/p1] Which colour?",
     ]
     lines = drive.read_wire(tmp_path / "wire")
     asked = Counter(line.method for line in lines if not line.to_server and line.method and "id" in line.message)

@@ -18,7 +18,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from muxway.core import relay
 from muxway.testing import ScriptedServer
+from muxway.upstream import link
 
 from ..conftest import REVISIONS, a_world
 from .virtual import VirtualLoop
@@ -130,6 +132,10 @@ class Isolation(RuleBasedStateMachine):
         super().__init__()
         self.loop = VirtualLoop()
         self.stack = contextlib.AsyncExitStack()
+        # What is tried twice must be the same twice: random first ids, and turns by the real clock, are not.
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(link, "_FIRST_IDS", 1)
+        self.patched.setattr(relay, "stopwatch", lambda: 0.0)
         self.players = {name: Player(name, revision) for name, revision in SERVERS.items()}
         self.clients: list[Client] = []
         self.tokens = itertools.count(1)
@@ -168,6 +174,7 @@ class Isolation(RuleBasedStateMachine):
             self.run(self.stack.aclose())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
+            self.patched.undo()
         assert not self.loop.unhandled, self.loop.unhandled
 
     def finish(self) -> None:

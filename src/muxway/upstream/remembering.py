@@ -139,9 +139,14 @@ class Memory:
         return self._folder / f"{digest.hexdigest()}.json"
 
     def _clear_out(self) -> None:
-        files = [(entry.stat().st_mtime, entry.path) for entry in os.scandir(self._folder)]
+        files: list[tuple[float, str]] = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                # Another muxway may be doing the same.
+                with contextlib.suppress(FileNotFoundError):
+                    files.append((entry.stat().st_mtime, entry.path))
         for _, path in sorted(files)[:-_MOST]:
-            Path(path).unlink()
+            Path(path).unlink(missing_ok=True)
 
 
 def _plain(value: object) -> object:
