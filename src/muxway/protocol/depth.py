@@ -10,7 +10,7 @@ import sys
 from itertools import accumulate
 from typing import Final
 
-MOST: Final = 900
+MOST: Final = 920
 """Levels of arrays and objects in one message."""
 SHORTEST: Final = 2 * MOST
 """Bytes that so many levels take at least."""

@@ -142,7 +142,7 @@ def decode(frame: bytes) -> Envelope:
 def _check_depth(text: Raw | bytes) -> None:
     """Raise ParseError if it is nested too deep."""
     if memoryview(text).nbytes >= depth.SHORTEST and depth.too_deep(bytes(text)):
-        raise ParseError(f"nested in more than {depth.MOST} levels")
+        raise ParseError(f"not valid JSON: nested in more than {depth.MOST} levels")
 
 
 def _decode_large(frame: bytes) -> Envelope:
