@@ -401,7 +401,7 @@ class Isolation(RuleBasedStateMachine):
         elif message.get("method") == "elicitation/create":
             token = _about(message["params"])
             client.asked.add(json.dumps(message["id"]))
-            assert token in client.made, f"another's question: {message}"
+            assert token in [call.token for call in client.open.values()], f"another's question: {message}"
             self.run(client.say({"id": message["id"], "result": _answer(token)}))
         elif message.get("method") == "notifications/cancelled":
             assert json.dumps(message["params"]["requestId"]) in client.asked, f"cancelled, but never asked: {message}"
@@ -428,7 +428,7 @@ class Isolation(RuleBasedStateMachine):
         # On a pipe a question does not say which call of its client it is about.
         assert {_about(entry["params"]) for entry in asked.values()} <= client.made, f"another's: {result}"
         call.may_fail = True
-        answers = {key: _answer(call.token) for key in asked}
+        answers = {key: _answer(_about(entry["params"])) for key, entry in asked.items()}
         self.send(
             client, next(client.ids[int]), call, inputResponses=answers, requestState=result.get("requestState", "")
         )
