@@ -346,7 +346,7 @@ class Fleet:
             room=self._room_for(config, thing),
             **self._for_only_client(),
         )
-        upstream.feed = self._feed(upstream)
+        upstream.feed = self._feed(upstream, lambda: member.bare)
         upstream.prepare = lambda offers: self._prepare(partial(self.sources, station, offers))
         member.home = upstream
         station = Station(config, dial, member, upstream, Feeds(upstream.feed), thing=thing)
@@ -457,13 +457,13 @@ class Fleet:
             idle_stop=idle_stop,
         )
 
-    def _feed(self, upstream: Upstream) -> Feed:
+    def _feed(self, upstream: Upstream, bare: Callable[[], bool]) -> Feed:
         name, subscriptions = upstream.name, self._switchboard.subscriptions
 
         def updated(uri: str) -> None:
             subscriptions.updated(name, uri)
 
-        feed = Feed(name, upstream.hear_notice, updated, partial(self._switchboard.audience.log, name))
+        feed = Feed(name, upstream.hear_notice, updated, partial(self._switchboard.audience.log, name), bare)
         feed.wake = upstream.wake
         return feed
 
@@ -559,7 +559,7 @@ class Fleet:
             room=self._room_for(station.config, station.thing),
             **self._for_only_client(),
         )
-        twin.feed = self._feed(twin)
+        twin.feed = self._feed(twin, lambda: station.member.bare)
         station.feeds.join(twin.feed)
         station.upstream.twin = twin
         return twin
@@ -675,7 +675,7 @@ class Fleet:
             exposed_prompts=_renames(config.exposed_prompts),
             hidden_prompts=frozenset(config.hidden_prompts),
             uris=UriFilter(config.exposed_resources, config.hidden_resources),
-            reads=any(one.has("resources") for one in sides),
+            reads=station.member.bare or any(one.has("resources") for one in sides),
             declared=_declared(greeting),
             declared_to_sessions=_declared(in_sessions),
             completes=any(one.completes for one in sides),

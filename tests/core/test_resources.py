@@ -251,6 +251,26 @@ def test_an_upstreams_not_found_has_the_code_of_the_callers_era(
     assert (refusal is said) == (code == seen)
 
 
+def test_a_not_found_is_judged_by_the_connection_that_said_it() -> None:
+    """docs/design/decisions/0017: a session's requests go over the handshake side of a server of both eras."""
+    said = UpstreamSaid(b'{"code":-32602,"message":"Unknown resource"}', "Unknown resource", -32602, None)
+    first, handshake = FakeLink(revision=REVISIONS["2026-07-28"]), FakeLink(lambda sink: sink.failed(said))
+    world = two(first)
+    world.members["a"].choose = lambda call: first if call.caller.revision.stateless else handshake
+    assert world.ask("resources/read", {"uri": b'"u:1"'}).refusal is said
+
+
+def test_a_completion_is_worded_for_the_connection_it_goes_over() -> None:
+    """docs/design/decisions/0017: that of the caller's era, which may be an older one than the first."""
+    old = FakeLink(answers(b"{}"), REVISIONS["2025-03-26"])
+    world = two(FakeLink(revision=REVISIONS["2026-07-28"]))
+    world.members["a"].choose = lambda _: old
+    world.ask(
+        "completion/complete", {"ref": b'{"type":"ref/prompt","name":"a__p"}', "argument": b"{}", "context": b"{}"}
+    )
+    assert "context" not in old.sent[0].params
+
+
 @pytest.mark.parametrize(
     ("revision", "result", "hint"),
     [

@@ -60,7 +60,7 @@ class Source:
     uris: UriFilter = EVERY_URI
     """Which of its resources may be seen and read."""
     reads: bool = False
-    """Whether it says that it has resources, listed or not."""
+    """Whether it may have resources that it does not list: it says so, or it is bare and asked for anything."""
     completes: bool = False
     """Whether it may be asked to complete arguments."""
     hints: Mapping[str, Hint] = field(default_factory=dict[str, Hint])

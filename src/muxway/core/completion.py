@@ -60,11 +60,14 @@ class Completion:
             raise InvalidParams("params.ref must be an object: the prompt or resource template to complete for")
         upstream, native = self._native(prompts, resources, ref)
         nothing = self._nothing_stateless if call.caller.revision.stateless else self._nothing
-        if upstream not in completing and self._is_there(upstream):
+        member = self._members.get(upstream)
+        bare = member is not None and member.bare
+        if not bare and upstream not in completing and member is not None and member.link is not None:
             sink.done(nothing)
             return None
         head = b'"method":"completion/complete","params":{"ref":' + native
-        sink = Changing(sink, _at_most, lambda error: nothing if _unknown(error) else error)
+        # What one of several servers cannot do is no error; the only one says so itself.
+        sink = Changing(sink, _at_most, lambda error: nothing if not bare and _unknown(error) else error)
         return self._relay.send(upstream, head, self._without_news(upstream, call), sink)
 
     def _native(self, prompts: Catalog, resources: ResourceCatalog, ref: Params) -> tuple[str, bytes]:
@@ -84,15 +87,13 @@ class Completion:
             return place.upstream, _with(ref, "uri", place.native)
         raise InvalidParams("params.ref.type must be ref/prompt or ref/resource")
 
-    def _is_there(self, upstream: str) -> bool:
-        member = self._members.get(upstream)
-        return member is not None and member.link is not None
-
     def _without_news(self, upstream: str, call: Call) -> Call:
         """The call without what the upstream's revision does not know."""
+        if "context" not in call.params:
+            return call
         member = self._members.get(upstream)
-        link = None if member is None else member.link
-        if "context" not in call.params or link is None or link.revision.completion_context:
+        link = None if member is None else member.link_for(call)
+        if link is None or link.revision.completion_context:
             return call
         params = {name: raw for name, raw in call.params.items() if name != "context"}
         return msgspec.structs.replace(call, params=params)

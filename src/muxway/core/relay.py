@@ -116,6 +116,15 @@ class Member(msgspec.Struct):
     choose: Callable[[Call], Link | None] | None = None
     """Which link a call goes to, where there may be several; None while all calls go to the one."""
 
+    def link_for(self, call: Call) -> Link | None:
+        """The link that a call goes over; None while there is none.
+
+        Raises:
+            StillStarting: it is being opened.
+            UpstreamError: it cannot be.
+        """
+        return self.link if self.choose is None else self.choose(call)
+
     def settle(self, link: Link | None, absence: str) -> None:
         """The start is over, or the link is gone; or it is being started again."""
         self.starting = link is None and self.home is not None and self.home.starting
@@ -378,7 +387,7 @@ class Relay:
     def _connection(self, upstream: str, call: Call) -> tuple[Member, Link]:
         """An upstream and its link for this call. Raises UpstreamError or StillStarting if there is none."""
         member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
-        link = member.link if member.choose is None else member.choose(call)
+        link = member.link_for(call)
         if link is None:
             self._refuse(upstream, member)
         return member, link

@@ -79,7 +79,7 @@ class Resources:
         """The sink for the outcome."""
         stateless = call.caller.revision.stateless
         member = self._members.get(place.upstream)
-        link = None if member is None else member.link
+        link = None if member is None else member.link_for(call)
         change = chain(catalog.contents_rewriter(uri, place), _with_hint if stateless else None)
         return Changing(sink, change, _excuse(stateless, link is not None and link.revision.stateless))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
-from muxway.errors import INVALID_PARAMS, METHOD_NOT_FOUND, InvalidParams, RpcError, UpstreamError
+from muxway.errors import INVALID_PARAMS, METHOD_NOT_FOUND, InvalidParams, RpcError, UpstreamError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import messages
 from muxway.protocol.era import LOG_LEVELS, SUBSCRIPTION_ID
@@ -54,6 +54,7 @@ class Feed:
         tell: Callable[[str, Params], None],
         on_updated: Callable[[str], None],
         on_log: Callable[[object, dict[str, Buffer]], None],
+        bare: Callable[[], bool] = bool,
     ) -> None:
         """Prepare; nothing is asked for before there is a link.
 
@@ -62,8 +63,10 @@ class Feed:
             tell: takes what the upstream says, unless it is about subscriptions.
             on_updated: called with the URI of a resource that has changed.
             on_log: called with log messages that are about no call, and with who uses the connection.
+            bare: says whether it is asked also for what it does not offer, so that it refuses that in its own words.
         """
         self.name = name
+        self.bare = bare
         self.tell = tell
         self.on_updated = on_updated
         self.wake: Callable[[], object] | None = None
@@ -209,7 +212,7 @@ class Feeds:
                 failures.append(error)
             if not over and (error is None or len(failures) > 1):
                 over = True
-                settled(error and failures[0])
+                settled(error and next((one for one in failures if isinstance(one, UpstreamSaid)), failures[0]))
 
         self._first.want(uri, heard)
         self._other.want(uri, heard)
@@ -263,14 +266,15 @@ class _Subscribing:
 
     def turn(self, uri: str) -> bool:
         """Bring what the server knows of a URI in line with what is wanted. False if it cannot be told."""
-        if not self._able:
+        able = self._able or self._feed.bare()
+        if not able:
             self._feed.settle(uri, _unable(self._feed.name))
         elif uri not in self._busy:
             self._busy.add(uri)
             task = asyncio.get_running_loop().create_task(self._align(uri))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return self._able
+        return able
 
     async def _align(self, uri: str) -> None:
         try:
