@@ -11,9 +11,11 @@ from typing import Any, ClassVar
 
 import pytest
 
+from muxway.core import holding
 from muxway.testing import RawClient, ScriptedServer
 from muxway.upstream.link import Link
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, World, a_world
+from tests.noting import until
 
 FORM = {
     "type": "object",
@@ -248,6 +250,33 @@ async def test_questions_asked_at_once_are_put_at_once() -> None:
         assert set(second.result["inputRequests"]) == {"q2"}
         third = await client.call("up__two", inputResponses={"q2": SAMPLED}, requestState=second.result["requestState"])
         assert text(third.result) == "both"
+
+
+async def test_a_question_that_comes_while_the_client_is_away_is_put_when_it_comes_back() -> None:
+    """Ours: a stateless client answers one round after the other (docs/questions.md)."""
+    go = asyncio.Event()
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        first = asyncio.ensure_future(server.ask("elicitation/create", ELICIT))
+        await go.wait()
+        second = await server.ask("roots/list")
+        server.reply(request, {"content": [], "got": [(await first)["result"], second["result"]]})
+
+    async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
+        client, _ = await client_of(world, "2026-07-28")
+        shown = (await client.call("up__asks")).result
+        assert [one["method"] for one in shown["inputRequests"].values()] == ["elicitation/create"]
+        go.set()
+        link = world.gateway.switchboard._members["up"].link  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(link, Link)
+        await until(lambda: len(link.asked) == 2)
+        ann = {"action": "accept", "content": {"name": "Ann"}}
+        answers = dict.fromkeys(shown["inputRequests"], ann)
+        shown = (await client.call("up__asks", inputResponses=answers, requestState=shown["requestState"])).result
+        assert [one["method"] for one in shown["inputRequests"].values()] == ["roots/list"]
+        answers = {key: {"roots": []} for key in shown["inputRequests"]}
+        shown = (await client.call("up__asks", inputResponses=answers, requestState=shown["requestState"])).result
+        assert shown["got"] == [ann, {"roots": []}]
 
 
 async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again() -> None:
@@ -499,6 +528,45 @@ async def test_parked_calls_are_counted_by_their_bytes() -> None:
         for _ in range(4):
             assert (await client.call("up__asks", large)).result["resultType"] == "input_required"
         assert "too many calls wait" in text((await client.call("up__asks", large)).result)
+
+
+@pytest.mark.parametrize("outcome", ["result", "error", "question"])
+async def test_what_comes_for_a_parked_call_is_counted(outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: 64 MiB of a principal's (docs/behaviour.md#size-limits), whenever they come; here 10,000 bytes."""
+    monkeypatch.setattr(holding, "MOST_BYTES_EACH", 10_000)
+    go, answers = asyncio.Event(), list[Any]()
+    large = "x" * 6000
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        asked = asyncio.ensure_future(server.ask("elicitation/create", ELICIT))
+        await go.wait()
+        if outcome == "question":
+            answers.append(await server.ask("elicitation/create", {**ELICIT, "message": large}))
+        if outcome == "error":
+            server.fail(request, -32000, large)
+        else:
+            server.reply(request, {"content": [{"type": "text", "text": "short" if outcome == "question" else large}]})
+        asked.cancel()
+
+    async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
+        client, _ = await client_of(world, "2026-07-28")
+        states = [(await client.call("up__asks")).result["requestState"] for _ in range(2)]
+        desk = world.gateway.switchboard.shared.relay.desk
+        go.set()
+        if outcome == "question":
+            # The first is put to the client when it comes back, for the second there is no room.
+            await until(lambda: bool(answers))
+            assert answers[0]["error"]["message"].startswith("too many calls wait")
+        else:
+            await until(lambda: all(parked._outcome is not None for parked in desk.parked.values()))  # pyright: ignore[reportPrivateUsage]
+        replies = [await client.call("up__asks", requestState=state, inputResponses={}) for state in states]
+        if outcome != "question":
+            assert large in str(replies[0].message)
+            error = replies[1].error
+            assert error["data"]["muxway"]["reason"] == "too_large"
+            assert "the call has run" in error["message"]
+            assert desk.holding._of == {}  # pyright: ignore[reportPrivateUsage]
+            assert desk.holding._all == (0, 0)  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_nothing_is_kept_of_questions_that_nobody_need_answer_any_more() -> None:

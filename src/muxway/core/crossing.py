@@ -52,6 +52,7 @@ _GATHERING: Final = 0.02
 """Seconds to wait for further questions of one call before the caller is asked them all at once."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.25)
 """Seconds before a call is made again that an upstream put off without a question."""
+_FULL: Final = "too many calls wait for answers; try again later"
 _RETRY_KEYS: Final = frozenset(("inputResponses", "requestState"))
 
 
@@ -424,7 +425,18 @@ class Wrapping(_Sealing):
 class Parking(_Sealing):
     """A stateless caller's call to a handshake upstream: while the caller gathers answers the call waits here."""
 
-    __slots__ = ("_asked", "_expiry", "_gathering", "_key", "_outcome", "_pending", "_refused", "_size", "principal")
+    __slots__ = (
+        "_asked",
+        "_expiry",
+        "_gathering",
+        "_key",
+        "_late",
+        "_outcome",
+        "_pending",
+        "_refused",
+        "_size",
+        "principal",
+    )
 
     def __init__(self, sink: Sink, way: Way, head: bytes, call: Call, desk: Desk, round_: int = 0) -> None:
         if not _RETRY_KEYS.isdisjoint(call.params) or "task" in call.params:
@@ -434,6 +446,8 @@ class Parking(_Sealing):
         self._asked = 0
         self._pending: dict[str, tuple[Ask, bytes]] = {}
         """Key → the question and how it is put, until it has its answer."""
+        self._late: dict[Ask, None] = {}
+        """Questions that came while it was parked."""
         self._refused: dict[str, Any] = {}
         """Capabilities the caller would have needed."""
         self._gathering: Timer | None = None
@@ -451,6 +465,14 @@ class Parking(_Sealing):
         if self._call.method not in asking.REPEATABLE:
             # It could never be made again with the answers.
             ask.refuse(InvalidParams(f"{ask.method}: {self._call.method} cannot ask a stateless caller"))
+            return
+        if self._key:
+            # Whoever would see it is not there; the caller is asked when it comes back with the answers to the others.
+            self._late[ask] = None
+            ask.on_withdrawn = partial(self._late.pop, ask, None)
+            if not self._fits():
+                del self._late[ask]
+                ask.refuse(RpcError(_FULL))
             return
         # To the door and back: what stands around the call sees each question, however its caller is asked.
         ask.park = self._put
@@ -475,11 +497,34 @@ class Parking(_Sealing):
             entry["params"] = params
         self._pending[key] = (ask, messages.object_of(entry.items()))
         ask.on_withdrawn = partial(self._withdrawn, key)
-        if not self._key and self._gathering is None:
+        if not self._fits():
+            del self._pending[key]
+            ask.refuse(RpcError(_FULL))
+        elif not self._key and self._gathering is None:
             self._gathering = later(_GATHERING, attempt, self._fall, self._park)
 
     def _withdrawn(self, key: str) -> None:
         self._pending.pop(key, None)
+
+    @property
+    def _weight(self) -> int:
+        """Bytes of what is kept while it is parked: its call, its questions, its outcome."""
+        size = size_of(self._call) + sum(len(entry) for _, entry in self._pending.values())
+        size += sum(memoryview(raw).nbytes for ask in self._late for raw in ask.params.values())
+        if self._outcome is not None:
+            result, error = self._outcome
+            size += sum(memoryview(piece).nbytes for piece in result)
+            size += len(error.raw) if isinstance(error, UpstreamSaid) else 0
+        return size
+
+    def _fits(self) -> bool:
+        """Count what is kept of it now, if it is parked; whether that is not too much."""
+        if self._key not in self._desk.parked:
+            return True
+        size = self._weight
+        self._desk.holding.resize(self.principal, size, self._size)
+        self._size = size
+        return not self._desk.holding.is_over(self.principal)
 
     def _park(self) -> None:
         self._gathering = None
@@ -490,19 +535,18 @@ class Parking(_Sealing):
             self._refuse_pending(f"no call may ask more than {_MOST_ROUNDS} times")
             return
         # Only here, where it is parked: of calls that are made all at once each would find room before that.
-        call = own_call(self._call)
+        self._call = self._sent = own_call(self._call)
         entries: dict[str, Buffer] = {key: entry for key, (_, entry) in self._pending.items()}
-        size = size_of(call) + sum(len(entry) for _, entry in self._pending.values())
+        size = self._weight
         if not self._desk.holding.has_room(self.principal, size):
             log.warning("too many parked calls; a question was refused", upstream=self._way.upstream)
-            self._refuse_pending("too many calls wait for answers; try again later")
+            self._refuse_pending(_FULL)
             return
         self._key = secrets.token_urlsafe(16)
         if not self._end_with_questions(self._sink, self._claims("park", self._key), entries):
             self._give_up("the questions are too large")
             return
         # Nothing is kept of the request that has been answered now.
-        self._call = self._sent = call
         self._sink = Nobody()
         self._size = size
         self._desk.holding.take(self.principal, size)
@@ -527,8 +571,9 @@ class Parking(_Sealing):
     def _give_up(self, why: str) -> None:
         """The caller has not come back."""
         self._unpark()
-        pending, self._pending = list(self._pending.values()), {}
-        for ask, _ in pending:
+        open_ = [*(ask for ask, _ in self._pending.values()), *self._late]
+        self._pending, self._late = {}, {}
+        for ask in open_:
             ask.give_up(RpcError(why))
         super().cancel(why)
 
@@ -576,6 +621,10 @@ class Parking(_Sealing):
         if self._outcome is not None:
             self._deliver(*self._outcome)
             return None
+        late, self._late = self._late, {}
+        for ask in late:
+            ask.on_withdrawn = None
+            self.ask(ask)
         if self._pending:
             # What is missing is asked again, at once.
             self._park()
@@ -602,6 +651,14 @@ class Parking(_Sealing):
             # Copied, as a piece of what was received would keep all of that in memory.
             self._outcome = ((b"".join(result),), error)
             self._pending.clear()
+            self._late.clear()
+            if not self._fits():
+                log.warning("too much to keep; the outcome of a parked call is dropped", upstream=self._way.upstream)
+                why = (
+                    f'server "{self._way.upstream}" answered while the client was away, and too much waits for clients'
+                )
+                self._outcome = ((), UpstreamError(self._way.upstream, "too_large", f"{why}; the call has run"))
+                self._fits()
         else:
             self._deliver(result, error)
 
