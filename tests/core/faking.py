@@ -103,6 +103,7 @@ class FakeLink:
     def __init__(self, script: Script | None = None, revision: Revision = NEWEST_HANDSHAKE) -> None:
         self.revision = revision
         self.leases = Leases()
+        self.own_process = False
         self.sent: list[Sent] = []
         self._script = script
 

@@ -11,6 +11,8 @@ import os
 import sys
 from typing import Any
 
+from line_server import introduction, serve, text, tool
+
 dual = sys.argv[1:] == ["dual"]
 watched = sys.argv[1:] == ["watched"]
 calls = 0
@@ -20,17 +22,16 @@ modern: bool | None = None
 
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     global calls, told, modern
-    method, params = message.get("method"), message.get("params", {})
+    method, params = message["method"], message.get("params", {})
     if method == "initialize" and modern is not True:
         modern, told = False, params["capabilities"]
-        info = {"name": "lane", "version": "1"}
         offered = {"tools": {}, "resources": {"subscribe": True}} if watched else {"tools": {}}
-        return {"protocolVersion": "2025-11-25", "capabilities": offered, "serverInfo": info}
+        return introduction("lane", capabilities=offered)
     if method == "server/discover" and dual and modern is not False:
         modern = True
         return {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     if method == "tools/list":
-        return {"tools": [{"name": "who", "inputSchema": {"type": "object"}}]}
+        return {"tools": [tool("who")]}
     if method == "resources/list":
         return {"resources": [{"uri": "lane://it", "name": "it"}]}
     if method == "resources/templates/list":
@@ -42,18 +43,13 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
         if modern:
             told = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
         who = {"pid": os.getpid(), "calls": calls, "era": "modern" if modern else "legacy", "told": told}
-        return {"content": [{"type": "text", "text": json.dumps(who)}]}
+        return text(json.dumps(who))
     return None
 
 
-for line in sys.stdin:
-    heard = json.loads(line)
-    if "id" not in heard or "method" not in heard:
-        continue
-    result = answer(heard)
-    reply: dict[str, Any] = {"jsonrpc": "2.0", "id": heard["id"]}
-    if result is None:
-        reply["error"] = {"code": -32601, "message": "no such method"}
-    else:
-        reply["result"] = {"resultType": "complete", **result} if modern else result
-    print(json.dumps(reply), flush=True)  # noqa: T201
+def worded(message: dict[str, Any]) -> dict[str, Any] | None:
+    result = answer(message)
+    return {"resultType": "complete", **result} if modern and result is not None else result
+
+
+serve(worded)

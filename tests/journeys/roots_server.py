@@ -9,13 +9,11 @@ import json
 import sys
 from typing import Any
 
+from line_server import introduction, say, text, tool
+
 roots: list[str] = []
 told: Any = None
 asked = 0
-
-
-def say(message: dict[str, Any]) -> None:
-    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)  # noqa: T201
 
 
 def ask() -> None:
@@ -29,17 +27,14 @@ for line in sys.stdin:
     method = heard.get("method")
     if method == "initialize":
         told = heard["params"]["capabilities"]
-        info = {"name": "roots", "version": "1"}
-        result: Any = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
-        say({"id": heard["id"], "result": result})
+        say({"id": heard["id"], "result": introduction("roots")})
     elif method in ("notifications/initialized", "notifications/roots/list_changed"):
         if "roots" in told:
             ask()
     elif method == "tools/list":
-        say({"id": heard["id"], "result": {"tools": [{"name": "roots", "inputSchema": {"type": "object"}}]}})
+        say({"id": heard["id"], "result": {"tools": [tool("roots")]}})
     elif method == "tools/call":
-        text = json.dumps({"roots": roots, "told": told, "asked": asked})
-        say({"id": heard["id"], "result": {"content": [{"type": "text", "text": text}]}})
+        say({"id": heard["id"], "result": text(json.dumps({"roots": roots, "told": told, "asked": asked}))})
     elif method == "ping":
         say({"id": heard["id"], "result": {}})
     elif method is None and "result" in heard:

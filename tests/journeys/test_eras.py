@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import Any
 
 from muxway import Gateway, Status
 from muxway.config import parse_config
 from muxway.testing import RawClient
-from tests.journeys.test_lanes import Pipe, who
+from tests.journeys.test_lanes import BESIDE, SERVER, Pipe, who
 from tests.journeys.test_roots import piped
-
-SERVER = str(Path(__file__).with_name("lane_server.py"))
 
 
 def impatient(*, handshake: bool = True, seconds: float = 0.3) -> dict[str, Any]:
     """A server of both eras, or of the stateless one only, that ends soon unless somebody shakes hands."""
     refuses = "" if handshake else "modern = True; "
     script = (
-        "import os, sys, threading; "
+        f"{BESIDE}; import os, threading; "
         f"threading.Timer({seconds}, lambda: os._exit(3) if modern is not False else None).start(); "
         f"source = open({SERVER!r}).read().replace('modern: bool | None = None', 'modern = None'); "
-        f"sys.argv = ['x', 'dual']; head, body = source.split('for line in sys.stdin', 1); exec(head); {refuses}"
-        "exec('for line in sys.stdin' + body)"
+        f"sys.argv = ['x', 'dual']; head, body = source.split('serve(worded)', 1); exec(head); {refuses}"
+        "exec('serve(worded)' + body)"
     )
     return {"command": sys.executable, "args": ["-c", script]}
 
@@ -75,7 +72,7 @@ async def test_on_a_pipe_a_server_of_both_eras_speaks_that_of_the_client() -> No
 async def test_a_stateless_server_that_is_spoilt_by_a_handshake_is_started_again() -> None:
     """Ours: after a refused `initialize` the Python SDK takes nothing else on that pipe (docs/behaviour.md#start)."""
     script = (
-        f"import sys; source = open({SERVER!r}).read(); "
+        f"{BESIDE}; source = open({SERVER!r}).read(); "
         "source = source.replace('if method == \"initialize\" and modern is not True:', "
         '\'if method == "initialize": modern = False; return None\\n    if method == "initialize":\'); '
         "sys.argv = ['x', 'dual']; exec(source)"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from muxway.protocol.messages import Buffer
 
 SERVER = str(Path(__file__).with_name("lane_server.py"))
+BESIDE = f"import sys; sys.path.insert(0, {str(Path(SERVER).parent)!r})"
+"""What a script has to begin with that runs the server's source itself."""
 
 
 class Pipe:
@@ -196,7 +198,7 @@ async def test_what_nobody_uses_is_ended_and_comes_back_when_needed() -> None:
 async def test_a_connection_that_cannot_be_opened_fails_its_calls_and_no_others(tmp_path: Path) -> None:
     flag = tmp_path / "broken"
     script = (
-        f"import os, sys; os.path.exists({str(flag)!r}) and sys.exit('out of order'); "
+        f"{BESIDE}; import os; os.path.exists({str(flag)!r}) and sys.exit('out of order'); "
         f"sys.argv = ['x']; exec(open({SERVER!r}).read())"
     )
     config = parse_config({"mcpServers": {"up": {"command": sys.executable, "args": ["-c", script]}}})
@@ -217,7 +219,7 @@ async def test_a_connection_that_cannot_be_opened_fails_its_calls_and_no_others(
 def marking(pids: Path, then: str) -> dict[str, Any]:
     """A server that writes down each of its processes; from the second on, `then` comes before anything else."""
     script = (
-        f"import os, sys, time; pids = open({str(pids)!r}, 'a+'); pids.write(f'{{os.getpid()}} '); pids.flush(); "
+        f"{BESIDE}; import os, time; pids = open({str(pids)!r}, 'a+'); pids.write(f'{{os.getpid()}} '); pids.flush(); "
         f"pids.seek(0); later = len(pids.read().split()) > 1; {then}; sys.argv = ['x']; exec(open({SERVER!r}).read())"
     )
     return {"command": sys.executable, "args": ["-c", script]}

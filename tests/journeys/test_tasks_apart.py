@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from muxway import Gateway
 from muxway.config import parse_config
 from tests.journeys.test_lanes import client_of
@@ -17,17 +19,22 @@ from tests.journeys.worker import TASKS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from muxway.config import Config
     from muxway.testing import RawClient
 
 SERVER = str(Path(__file__).with_name("numbering_server.py"))
 PATIENCE = 20.0
+YES = {"action": "accept", "content": {}}
+
+
+def a_config(who: str = "", **settings: Any) -> Config:
+    servers = {"up": {"command": sys.executable, "args": [SERVER], "env": {"WHO": who}}}
+    return parse_config({"mcpServers": servers, "gateway": settings})
 
 
 @contextlib.asynccontextmanager
 async def a_gateway(**settings: Any) -> AsyncIterator[Gateway]:
-    servers = {"up": {"command": sys.executable, "args": [SERVER]}}
-    config = parse_config({"mcpServers": servers, "gateway": settings})
-    async with asyncio.timeout(PATIENCE), Gateway.open(config) as opened:
+    async with asyncio.timeout(PATIENCE), Gateway.open(a_config(**settings)) as opened:
         yield opened
 
 
@@ -68,3 +75,41 @@ async def test_a_process_with_a_task_under_way_makes_no_room_for_others() -> Non
         error = (await carol.call("up__work", {})).error
         assert error["data"]["muxway"]["reason"] == "overloaded"
         assert (await bob.ask("tasks/get", {"taskId": task})).result["status"] == "working"
+
+
+@pytest.mark.parametrize("change", ["nothing", "reload", "restart"])
+async def test_the_answer_to_a_tasks_question_goes_to_the_process_that_asked(change: str) -> None:
+    """docs/behaviour.md#reload: calls under way end at the old process; a new one may have a task of that name."""
+    async with a_gateway(isolation="shared") as gateway:
+        asked, _ = await client_of(gateway, b"ann", "2026-07-28", {"elicitation": {"form": {}}})
+        bob = await a_client(gateway, b"bob")
+        shown = (await asked.call("up__work", {"ask": True})).result
+        if change == "reload":
+            await gateway.apply(a_config("new", isolation="shared"))
+            await gateway.settled()
+        elif change == "restart":
+            await gateway.restart("up")
+        # In a new process this is its first task, too.
+        of_bob = await a_task(bob, stay=True, secret="bob's")
+        again = await asked.call(
+            "up__work",
+            {"ask": True},
+            requestState=shown["requestState"],
+            inputResponses=dict.fromkeys(shown["inputRequests"], YES),
+        )
+        if change == "restart":
+            assert again.error["data"]["muxway"]["reason"] == "lost"
+            assert "make the call again" in again.error["message"]
+        else:
+            assert json.loads(again.result["content"][0]["text"])["ask"] == "accept"
+        assert (await bob.ask("tasks/get", {"taskId": of_bob})).result["status"] == "working"
+
+
+async def test_a_task_is_gone_with_its_process() -> None:
+    """docs/behaviour.md#tasks: a task is its caller's alone, whatever the server calls it."""
+    async with a_gateway(isolation="shared") as gateway:
+        ann, bob = await a_client(gateway, b"ann"), await a_client(gateway, b"bob")
+        of_ann = await a_task(ann, secret="ann's")
+        await gateway.restart("up")
+        await a_task(bob, secret="bob's")
+        assert "Unknown task" in (await ann.ask("tasks/get", {"taskId": of_ann})).error["message"]

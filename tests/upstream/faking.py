@@ -31,6 +31,7 @@ class FakeChannel:
 
     def __init__(self, *, remote: bool = False) -> None:
         self.remote = remote
+        self.own_process = not remote
         self.sent: list[dict[str, Any]] = []
         self.closed: list[bool] = []
         self.queued = 0

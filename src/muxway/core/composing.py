@@ -52,6 +52,7 @@ class Composition:
     revision = REVISION
     log_level = 0
     label = ""
+    own_process = False
 
     def __init__(self, tool: CustomTool, handle: Callable[[Call, Sink], Running | None]) -> None:
         """Prepare.

@@ -20,7 +20,7 @@ from muxway.core.asks import Ask
 from muxway.core.holding import Holding, own_call, size_of
 from muxway.core.incidents import attempt
 from muxway.core.leases import PassedTasks
-from muxway.core.polling import Polling, wants_tasks
+from muxway.core.polling import Polling, is_task_state, wants_tasks
 from muxway.core.ports import aside, clock, later, log
 from muxway.core.questions import Questions
 from muxway.core.sealing import INVALID, LIFETIME, Claims, Seal, StateTooLarge, digest
@@ -332,6 +332,10 @@ class _Sealing(Crossing):
             why = f'server "{self._way.upstream}" asks with a state that is too large to be passed on'
             sink.failed(UpstreamError(self._way.upstream, "too_large", why))
             return False
+        link = self._way.link
+        if isinstance(link, Polling) and claims.kind == "wrap" and is_task_state(claims.state):
+            # The answers are for the process that has the task, whichever takes new calls by then.
+            self._desk.passed.add(state, link.link, LIFETIME)
         parts = [b'{"resultType":"input_required",']
         if entries:
             parts += (b'"inputRequests":', messages.object_of(entries.items()), b",")

@@ -73,24 +73,31 @@ class PassedTasks:
     def add(self, name: str, link: Link, seconds: float) -> None:
         """A server has made a task, which may go on for so long."""
         if len(self._links) >= _MOST_NAMED:
-            self.ended(next(iter(self._links)))
+            oldest = next(iter(self._links))
+            self.ended(oldest)
+            del self._links[oldest]
         self._links[name] = link
         link.leases.keep(name, seconds)
 
-    def find(self, name: str) -> Link | None:
-        """The connection on which the task was made, while it lasts; it may not be the server's present one."""
-        link = self._links.get(name)
-        if link is None:
-            return None
-        try:
-            link.check()
-        except UpstreamError:
-            self.ended(name)
-            return None
-        return link
+    def find(self, name: str, present: Link) -> Link | None:
+        """The connection at which a task can be asked after: the one on which it was made, while that lasts.
+
+        After that it is the server's present one, unless the task ended with its process; then it is None.
+        """
+        link = self._links.pop(name, None)
+        if link is not None:
+            try:
+                link.check()
+            except UpstreamError:
+                link.leases.drop(name)
+            else:
+                # Back, as the one that was asked after last: those that nobody asks after are forgotten first.
+                self._links[name] = link
+                return link
+        return None if present.own_process else present
 
     def ended(self, name: str) -> None:
-        """The task is over."""
-        link = self._links.pop(name, None)
+        """The task is over; for a while it may still be asked after."""
+        link = self._links.get(name)
         if link is not None:
             link.leases.drop(name)

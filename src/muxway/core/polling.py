@@ -40,6 +40,7 @@ class Polling:
         self.revision = link.revision
         self.label = link.label
         self.leases = link.leases
+        self.own_process = link.own_process
         self.log_level = link.log_level
         self.on_created: Callable[[], None] | None = None
         """Called when the upstream has made a task of the call."""

@@ -489,7 +489,8 @@ class Relay:
             StillStarting: the upstream may have it in a moment.
         """
         upstream, head, call, _, _, reshape = aim
-        claims = self.desk.seal.open(messages.text(call.params["requestState"]), call)
+        spelled = messages.text(call.params["requestState"]) or ""
+        claims = self.desk.seal.open(spelled, call)
         leads_to = (upstream, head) if upstream else (head.decode(), b"")
         if (claims.upstream, claims.head) != leads_to:
             raise InvalidParams(INVALID)
@@ -516,18 +517,31 @@ class Relay:
         if claims.upstream not in self._members:
             raise InvalidParams(INVALID)
         member, link = self._connection(claims.upstream, call)
+        tasked = claims.kind == "wrap" and is_task_state(claims.state)
+        if tasked:
+            link = self._asking(spelled, claims.upstream, link)
         convert = bridge.result_converter(call.caller.revision, link.revision, self._server_info)
         if call.method == "tools/call":
             convert = chain(reshape, self.rewriters.get(claims.upstream), convert)
         if convert is None:
             raise InvalidParams(INVALID)
-        if is_task_state(claims.state) if claims.kind == "wrap" else claims.state is not None:
+        if tasked or (claims.kind == "url" and claims.state is not None):
             link = Polling(claims.upstream, link)
         large = CONVERTED if reshape is None else RESHAPED
         way = Way(claims.upstream, link, convert, self._server_info, member.idle, member.limit, large)
         across = self._across(sink, way, claims.head, again, claims.round + 1)
         across.begin()
         return across
+
+    def _asking(self, state: str, upstream: str, present: Link) -> Link:
+        """The connection to the process whose task asked, which waits for the answers."""
+        link = self.desk.passed.find(state, present)
+        if link is None:
+            why = f'server "{upstream}" has ended since its task asked, and the task with it; make the call again'
+            raise UpstreamError(upstream, "lost", why)
+        # From here on the call that goes on keeps it in use.
+        link.leases.drop(state)
+        return link
 
 
 def _check_arguments(route: Route, call: Call) -> None:

@@ -101,9 +101,10 @@ class Tasks:
         upstream, native = trace.upstream, trace.task
         way = self._reach(upstream, call)
         # After a reload, the process that has the task may be another one than that which takes new calls.
-        way = msgspec.structs.replace(way, link=self._passed.find(name) or way.link)
-        if not way.link.revision.stateless:
+        link = self._passed.find(name, way.link)
+        if link is None or not link.revision.stateless:
             raise InvalidParams(_UNKNOWN)
+        way = msgspec.structs.replace(way, link=link)
         head = b'"method":%b,"params":{"taskId":%b' % (messages.encode(call.method), messages.encode(native))
         params = {key: raw for key, raw in call.params.items() if key != "taskId"}
         answer = _Renaming(sink, way, call, name, native, rewriters.get(upstream), self._passed)

@@ -41,6 +41,9 @@ class Channel(Protocol):
     remote: bool
     """Whether each request goes its own way to the upstream, so that one may fail where another gets through."""
 
+    own_process: bool
+    """Whether the upstream is a process of ours, which ends with the channel, and all that it knows with it."""
+
     send: Callable[[Sequence[Buffer]], None]
     """Queue one frame; never waits. Before and after the connection it does nothing."""
 

@@ -150,6 +150,7 @@ class HttpChannel:
     """One remote server."""
 
     remote = True
+    own_process = False
 
     def __init__(self, config: ServerConfig, max_message_bytes: int) -> None:
         self._name = config.name

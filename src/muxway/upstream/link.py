@@ -184,6 +184,7 @@ class Link:
         """Called with log messages that belong to no call."""
         self.on_lost: Callable[[str], None] | None = None
         self._channel = channel
+        self.own_process = channel.own_process
         self._limits = limits
         self._exempt = 0
         """How many of our open requests are no calls under way: those of the gateway itself, and paused ones."""

@@ -24,6 +24,7 @@ class MemoryChannel:
     """Runs one in-process server as a task and carries its frames."""
 
     remote = False
+    own_process = False
 
     def __init__(self, server: InProcessServer) -> None:
         self._server = server

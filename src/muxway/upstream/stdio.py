@@ -41,6 +41,7 @@ class StdioChannel:
     """One child process."""
 
     remote = False
+    own_process = True
 
     def __init__(
         self, config: ServerConfig, nursery: Nursery, turn: Turn, max_message_bytes: int, journal: Journal
