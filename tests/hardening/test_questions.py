@@ -10,6 +10,7 @@ import pytest
 
 from muxway import Gateway, InvalidParams, Middleware, chain
 from muxway.config import parse_config
+from muxway.core import tasks
 from muxway.testing import RawClient, ScriptedServer
 from tests.journeys.test_roots import ROOTS, Folders, a_config, piped, seen
 from tests.journeys.worker import TASKS, Job, Worker
@@ -44,8 +45,8 @@ class Judge(Middleware):
             raise InvalidParams("the judge says no")
         if verdict == "fail":
             raise RuntimeError
-        if verdict == "answer":
-            ask.answer(b'{"action":"decline"}')
+        if verdict in ("answer", "agree"):
+            ask.answer(b'{"action":"%b"}' % (b"accept" if verdict == "agree" else b"decline"))
             return None
         if verdict == "later":
             self.held.append(ask)
@@ -132,6 +133,52 @@ async def test_questions_of_a_servers_own_task_are_judged(verdict: str) -> None:
         else:
             assert shown["status"] == "completed"
             assert got == [{"action": "cancel" if verdict == "refuse" else "decline"}]
+
+
+@pytest.mark.parametrize("tasked", [False, True])
+@pytest.mark.parametrize("verdict", ["pass", "refuse", "fail", "answer", "agree"])
+async def test_pages_that_a_server_wants_visited_first_are_judged(
+    verdict: str, tasked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/middleware/writing.md: `ask` sees what servers ask, also pages that stand in an error (-32042)."""
+    calls = 0
+
+    async def gated(server: ScriptedServer, request: dict[str, Any]) -> None:
+        nonlocal calls
+        calls += 1
+        if tasked:
+            await asyncio.sleep(0.05)  # Longer than it takes to become a task.
+        if calls == 1:
+            pages = [
+                {"mode": "url", "message": "Sign in", "url": f"https://x.test/{n}", "elicitationId": f"e{n}"}
+                for n in range(2)
+            ]
+            server.fail(request, -32042, "sign in first", {"elicitations": pages})
+        else:
+            server.reply(request, {"content": [], "structuredContent": {"calls": calls}})
+
+    judge = Judge(elicitation=verdict)
+    if tasked:
+        monkeypatch.setattr(tasks, "PATIENCE", 0.0)
+    gateway_of = chain(judge).then(up=ScriptedServer(tools={"gated": gated}))
+    async with asyncio.timeout(PATIENCE), gateway_of.open() as gateway:
+        known = {"elicitation": {"url": {}}, **({"extensions": {TASKS: {}}} if tasked else {})}
+        client = RawClient(gateway.memory_door(), revision="2026-07-28", capabilities=known)
+        reply = await client.call("up__gated", {})
+        task = reply.result["taskId"] if tasked else None
+        while task is not None and reply.result["status"] == "working":
+            reply = await client.ask("tasks/get", {"taskId": task})
+        assert judge.seen == [("up", "elicitation/create")] * 2
+        if verdict == "pass":
+            assert [one["params"]["message"] for one in reply.result["inputRequests"].values()] == ["[up] Sign in"] * 2
+            assert calls == 1
+            return
+        outcome = reply.message if task is None else reply.result
+        if verdict == "agree":
+            assert outcome["result"]["structuredContent"] == {"calls": 2}
+        else:
+            assert "who declined" in outcome["error"]["message"]
+            assert calls == 1
 
 
 @pytest.mark.parametrize("verdict", ["pass", "refuse"])

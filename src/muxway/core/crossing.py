@@ -682,25 +682,44 @@ class Parking(_Sealing):
         """The upstream wants the user to visit web pages first, and to be called anew after that."""
         said = messages.members(error.raw) or {}
         listed = (messages.members(said.get("data", b"{}")) or {}).get("elicitations", b"[]")
-        entries: dict[str, Buffer] = {}
+        pages: Params = {}
+        method = messages.encode(asking.ELICIT)
         for number, raw in enumerate((messages.items(listed) or [])[: asking.MOST_OPEN], 1):
-            params = messages.members(raw) or {}
-            params.setdefault("mode", msgspec.Raw(b'"url"'))
-            refusal = asking.refusal(self._call.caller.capabilities, self._call.caller.revision, asking.ELICIT, params)
-            if refusal is not None:
-                data = {"requiredCapabilities": asking.required(asking.ELICIT, params)}
-                self._sink.failed(RpcError(error.message, code=MISSING_CAPABILITY, data=data))
-                return
-            worded = asking.worded(self._call.caller.revision, asking.ELICIT, params, self._way.link.label)
-            entry: dict[str, Buffer] = {"method": messages.encode(asking.ELICIT), "params": worded or b"{}"}
-            entries[f"page{number}"] = messages.object_of(entry.items())
+            params: dict[str, Buffer] = {"mode": b'"url"', **(messages.members(raw) or {})}
+            entry: dict[str, Buffer] = {"method": method, "params": messages.object_of(params.items())}
+            pages[f"page{number}"] = msgspec.Raw(messages.object_of(entry.items()))
         self._round += 1
-        if not entries or self._round > _MOST_ROUNDS:
+        if not pages or self._round > _MOST_ROUNDS:
             self._sink.failed(error)
+            return
+        try:
+            self._running = questions = Questions(
+                self._way.upstream, self._way.link, self._call, pages, self._pages_asked
+            )
+        except RpcError:
+            data = {"requiredCapabilities": asking.required(asking.ELICIT, {"mode": msgspec.Raw(b'"url"')})}
+            self._sink.failed(RpcError(error.message, code=MISSING_CAPABILITY, data=data))
         else:
+            questions.put(self._asker)
+
+    def _pages_asked(self, questions: Questions) -> None:
+        """The pages have passed what stands around the call."""
+        self._running = None
+        if questions.answers and not agreed(questions.answers):
+            self._sink.failed(declined(self._way.upstream))
+        elif questions.worded:
             # The call that is then made anew must be made in the same way.
             way = "task" if isinstance(self._way.link, Polling) else None
-            self._end_with_questions(self._sink, self._claims("url", way), entries)
+            self._end_with_questions(self._sink, self._claims("url", way), questions.worded)
+        else:
+            self._call_anew()
+
+    def _call_anew(self) -> None:
+        """The user has been where the upstream wanted."""
+        try:
+            self._send(self._call)
+        except RpcError as error:
+            self._sink.failed(error)
 
     def progress(self, params: dict[str, Buffer]) -> None:
         if not self._key:
@@ -711,11 +730,15 @@ class Parking(_Sealing):
             super().log(params)
 
 
-def visited(call: Call) -> bool:
+def agreed(answers: Params | dict[str, Buffer]) -> bool:
     """Whether the user agreed to visit every page that was asked for."""
-    answers = messages.members(call.params.get("inputResponses", b"{}")) or {}
     actions = [messages.text((messages.members(raw) or {}).get("action")) for raw in answers.values()]
     return bool(actions) and all(action == "accept" for action in actions)
+
+
+def declined(upstream: str) -> InvalidParams:
+    """What a call fails with whose user did not agree."""
+    return InvalidParams(f'server "{upstream}" needs the user to visit a page first, who declined')
 
 
 def _needs(error: RpcError) -> list[str]:

@@ -11,7 +11,7 @@ from msgspec import Raw
 from muxway.catalog.model import EMPTY
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.core import custom
-from muxway.core.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, visited
+from muxway.core.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, agreed, declined
 from muxway.core.log_levels import LogLevels
 from muxway.core.polling import Polling, is_task_state
 from muxway.core.ports import later, stopwatch
@@ -501,9 +501,8 @@ class Relay:
             return parked.resume(call, claims, sink)
         params = {name: raw for name, raw in call.params.items() if name != "requestState"}
         if claims.kind == "url":
-            params.pop("inputResponses", None)
-            if not visited(call):
-                raise InvalidParams(f'server "{claims.upstream}" needs the user to visit a page first, who declined')
+            if not agreed(messages.members(params.pop("inputResponses", b"{}")) or {}):
+                raise declined(claims.upstream)
         elif claims.state is not None:
             params["requestState"] = Raw(messages.encode(claims.state))
         if claims.answers:

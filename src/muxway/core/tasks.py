@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from muxway.core.asks import Ask
-from muxway.core.crossing import Parking
+from muxway.core.crossing import Parking, declined
 from muxway.core.holding import Holding, own_call, size_of
 from muxway.core.incidents import attempt
 from muxway.core.polled import ENDED
@@ -385,13 +385,9 @@ class Background(Parking):
     def _page_answered(self, answer: bytes) -> None:
         if messages.text((messages.members(answer) or {}).get("action")) != "accept":
             self._pending.clear()
-            why = f'server "{self._way.upstream}" needs the user to visit a page first, who declined'
-            self._sink.failed(InvalidParams(why))
+            self._sink.failed(declined(self._way.upstream))
         elif not self._pending:
-            try:
-                self._send(self._call)
-            except RpcError as error:
-                self._sink.failed(error)
+            self._call_anew()
 
     # --- the outcome --------------------------------------------------------------------------
 
