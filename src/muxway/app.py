@@ -121,6 +121,11 @@ class Gateway:
         self._noted: set[str] = set()
         """The findings that have been told."""
         self._noted_of_views: set[str] = set()
+        self._published: tuple[list[Source], list[str], bool] = ([], [], False)
+        """What is in force: what the servers show, which there are, and whether all that they have is known.
+
+        Servers say often that something about them may have changed, and all of them at the same time.
+        """
         self._custom = custom.OwnTools(config.tools.values())
         self.switchboard = Switchboard(
             name=settings.name,
@@ -146,6 +151,7 @@ class Gateway:
         self._retired: list[list[Layer]] = []
         """Middlewares of configurations before this one that calls under way may still use."""
         self._closing: set[asyncio.Task[None]] = set()
+        self._preparing = asyncio.Lock()
         self._quiet = False
         """Whether many things are changing that are one change for those who listen."""
         self._chains: dict[str | None, Chains] = {}
@@ -492,6 +498,8 @@ class Gateway:
             self._apply(config, changes, layers)
         finally:
             self._quiet = False
+        # Also what is made of the same lists may be something else now.
+        self._published = ([], [], False)
         self._changed()
         # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
         self._tell_layers("forget", None)
@@ -637,21 +645,37 @@ class Gateway:
             self._first_listing.look(self._fleet.unknown, shows=self._fleet.shows)
 
     async def _prepare(self, coming: Callable[[], list[Source]]) -> None:
-        """Have the catalogs after a change made beside the event loop, if there is much in them."""
-        for _ in range(_TRIES):
-            sources = coming()
-            work = self.switchboard.drafting([self._custom.source(sources), *sources])
-            if work is None:
-                return
-            self.switchboard.drafted = await asyncio.to_thread(work)
+        """Have the catalogs after a change made beside the event loop, if there is much in them.
+
+        One change at a time, and one in each turn of the loop: all servers may be ready, or listed again, at once.
+        """
+        await self._preparing.acquire()
+        try:
+            for _ in range(_TRIES):
+                sources = coming()
+                given = [self._custom.source(sources), *sources]
+                work = None if given == self._published[0] else self.switchboard.drafting(given)
+                if work is None:
+                    return
+                self.switchboard.drafted = await asyncio.to_thread(work)
+        finally:
+            # What was prepared is in force by then.
+            asyncio.get_running_loop().call_soon(self._preparing.release)
 
     def _publish(self) -> None:
         sources = self._fleet.sources()
-        self.switchboard.publish([self._custom.source(sources), *sources])
+        given = [self._custom.source(sources), *sources], [*self._fleet.stations], self._fleet.complete
+        if given != self._published:
+            self._published = given
+            self._put_in_force()
         for name in self._fleet.different():
             self._tell_layers("forget", name)
+
+    def _put_in_force(self) -> None:
+        sources, _, complete = self._published
+        self.switchboard.publish(sources)
         self._noted = _tell(self.switchboard.findings, self._noted)
-        if self._fleet.complete:
+        if complete:
             # Without one of them, a view may lack just what that one has.
             views = self.switchboard.views.values()
             self._noted_of_views = _tell([finding for view in views for finding in view.findings], self._noted_of_views)

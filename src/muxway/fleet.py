@@ -67,6 +67,8 @@ class Station:
     """The object of this process that it is, if it is one."""
     handshake_offers: Mapping[Kind, Offer] | None = None
     """What it lists for handshake callers over a connection for them, if it speaks both eras; also when that sleeps."""
+    shown: tuple[Sequence[object], Source] | None = None
+    """What it shows, and what that was last made of."""
 
     @property
     def connections(self) -> list[Upstream]:
@@ -299,6 +301,7 @@ class Fleet:
             await asyncio.gather(*(station.stop() for station in self.stations.values()))
             if self._ending:
                 await asyncio.wait(self._ending)
+            await self._memory.written()
         finally:
             await self._nursery.aclose()
 
@@ -654,10 +657,29 @@ class Fleet:
         return shown
 
     def _source(self, name: str, station: Station, offers: Mapping[Kind, Offer]) -> Source:
+        """Its part in the catalogs; the same as before if nothing of it has changed, as nothing has of most."""
         config, upstream, greeting = station.config, station.upstream, station.upstream.greeting
         in_sessions = greeting
         if greeting is not None and greeting.revision.stateless and config.era == "auto" and station.lanes is not None:
             in_sessions = None if upstream.twin is None else upstream.twin.greeting
+        lists = [
+            listed and [(kind, offer.natives, offer.hint) for kind, offer in listed.items()]
+            for listed in (offers, station.handshake_offers)
+        ]
+        made_of = [config, greeting, in_sessions, station.member.prefix, station.member.bare, *lists]
+        if station.shown is None or station.shown[0] != made_of:
+            station.shown = made_of, self._new_source(name, station, offers, greeting, in_sessions)
+        return station.shown[1]
+
+    def _new_source(
+        self,
+        name: str,
+        station: Station,
+        offers: Mapping[Kind, Offer],
+        greeting: Greeting | None,
+        in_sessions: Greeting | None,
+    ) -> Source:
+        config = station.config
         sides = [one for one in (greeting, in_sessions) if one is not None]
         return build.Source(
             upstream=name,

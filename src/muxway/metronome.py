@@ -3,7 +3,8 @@
 Everybody waits for a turn to end, so nothing that anybody sends may make one long. A timer beats every few
 milliseconds while messages arrive. If it comes late, the loop was busy; how much of its own time it used since the
 last beat says for how long, whatever else runs on the machine. A loop at rest has no beat, and a message costs one
-comparison. What is measured may be too high by one beat, never too low.
+comparison. What is measured may be too high by one beat, never too low. On some virtual machines the clock of a thread
+jumps ahead, so no turn counts for more than the time that has passed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _AT_REST: Final = 0.0002
 class Metronome:
     """Watches over one event loop."""
 
-    __slots__ = ("_always", "_at", "_before", "armed", "long_turns", "longest")
+    __slots__ = ("_always", "_at", "_before", "_since", "armed", "long_turns", "longest")
 
     def __init__(self) -> None:
         self.armed = False
@@ -32,7 +33,7 @@ class Metronome:
         self.long_turns = 0
         """How many took longer than LONG."""
         self._at = monotonic()
-        self._before = 0.0
+        self._before = self._since = 0.0
         self._always = False
 
     @property
@@ -43,12 +44,12 @@ class Metronome:
     def begin(self) -> None:
         """Count from here on: what a start takes is no message's doing."""
         self.longest, self.long_turns, self._at = 0.0, 0, monotonic()
-        self._before = thread_time()
+        self._before, self._since = thread_time(), monotonic()
 
     def arm(self) -> None:
         """Something has arrived: watch until the loop is at rest again."""
         self.armed = True
-        self._before = thread_time()
+        self._before, self._since = thread_time(), monotonic()
         asyncio.get_running_loop().call_later(_BEAT, self._beat)
 
     def watch(self) -> None:
@@ -62,14 +63,14 @@ class Metronome:
         self._always = False
 
     def _beat(self) -> None:
-        now = thread_time()
-        used = now - self._before
+        now, since = thread_time(), monotonic()
+        used = min(now - self._before, since - self._since)
         if used > self.longest:
-            self.longest, self._at = used, monotonic()
+            self.longest, self._at = used, since
         if used > LONG:
             self.long_turns += 1
         if used > _AT_REST or self._always:
-            self._before = now
+            self._before, self._since = now, since
             asyncio.get_running_loop().call_later(_BEAT, self._beat)
         else:
             self.armed = False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from muxway.testing.faulty import POISON
 
+from ..pace import slowness
 from .doors import Door, Era, Outcome, Running, child, crowding, gateway
 from .table import CALL_MAX, MOST_LISTS, SETTINGS, WITNESS_RATE, Bar
 
@@ -42,6 +43,8 @@ class Report:
     """MB at the peak beyond those before the faults."""
     longest_turn: float = 0.0
     """Seconds of processor time for which its event loop was busy without a break."""
+    paces: list[float] = field(default_factory=list)
+    """How slow the machine was, again and again."""
     unseen: list[str] = field(default_factory=list)
     """Servers of which a new client sees nothing at the end."""
     took_to_exit: float = 0.0
@@ -99,6 +102,8 @@ async def _watching(witness: Client, report: Report) -> AsyncIterator[None]:
             due = max(due + 1 / WITNESS_RATE, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             report.slack = max(report.slack, crowding(), time.monotonic() - due)
+            if not len(calls) % WITNESS_RATE:
+                report.paces.append(slowness())
             text = f"witness-{len(calls)}"
             calls.add(asyncio.create_task(witness.call("beta__echo", text=text), name=text))
 

@@ -6,6 +6,7 @@ One gateway has a server for each fault and a healthy one; the run is made once,
 from __future__ import annotations
 
 import asyncio
+import statistics
 
 import pytest
 
@@ -49,8 +50,8 @@ def test_the_gateway_stays_small_and_open(report: Report) -> None:
 
 
 def test_no_fault_holds_the_loop(report: Report) -> None:
-    """docs/behaviour.md#size-limits: 50 ms of work with lists of thousands; more on a crowded machine."""
-    assert report.longest_turn < TURN * (1 + report.slack)
+    """docs/behaviour.md#size-limits: 50 ms of work with lists of thousands, on the machine that the bars are for."""
+    assert report.longest_turn < TURN * statistics.median(report.paces)
 
 
 def test_nothing_is_left_at_the_end(report: Report) -> None:

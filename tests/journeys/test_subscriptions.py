@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from muxway.metronome import LONG
 from muxway.testing import RawClient
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world
 from tests.noting import MODERN, SUBSCRIPTION, NoteServer, notes, until
+from tests.pace import watching
 
 if TYPE_CHECKING:
     from tests.conftest import World
@@ -828,17 +828,9 @@ async def test_a_stream_for_many_uris_is_opened_without_holding_up_others(server
     async with asyncio.timeout(30), a_world({"up": server}) as world:
         client = await world.client(MODERN)
         assert await subscribe(client, *uris[:2], id_="first") == uris[:2]
-        metronome = world.gateway.metronome
-        gc.collect()
-        gc.disable()  # What the other tests left behind is not the stream's.
-        metronome.watch()
-        metronome.begin()
-        try:
+        async with watching(world.gateway.metronome) as seen:
             assert await subscribe(client, *uris[2:]) == uris[2:]
-        finally:
-            metronome.stop()
-            gc.enable()
-        assert metronome.longest < LONG
+        assert seen.turn < LONG
 
 
 async def test_a_stream_is_opened_however_its_id_is_spelled() -> None:

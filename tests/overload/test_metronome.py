@@ -94,18 +94,15 @@ def gateway() -> Iterator[Watched]:
 def test_nothing_a_server_sends_holds_the_loop(kind: str, gateway: Watched) -> None:
     """Ours: 20 ms, for the largest of each kind that the limits let through."""
     session = gateway.session(capabilities={"elicitation": {}})
-    gateway.longest(anew=True)
-    gateway.call(session, "s__say", kind=kind)
-    assert gateway.longest() < LONG
+    assert gateway.holds_for(LONG, lambda: gateway.call(session, "s__say", kind=kind)) < LONG
 
 
 @pytest.mark.parametrize("kind", FROM_CLIENTS)
 def test_nothing_a_client_sends_holds_the_loop(kind: str, gateway: Watched) -> None:
     """Ours: 20 ms, whatever it sends."""
     session = gateway.session("2025-03-26")
-    gateway.longest(anew=True)
-    gateway.post(FROM_CLIENTS[kind], {} if b'"initialize"' in FROM_CLIENTS[kind][:60] else session)
-    assert gateway.longest() < LONG
+    headers = {} if b'"initialize"' in FROM_CLIENTS[kind][:60] else session
+    assert gateway.holds_for(LONG, lambda: gateway.post(FROM_CLIENTS[kind], headers)) < LONG
 
 
 STATELESS = {
@@ -130,9 +127,8 @@ def test_nothing_a_stateless_client_sends_holds_the_loop(what: str, gateway: Wat
         params["requestState"] = "x" * (3 * MIB)
     else:
         params["inputResponses"] = {f"q{n}": {"action": "accept"} for n in range(50_000)}
-    gateway.longest(anew=True)
-    gateway.post(json.dumps(message).encode(), headers)
-    assert gateway.longest() < LONG
+    body = json.dumps(message).encode()
+    assert gateway.holds_for(LONG, lambda: gateway.post(body, headers)) < LONG
 
 
 OF_TOOLS = ("many", "many hidden", "names", "alike", "hidden", "headers", "schema")
@@ -152,12 +148,12 @@ def test_no_list_holds_the_loop(listing: str) -> None:
         for _ in range(2):
             with running.changing(capability):
                 running.call(session, "s__say", kind="change")
-        assert running.longest() < LISTING, "taken in"
+        assert running.turn() < LISTING, "taken in"
         for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list"):
             running.post(json.dumps(request(method)).encode(), session)
         running.call(session, "s__echo")
         running.call(session, "s__tool_ecko")
-        assert running.longest() < LISTING
+        assert running.turn() < LISTING
 
 
 async def test_a_metronome_finds_a_long_turn_and_no_short_ones() -> None:

@@ -17,6 +17,7 @@ from muxway.upstream import intake
 from muxway.upstream.intake import Budget, Intake
 from muxway.upstream.journal import Journal
 from muxway.upstream.stderr import StderrTail
+from tests.pace import watching
 from tests.upstream.faking import play
 from tests.upstream.flooding import KINDS
 
@@ -58,16 +59,13 @@ async def test_no_flood_holds_the_loop(kind: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(intake, "FLOOD_SECONDS", 0.3)
     framer = LineFramer(1 << 20, tails=True)
     taking = Intake(pipe.reading, turn, framer, up.channel.hear, lambda: None, lambda: floods.append(kind))
-    turn.metronome.watch()
-    turn.metronome.begin()
-    async with asyncio.timeout(20):
+    async with watching(turn.metronome) as seen, asyncio.timeout(20):
         while not floods:
             await asyncio.sleep(0.02)
-    turn.metronome.stop()
     taking.close()
     pipe.close()
     assert floods == [kind]
-    assert turn.metronome.longest < LONG
+    assert seen.turn < LONG
 
 
 async def test_stderr_is_slowed_down_too_and_never_a_reason_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,15 +77,12 @@ async def test_stderr_is_slowed_down_too_and_never_a_reason_to_end(monkeypatch: 
     journal = Journal()
     tail = StderrTail((), lambda _: None, asyncio.get_running_loop(), journal)
     taking = Intake(pipe.reading, turn, tail.framer, tail.take, tail.end)
-    turn.metronome.watch()
-    turn.metronome.begin()
-    async with asyncio.timeout(20):
+    async with watching(turn.metronome) as seen, asyncio.timeout(20):
         while journal.count < 50_000:
             await asyncio.sleep(0.02)
-    turn.metronome.stop()
     taking.close()
     pipe.close()
-    assert turn.metronome.longest < LONG
+    assert seen.turn < LONG
 
 
 async def test_answers_are_never_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:

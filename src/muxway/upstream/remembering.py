@@ -12,10 +12,8 @@ import contextlib
 import hashlib
 import os
 import tempfile
-import threading
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -39,8 +37,6 @@ _LARGEST: Final = 64 * 1024 * 1024
 _MOST: Final = 256
 """Ways to start a server that are remembered; those that were not used for the longest time go first."""
 _KEY_SIZE: Final = 32
-_MANY: Final = 500
-"""Definitions that are written down beside the event loop."""
 
 log = EventLog("upstream")
 
@@ -57,7 +53,9 @@ class Memory:
         self._kept: dict[Path, tuple[object, ...]] = {}
         """What is in the files, as far as that is known."""
         self._told = False
-        self._writing = threading.Lock()
+        self._due: dict[Path, tuple[Greeting, Mapping[Kind, Offer]]] = {}
+        """What is to be written down."""
+        self._writing: asyncio.Future[None] | None = None
 
     def recall(self, config: ServerConfig) -> tuple[Greeting, dict[Kind, Offer]] | None:
         """How a server introduced itself and what it had, when it last ran; None if that is not known."""
@@ -88,22 +86,35 @@ class Memory:
             return
         if self._kept.get(path) != content:
             self._kept[path] = content
-            write = partial(self._write_down, path, content, greeting, dict(offers))
-            if sum(len(offer.natives) for offer in offers.values()) > _MANY:
-                asyncio.get_running_loop().run_in_executor(None, write)
-            else:
-                write()
+            self._due[path] = greeting, dict(offers)
+            self._write_on()
 
-    def _write_down(self, path: Path, content: object, greeting: Greeting, offers: Mapping[Kind, Offer]) -> None:
-        text = _written(greeting, offers)
+    async def written(self) -> None:
+        """Wait until all that was kept is in its files."""
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    def _write_on(self) -> None:
+        """Write down what is due beside the event loop: a disk may be slow, and all servers may be ready at once."""
+        if self._due and self._writing is None:
+            self._writing = asyncio.get_running_loop().run_in_executor(None, self._write_down)
+            self._writing.add_done_callback(self._wrote)
+
+    def _wrote(self, writing: asyncio.Future[None]) -> None:
+        self._writing = None
+        writing.result()
+        # It may have come when nobody looked any more.
+        self._write_on()
+
+    def _write_down(self) -> None:
+        new = False
         try:
-            with self._writing:
-                if self._kept.get(path) is not content:
-                    return  # There is something newer, which another thread writes or has written.
-                new = not path.exists()
-                _write(path, text)
-                if new:
-                    self._clear_out()
+            while self._due:
+                path, (greeting, offers) = self._due.popitem()
+                new |= not path.exists()
+                _write(path, _written(greeting, offers))
+            if new:
+                self._clear_out()
         except OSError as error:
             self._cannot(error)
 
