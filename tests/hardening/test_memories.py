@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway import Gateway
+from muxway import Gateway, Middleware
 from muxway.config import parse_config
 from muxway.core import tasks
 from muxway.downstream.endpoint import Endpoint
@@ -21,6 +22,7 @@ from tests.journeys.worker import TASKS, Job, Worker
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from muxway import Next, Request, Result
     from muxway.config.model import Config
 
 PATIENCE = 10.0
@@ -257,6 +259,102 @@ async def test_nothing_can_be_read_of_what_was_cut_out_before_a_change(change: s
                 pass
         kept = "result" in (await client.ask("resources/read", read)).message
         assert kept == (change in ("other", "nothing"))
+
+
+@pytest.mark.parametrize("size", [2_000, 300_000])
+@pytest.mark.parametrize("change", ["s", "o", "all"])
+async def test_nothing_is_kept_of_what_is_cut_out_after_a_change_during_the_call(size: int, change: str) -> None:
+    """docs/middleware/truncate.md: what the old server answers late does not become the new one's; others' stays."""
+    going, asked = asyncio.Event(), asyncio.Event()
+
+    async def slow(self: ScriptedServer, request: dict[str, Any]) -> None:
+        asked.set()
+        await going.wait()
+        self.reply(request, {"content": [{"type": "text", "text": "x" * size}]})
+
+    servers = {"s": ScriptedServer(tools={"get": slow}), "o": counting("other")}
+    config = a_config(servers, gateway={"middleware": [{"use": "truncate", "bytes": 1000}]})
+    async with a_gateway(config) as gateway:
+        client = await a_client(gateway)
+        id_ = client.start("tools/call", {"name": "s__get", "arguments": {}})
+        await asked.wait()
+        if change == "all":
+            await gateway.apply(config)
+        else:
+            servers[change].definitions = [*READING, {"name": "more", "inputSchema": {}}]
+            servers[change].say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            await client.notice("notifications/tools/list_changed")
+        going.set()
+        found = CUT.search((await client.answer(id_)).result["content"][0]["text"])
+        assert found is not None
+        kept = "result" in (await client.ask("resources/read", {"uri": found[0]})).message
+        assert kept == (change == "o")
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("changes", [True, False])
+async def test_a_yes_that_was_asked_for_before_a_change_is_not_remembered_after_it(
+    revision: str, changes: bool
+) -> None:
+    """docs/middleware/approve.md: a yes is for the tool that there was when the user was asked."""
+    config = a_config({"s": counting("x")}, gateway={"middleware": [{"use": "approve", "remember": 60}]})
+    config = replace(config, objects={"s": ScriptedServer(tools={"drop": None})})
+    yes = {"action": "accept", "content": {}}
+    async with a_gateway(config) as gateway:
+        client = await a_client(gateway, revision, b"ann", elicitation={"form": {}})
+        params: dict[str, Any] = {"name": "s__drop", "arguments": {}}
+        asked: list[dict[str, Any]] = []
+
+        async def call() -> None:
+            id_ = client.start("tools/call", params)
+            if revision == "2025-11-25":
+                question = await client.notice("elicitation/create")
+            else:
+                shown = (await client.answer(id_)).result
+            asked.append({})
+            if changes and len(asked) == 1:
+                await gateway.apply(config)
+            if revision == "2025-11-25":
+                client.say(json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": yes}).encode())
+                reply = await client.answer(id_)
+            else:
+                answers = dict.fromkeys(shown["inputRequests"], yes)
+                state = {"inputResponses": answers, "requestState": shown["requestState"]}
+                reply = await client.ask("tools/call", {**params, **state})
+            assert "isError" not in reply.result
+
+        await call()
+        if changes:
+            await call()
+        assert "content" in (await client.ask("tools/call", params)).result
+        assert len(asked) == 1 + changes
+
+
+async def test_what_is_hidden_is_judged_by_the_list_that_there_is() -> None:
+    """docs/middleware/writing.md: what a hook for a list takes out cannot be used, and nothing else."""
+    going, asked = asyncio.Event(), asyncio.Event()
+    going.set()
+
+    class Slow(Middleware):
+        async def list_tools(self, request: Request, go: Next) -> Result:
+            result = await go(request)
+            asked.set()
+            await going.wait()
+            return result
+
+    server = ScriptedServer(tools={"get": None, "more": None}, definitions=READING)
+    async with a_gateway(replace(a_config({"s": server}), middleware=(Slow(),))) as gateway:
+        client = await a_client(gateway)
+        going.clear()
+        asked.clear()
+        first = client.start("tools/call", {"name": "s__get", "arguments": {}})
+        await asked.wait()
+        server.definitions = [*READING, {"name": "more", "inputSchema": {}}]
+        server.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await client.notice("notifications/tools/list_changed")
+        going.set()
+        assert "result" in (await client.answer(first)).message
+        assert "result" in (await client.call("s__more")).message
 
 
 # --- limits -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from muxway.core.sealing import INVALID, LIFETIME, digest
 from muxway.errors import InvalidParams, RpcError
 from muxway.log import printable
 from muxway.middleware.base import Middleware, Result
+from muxway.middleware.epochs import Epoch, Epochs
 from muxway.middleware.tools import hint, is_named, listed_name
 from muxway.protocol import asking, messages
 from muxway.protocol.messages import Raw
@@ -108,10 +109,11 @@ class Approve(Middleware):
         self._remember = holds_for
         self._agreed: _Memory[tuple[object, str, str], bool] = _Memory()
         """Caller, server and tool of a yes that still holds."""
-        self._asked: _Memory[str, tuple[bytes, bytes]] = _Memory()
-        """Our state → principal and digest of the call that a stateless caller was asked about."""
+        self._asked: _Memory[str, tuple[bytes, bytes, Epoch]] = _Memory()
+        """Our state → principal and digest of the call that a stateless caller was asked about, and when that was."""
         self._going_on: _Memory[bytes, bool] = _Memory()
         """Digests of states under which servers go on with calls that were agreed to."""
+        self._epochs = Epochs()
 
     async def call_tool(self, request: Request, go: Next) -> Result:
         """Go on if somebody agrees."""
@@ -122,8 +124,9 @@ class Approve(Middleware):
         question: Params = {"message": Raw(messages.encode(_message(request))), "requestedSchema": _YES_OR_NO}
         caller = request.caller
         state = request.call.params.get("requestState") if caller.revision.stateless else None
+        epoch: Epoch | None = self._epochs.now(request.server)
         if state is not None:
-            action = self._answer_with(request, state)
+            action, epoch = self._answer_with(request, state)
         elif asking.refusal(caller.capabilities, caller.revision, asking.ELICIT, question) is not None:
             return _refused(request, "this client cannot ask its user: it did not declare elicitation")
         elif caller.revision.stateless:
@@ -138,12 +141,13 @@ class Approve(Middleware):
             return _said(request, f"{_not_called(request)} the user declined it.")
         if action != "accept":
             return _refused(request, "the user did not answer")
-        if self._remember and _who(request)[0] is not None:
+        if self._remember and _who(request)[0] is not None and epoch == self._epochs.now(request.server):
             self._agreed.put(_who(request), True, self._remember)
         return await self._go_on(request, go)
 
     def forget(self, server: str | None) -> None:
         """A yes was for the tool that there was then."""
+        self._epochs.forget(server)
         self._agreed.drop(lambda who: server is None or who[1] in (server, ""))
 
     def _holds(self, request: Request) -> bool:
@@ -161,23 +165,29 @@ class Approve(Middleware):
 
     def _ask_stateless(self, request: Request, question: Params) -> Result:
         state = _OWN + secrets.token_urlsafe(16)
-        self._asked.put(state, (request.caller.principal, digest(request.call)), LIFETIME)
+        asked_now = (request.caller.principal, digest(request.call), self._epochs.now(request.server))
+        self._asked.put(state, asked_now, LIFETIME)
         params = asking.worded(request.caller.revision, asking.ELICIT, question, "muxway")
         asked = {_QUESTION: {"method": asking.ELICIT, "params": Raw(params or b"{}")}}
         return Result.of({"resultType": "input_required", "inputRequests": asked, "requestState": state})
 
-    def _answer_with(self, request: Request, state: Raw) -> str | None:
-        """What the user said in the round before. Raises InvalidParams if nobody was asked about this call."""
+    def _answer_with(self, request: Request, state: Raw) -> tuple[str | None, Epoch | None]:
+        """What the user said in the round before, and when that was asked, unless it was the server who asked then.
+
+        Raises:
+            InvalidParams: nobody was asked about this call.
+        """
         own = messages.text(state) or ""
         if not own.startswith(_OWN):
             # A round of the server's own. That there is one shows that the call was agreed to, if we saw it begin.
             if self._going_on.take(_short(state)):
-                return "accept"
+                return "accept", None
             raise InvalidParams(INVALID)
-        if self._asked.take(own) != (request.caller.principal, digest(request.call)):
+        asked = self._asked.take(own)
+        if asked is None or asked[:2] != (request.caller.principal, digest(request.call)):
             raise InvalidParams(INVALID)
         answers = messages.members(request.call.params.get("inputResponses", b"")) or {}
-        return messages.text((messages.members(answers.get(_QUESTION, b"")) or {}).get("action"))
+        return messages.text((messages.members(answers.get(_QUESTION, b"")) or {}).get("action")), asked[2]
 
     async def _go_on(self, request: Request, go: Next) -> Result:
         state = messages.text(request.call.params.get("requestState"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.config import durations
 from muxway.middleware.base import Middleware
+from muxway.middleware.epochs import Epochs
 from muxway.middleware.tools import hint, is_named
 from muxway.protocol import messages
 from muxway.protocol.era import HOP_KEYS
@@ -79,8 +80,7 @@ class Cache(Middleware):
         self._room = bytes
         self._kept: OrderedDict[_Key, _Entry] = OrderedDict()
         self._size = 0
-        self._forgotten = 0
-        """How often something was forgotten: what was asked for before that is not kept after it."""
+        self._epochs = Epochs()
         self._asked: dict[int, bool] = {}
         """Requests under way, by identity: whether their caller was asked something on the way."""
 
@@ -103,10 +103,10 @@ class Cache(Middleware):
                     return _aged(entry, now)
                 self._drop(wanted)
         self._asked[id(request)] = False
-        forgotten = self._forgotten
+        epoch = self._epochs.now(request.server)
         try:
             result = await go(request)
-            if not self._asked[id(request)] and forgotten == self._forgotten:
+            if not self._asked[id(request)] and epoch == self._epochs.now(request.server):
                 self._keep(key, result)
         finally:
             del self._asked[id(request)]
@@ -131,7 +131,7 @@ class Cache(Middleware):
 
     def forget(self, server: str | None) -> None:
         """Drop what came from a server, and what may have come from several."""
-        self._forgotten += 1
+        self._epochs.forget(server)
         for key in [key for key in self._kept if server is None or key[1] in (server, "")]:
             self._drop(key)
 

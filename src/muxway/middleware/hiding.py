@@ -50,7 +50,8 @@ class Hiding:
     def __init__(self, layers: Sequence[Layer], handle: Handle, all_of: Callable[[Kind], Mapping[str, object]]) -> None:
         """`handle` takes requests for lists, `all_of` gives what there is of a kind, by name."""
         self._handle = handle
-        self._all_of = all_of
+        self.all_of = all_of
+        """What there is to be listed."""
         first = {
             kind: next((number for number, layer in enumerate(layers) if may_hide(layer.middleware, kind)), None)
             for kind in (TOOLS, PROMPTS, RESOURCES)
@@ -65,7 +66,7 @@ class Hiding:
         if kind is None or kind not in self.kinds or call.caller.depth or not target.names:
             return None
         seen = self._seen.get(_key(kind, call.caller))
-        if seen is None or seen.of is not self._all_of(kind) or seen.until < monotonic():
+        if seen is None or seen.of is not self.all_of(kind) or seen.until < monotonic():
             raise KeyError(kind)
         name = target.names[-1] if target.chosen is not None else target.names[0]
         return _unknown(kind, name, call.caller) if name in seen.hidden else None
@@ -78,9 +79,8 @@ class Hiding:
         """Ask for one page of a list."""
         self._handle(call, sink)
 
-    def note(self, kind: Kind, caller: Caller, listed: set[str]) -> None:
-        """A caller would get these."""
-        everything = self._all_of(kind)
+    def note(self, kind: Kind, caller: Caller, listed: set[str], everything: Mapping[str, object]) -> None:
+        """Of all that there was when the list was begun, a caller would get these."""
         self._seen[_key(kind, caller)] = _Seen(everything, frozenset(everything) - listed, monotonic() + _HOLDS)
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
@@ -95,6 +95,7 @@ class _Look(Passing):
         super().__init__(Nobody())
         self._hiding, self._kind, self._caller, self._settled = hiding, kind, caller, settled
         self._listed: set[str] = set()
+        self._everything = hiding.all_of(kind)
         self._pages = 0
 
     def turn(self, cursor: Raw | None) -> None:
@@ -112,7 +113,7 @@ class _Look(Passing):
         if cursor is not None and not messages.is_null(cursor) and self._pages < _MOST_PAGES:
             self.turn(cursor)
             return
-        self._hiding.note(self._kind, self._caller, self._listed)
+        self._hiding.note(self._kind, self._caller, self._listed, self._everything)
         self._settled(self._listed)
 
     def failed(self, error: RpcError) -> None:

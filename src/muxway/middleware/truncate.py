@@ -15,6 +15,7 @@ from muxway.core.resources import NOT_FOUND
 from muxway.errors import INVALID_PARAMS, RpcError
 from muxway.likeness import short
 from muxway.middleware.base import Aside, Middleware, Result
+from muxway.middleware.epochs import Epochs
 from muxway.middleware.masking import change_strings
 from muxway.middleware.tools import listed_name
 from muxway.protocol import messages
@@ -101,21 +102,23 @@ class Truncate(Middleware):
         self._memory = memory
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._size = 0
-        self._forgotten = 0
-        """How often something had to be dropped: what is being cut at that time is not kept."""
+        self._epochs = Epochs()
 
     async def call_tool(self, request: Request, go: Next) -> Result:
         """Cut what is too large."""
+        epoch = self._epochs.now(request.server)
         result = await go(request)
         if len(result.raw) <= self._budget:
             return result
-        if len(result.raw) <= _AT_ONCE:
-            return self._cut(request, result)
-        # Beside the event loop, and into a memory of its own: meanwhile something may be kept or dropped in ours.
+        # Into a memory of its own: what came from a server that is another one now is not kept in ours.
         apart = Truncate(bytes=self._budget, keep=self._keep_seconds, memory=self._memory)
-        forgotten = self._forgotten
-        cut: Result = await Aside(partial(apart._cut, request, result))
-        if self._forgotten == forgotten:
+        if len(result.raw) <= _AT_ONCE:
+            cut = apart._cut(request, result)
+        else:
+            # Beside the event loop: meanwhile something may be kept or dropped in ours.
+            cut = await Aside(partial(apart._cut, request, result))
+        if self._epochs.now(request.server) == epoch:
+            self._forget_old()
             for id_, kept in apart._kept.items():
                 self._store(id_, kept)
         return cut
@@ -139,7 +142,7 @@ class Truncate(Middleware):
 
     def forget(self, server: str | None) -> None:
         """Drop what came from a server, and what may have come from several."""
-        self._forgotten += 1
+        self._epochs.forget(server)
         for id_ in [id_ for id_, kept in self._kept.items() if server is None or kept.server in (server, "")]:
             self._drop(id_)
 
