@@ -432,6 +432,53 @@ async def test_a_pipe_shared_by_two_parties_gives_a_question_to_neither() -> Non
         assert len(asked_one) == 1
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("end", ["result", "cancel"])
+async def test_a_question_outlasts_the_wrong_one_of_two_calls_of_a_client(revision: str, end: str) -> None:
+    """docs/questions.md: a pipe does not say which of a client's calls is meant; it is asked in one that goes on."""
+    asks_now, ends_now = asyncio.Event(), asyncio.Event()
+
+    async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
+        await asks_now.wait()
+        answer = await server.ask("elicitation/create", ELICIT)
+        server.reply(request, {"content": [], "got": answer["result"]["content"]})
+
+    async def waits(server: ScriptedServer, request: dict[str, Any]) -> None:
+        asks_now.set()
+        await ends_now.wait()
+        server.reply(request, {"content": []})
+
+    tools = {"asks": asks, "waits": waits}
+    ann = {"action": "accept", "content": {"name": "Ann"}}
+    async with asyncio.timeout(10), a_world({"up": ScriptedServer(tools=tools)}) as world:
+        client = RawClient(world.gateway.memory_door(), revision=revision, capabilities=EVERYTHING)
+        await client.hello()
+        first = client.start("tools/call", {"name": "up__asks", "arguments": {}})
+        second = client.start("tools/call", {"name": "up__waits", "arguments": {}})
+        stateless = revision == "2026-07-28"
+        if stateless:
+            assert "inputRequests" in (await client.answer(second)).result
+        else:
+            await client.notice("elicitation/create")
+        if end == "result":
+            ends_now.set()
+        elif stateless:
+            for parked in list(world.gateway.switchboard.shared.relay.desk.parked.values()):
+                parked.cancel(None)
+        else:
+            client.tell("notifications/cancelled", {"requestId": second})
+        if stateless:
+            shown = (await client.answer(first)).result
+            answers = dict.fromkeys(shown["inputRequests"], ann)
+            reply = await client.call("up__asks", inputResponses=answers, requestState=shown["requestState"])
+        else:
+            await client.notice("notifications/cancelled")
+            asked = await client.notice("elicitation/create")
+            client.say(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": ann}).encode())
+            reply = await client.answer(first)
+        assert reply.result["got"] == {"name": "Ann"}
+
+
 async def test_what_a_cancelled_call_still_asks_is_asked_of_nobody_else() -> None:
     """The server may not have heard of the cancellation: its question is about somebody who is gone."""
     answers: list[dict[str, Any]] = []

@@ -116,6 +116,7 @@ class Ticket(msgspec.Struct, eq=False):
             # The roots are the client's and not the call's: many ask for them whenever they hear that they changed.
             if ask.method != asking.ROOTS or self.link.client is None:
                 ask.withdraw()
+                self.link.ask_another(id_, ask)
 
 
 class Queued:
@@ -200,6 +201,8 @@ class Link:
         self._unasked = asyncio.Event()
         self.asked: dict[bytes, Ticket] = {}
         """The upstream's open questions, by their ids → the request in whose course each was asked."""
+        self._unsure: dict[bytes, list[Ticket]] = {}
+        """Those of them that may belong to another request of the same party → all that were under way then."""
         self._cancelled: dict[bytes, tuple[float, object]] = {}
         """Requests that the upstream may still be at, though nobody waits for them: until when, and whose they were."""
         self._loop = asyncio.get_running_loop()
@@ -671,8 +674,9 @@ class Link:
         if label := self.label:
             logger = messages.text(params.get("logger"))
             said["logger"] = messages.encode(f"{label}/{logger}" if logger else label)
-        ticket = self._meant(about)
-        if ticket is not None:
+        tickets = self._meant(about)
+        if tickets:
+            ticket = _likeliest(tickets)
             try:
                 ticket.sink.log(said)
             except Exception as error:  # noqa: BLE001 - somebody else's messages may come next
@@ -714,11 +718,11 @@ class Link:
             self._channel.send(messages.failure(envelope.id, MethodNotFound(why)))
 
     def _hear_ask(self, id_: bytes, method: str, params: messages.Params, about: bytes) -> None:
-        ticket = self._meant_by(params, about)
-        if ticket is None and self.client is not None and len(self._consulting) < _MOST_CONSULTED:
+        tickets = self._meant_by(params, about)
+        if not tickets and self.client is not None and len(self._consulting) < _MOST_CONSULTED:
             self._consult(self.client, id_, method, params)
             return
-        if ticket is None:
+        if not tickets:
             why = f"{method}: it cannot be told for which call this is asked"
             hint = "several callers share the server, or none calls; see `isolation`"
             # Many ask for the roots right after the handshake, when there is nobody yet who could be asked.
@@ -727,6 +731,17 @@ class Link:
             tell("question refused", upstream=self.name, method=method, why=hint)
             self._channel.send(messages.failure(id_, InvalidParams(why)))
             return
+        self._put(id_, method, params, tickets)
+
+    def ask_another(self, id_: bytes, ask: Ask) -> None:
+        """The request is over in whose course this was asked. If it may have been that of another one, that is not."""
+        others = [ticket for ticket in self._unsure.pop(id_, ()) if self.peer.ours.get(ticket.id) is ticket]
+        if others:
+            self._put(id_, ask.method, ask.params, others)
+
+    def _put(self, id_: bytes, method: str, params: messages.Params, tickets: list[Ticket]) -> None:
+        """Ask something in the course of one of these requests, which are all of one party."""
+        ticket = _likeliest(tickets)
 
         def answer(result: bytes) -> None:
             # First what starts the clock of the request again: it must not wait for ever, whatever the channel does.
@@ -739,6 +754,7 @@ class Link:
 
         def settled() -> None:
             self.asked.pop(id_, None)
+            self._unsure.pop(id_, None)
             if ticket.asks is not None:
                 ticket.asks.pop(id_, None)
             self._go_on(ticket)
@@ -761,6 +777,8 @@ class Link:
             label=self.label,
         )
         self.asked[id_] = ticket
+        if len(tickets) > 1:
+            self._unsure[id_] = tickets
         if ticket.asks is None:
             ticket.asks = {}
         ticket.asks[id_] = ask
@@ -816,6 +834,7 @@ class Link:
     def _withdraw(self, id_: bytes) -> None:
         """The upstream does not want to know any more what it asked."""
         ticket = self.asked.pop(id_)
+        self._unsure.pop(id_, None)
         ask = None if ticket.asks is None else ticket.asks.pop(id_, None)
         if ask is not None:
             ask.withdraw()
@@ -829,25 +848,25 @@ class Link:
             ticket.limit_at += now
             ticket.deadline = min(now + ticket.idle, ticket.limit_at)
 
-    def _meant_by(self, params: messages.Params, about: bytes) -> Ticket | None:
-        """The request of a caller that a question belongs to; None if that cannot be told."""
+    def _meant_by(self, params: messages.Params, about: bytes) -> list[Ticket]:
+        """The requests of one party of which one is that a question belongs to; none if that cannot be told."""
         task = _related_task(messages.members(params["_meta"])) if "_meta" in params else ""
         if not task:
             return self._meant(about)
-        waiting = next((ticket for ticket in self.peer.ours.values() if ticket.task == task), None)
-        return waiting or (self._meant(about) if about else None)
+        waiting = [ticket for ticket in self.peer.ours.values() if ticket.task == task]
+        return waiting[:1] or (self._meant(about) if about else [])
 
-    def _meant(self, about: bytes) -> Ticket | None:
-        """The request of a caller that something unasked belongs to; None if that cannot be told."""
+    def _meant(self, about: bytes) -> list[Ticket]:
+        """The requests of one party of which one is that something unasked belongs to; none if that cannot be told."""
         if about:
             ticket = self.peer.find(about)
-            return ticket if ticket is not None and ticket.caller is not None else None
+            return [ticket] if ticket is not None and ticket.caller is not None else []
         # A pipe does not say. If all requests under way are of one party, no other one can learn of it.
         tickets = [ticket for ticket in self.peer.ours.values() if ticket.caller is not None]
         parties = [ticket.caller.party for ticket in tickets if ticket.caller is not None] + self._still_cancelled()
         if not tickets or len(set(parties)) != 1 or (None in parties and len(parties) > 1):
-            return None
-        return next((ticket for ticket in reversed(tickets) if not ticket.paused_at), tickets[-1])
+            return []
+        return tickets
 
     # --- trouble ------------------------------------------------------------------------------
 
@@ -929,6 +948,11 @@ class Link:
 
     def _error(self, reason: Reason, what: str, retry_after: float | None = None) -> UpstreamError:
         return UpstreamError(self.name, reason, f'server "{self.name}" {what}', retry_after=retry_after)
+
+
+def _likeliest(tickets: list[Ticket]) -> Ticket:
+    """The last of these requests that does not wait for its caller; if all do, the last."""
+    return next((ticket for ticket in reversed(tickets) if not ticket.paused_at), tickets[-1])
 
 
 def _related_task(meta: messages.Params | None) -> str:
