@@ -90,6 +90,27 @@ async def test_the_only_servers_questions_are_in_its_own_words(revision: str, se
         assert asked == ["Who?"]
 
 
+@pytest.mark.parametrize(("entries", "context"), [(BARE, "thisServer"), ({}, "none")])
+async def test_only_the_only_server_can_mean_itself_by_this_server(entries: dict[str, Any], context: str) -> None:
+    """docs/questions.md: to the client, "this server" is the gateway."""
+    asked: list[str] = []
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params["includeContext"])
+        return {"role": "assistant", "content": {"type": "text", "text": "ok"}, "model": "m"}
+
+    async def samples(server: ScriptedServer, request: dict[str, Any]) -> None:
+        await server.ask("sampling/createMessage", {"messages": [], "maxTokens": 1, "includeContext": "thisServer"})
+        server.reply(request, {"content": []})
+
+    async with a_world({"up": ScriptedServer(tools={"samples": samples})}, entries=entries) as world:
+        client = RawClient(world.gateway.memory_door(), capabilities=EVERYTHING)
+        client.answers["sampling/createMessage"] = answer
+        await client.hello()
+        await client.call(*await client.tools())
+        assert asked == [context]
+
+
 async def test_the_only_servers_log_messages_have_its_own_loggers() -> None:
     """docs/names.md#one-server."""
     async with a_world({"up": a_server()}, entries=BARE) as world:

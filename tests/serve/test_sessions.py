@@ -13,7 +13,7 @@ from muxway.downstream.guard import Guard
 from muxway.testing import ScriptedServer
 
 from ..conftest import HANDSHAKE_REVISIONS
-from .harness import BOTH, Web, initialize, request
+from .harness import BOTH, PATIENCE, Web, initialize, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -557,3 +557,19 @@ async def test_what_is_kept_for_resumption_is_bounded(web: Webs) -> None:
         replayed = await (await client.listen(priming.id)).messages()
         assert len(replayed) == 256
         assert "result" in replayed[-1]
+
+
+async def test_a_session_that_waits_for_its_only_server_gets_its_id_with_the_answer(web: Webs) -> None:
+    """docs/names.md#one-server: what the server says of itself is in the answer to `initialize`."""
+    async with web(echo(), top={"entries": {"s": {"prefix": ""}}}) as http:
+        board = http.world.gateway.switchboard
+        board.hold_listings()
+        opening = asyncio.create_task(http.session())
+        other = asyncio.create_task(http.post(initialize()))
+        while not board.unmet():
+            await asyncio.sleep(0.01)
+        assert not opening.done()
+        board.release_listings()
+        client = await asyncio.wait_for(opening, PATIENCE)
+        assert [tool["name"] for tool in (await client.ask("tools/list")).json["result"]["tools"]] == ["echo", "report"]
+        assert (await other).headers["mcp-session-id"] != client.id

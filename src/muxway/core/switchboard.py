@@ -174,7 +174,7 @@ class Switchboard:
         """How much is under way. The doors count what they let in."""
         self.subscriptions = Subscriptions(self.reading, lambda: self.resources)
         self._listeners: dict[object, tuple[Callable[[frozenset[str]], None], bool]] = {}
-        self._held_listings: list[_HeldCall] | None = None
+        self._held_listings: list[Held] | None = None
 
     @property
     def _stamp(self) -> bytes:
@@ -337,7 +337,7 @@ class Switchboard:
         """Keep a call until the server that may have it is up, or will not be."""
         return self._keep(wait.member.held, again, call, sink)
 
-    def _keep(self, queue: list[_HeldCall] | list[Held], again: Answer, call: Call, sink: Sink) -> _HeldCall:
+    def _keep(self, queue: list[Held], again: Answer, call: Call, sink: Sink) -> _HeldCall:
         held = _HeldCall(self.relay, again, call, sink)
         queue.append(held)
         return held
@@ -356,10 +356,19 @@ class Switchboard:
     def release_listings(self) -> None:
         """Answer the listings that wait, and all later ones at once."""
         held, self._held_listings = self._held_listings or [], None
-        for call in held:
-            call.release()
+        for one in held:
+            one.release()
         for view in self.views.values():
             view.release_listings()
+
+    def unmet(self) -> list[Held] | None:
+        """Where a session waits that opens before its only server has said what it is; None if it need not."""
+        only = next(iter(self._members.values()), None)
+        if only is None or not only.bare:
+            return None
+        if self._held_listings is not None:
+            return self._held_listings
+        return only.opening.held if only.opening is not None and only.opening.starting else None
 
     def capabilities(self, revision: Revision) -> dict[str, Any]:
         """What callers of a revision are offered at the moment."""

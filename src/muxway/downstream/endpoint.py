@@ -18,6 +18,7 @@ from muxway.core.admission import CALLS
 from muxway.core.audience import Listener
 from muxway.core.call import Call, Caller
 from muxway.core.incidents import internal
+from muxway.core.meeting import Meeting
 from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
 from muxway.downstream.listening import Listening, Opening
@@ -364,8 +365,17 @@ class Endpoint:
         caller = self.session
         if caller is None or meta is not None or method in _OPENERS:
             caller = self._caller(method, meta)
+            if caller is None and method == "ping":
+                say(messages.result(id_, b"{}"))
+                return
             if caller is None:
-                say(messages.result(id_, self._open(method, params)))
+                exchange = Exchange(self, id_, key, Call(self._open(params), method, params), say, tell)
+                self.peer.theirs[key] = exchange
+                if self._switchboard.unmet() is None:
+                    self._introduce(exchange)
+                else:
+                    introduce = partial(self._introduce, exchange)
+                    exchange.running = Meeting(self._switchboard.unmet, introduce, exchange.failed)
                 return
         if method in CALLS:
             admission = self._admission
@@ -406,17 +416,15 @@ class Endpoint:
             )
         return self.session
 
-    def _open(self, method: str, params: Params) -> bytes:
-        """Answer `initialize` or `ping`."""
-        if method == "ping":
-            return b"{}"
+    def _open(self, params: Params) -> Caller:
+        """Open the session that `initialize` asks for."""
         version = messages.text(params.get("protocolVersion"))
         if version is None:
             raise InvalidParams("initialize: params.protocolVersion must be a string such as 2025-11-25")
         if self.session is not None:
             raise InvalidRequest("this connection is already initialized; open another one for another session")
         revision = era.negotiate(version)
-        self.session = Caller(
+        self.session = session = Caller(
             revision=revision,
             capabilities=era.introduction("params.capabilities", params.get("capabilities")),
             client_info=era.introduction("params.clientInfo", params.get("clientInfo")),
@@ -427,8 +435,13 @@ class Endpoint:
         audience = board.audience
         self._leave = audience.join(Listener(self._principal, self, board.shows_server, self._hear_log))
         if self._alone and audience.only is not None:
-            audience.only.came(self, self.session)
+            audience.only.came(self, session)
         log.debug("client connected", revision=revision.date)
+        return session
+
+    def _introduce(self, exchange: Exchange) -> None:
+        """Answer `initialize`."""
+        revision = exchange.call.caller.revision
         offered = self._switchboard.capabilities(revision)
         self._told = frozenset(offered)
         body: dict[str, object] = {
@@ -438,7 +451,7 @@ class Endpoint:
         }
         if self._switchboard.instructions:
             body["instructions"] = self._switchboard.instructions
-        return messages.encode(body)
+        exchange.done(messages.encode(body))
 
     def hear_notice(self, method: str, params: Params) -> None:
         """Take a notification. Nobody waits for anything, whatever becomes of it."""

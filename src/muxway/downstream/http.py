@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.core.admission import RETRY_SECONDS
 from muxway.core.incidents import internal
+from muxway.core.meeting import LONGEST
 from muxway.core.ports import Waiter
 from muxway.core.subscriptions import Quota
 from muxway.downstream import notices
@@ -399,6 +400,9 @@ class HttpDoor:
             await request.answer(400, reply.answer)
             return
         self._sessions.add(session)
+        request.connection.watch(reply.lost)
+        while not reply.answered and not reply.gone:
+            await reply.wait(LONGEST)
         await request.answer(200, reply.answer, [(_SESSION, session.id.encode())])
 
     async def _post_batch(self, request: Request, body: bytes) -> None:

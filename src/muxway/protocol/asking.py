@@ -186,7 +186,7 @@ def worded(caller: Revision, method: str, params: Params, label: str) -> bytes |
     if method == ELICIT:
         _word_elicitation(caller, fields, _mode(params), label)
     else:
-        _word_sampling(caller, fields)
+        _word_sampling(caller, fields, label)
     return messages.object_of(fields.items())
 
 
@@ -208,9 +208,9 @@ def _word_elicitation(caller: Revision, fields: dict[str, Buffer], mode: str, la
         fields["requestedSchema"] = messages.encode(form)
 
 
-def _word_sampling(caller: Revision, fields: dict[str, Buffer]) -> None:
-    if "includeContext" in fields:
-        # "This server" would be all servers here.
+def _word_sampling(caller: Revision, fields: dict[str, Buffer], label: str) -> None:
+    if label and "includeContext" in fields:
+        # To the client, "this server" would be all that stand behind the gateway.
         fields["includeContext"] = b'"none"'
     if caller.sampling_arrays:
         return

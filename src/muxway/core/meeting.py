@@ -1,0 +1,65 @@
+"""A session that opens before the gateway's only server has said what it is.
+
+What a session is told of instructions and capabilities it is told once. Of a transparent server that is the server's
+own, which is known a moment later: without a gateway the client would wait for it, too. So the answer to a handshake
+waits, but never for long: a server that hangs must not keep its client from connecting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muxway.core.incidents import attempt
+from muxway.core.ports import later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muxway.core.relay import Held
+    from muxway.errors import RpcError
+
+LONGEST: Final = 5.0
+"""Seconds after which a session is told what is known by then."""
+
+
+class Meeting:
+    """One answer that waits. Implements `core.relay.Held` and `core.ports.Running`."""
+
+    def __init__(
+        self,
+        queue: Callable[[], list[Held] | None],
+        tell: Callable[[], None],
+        failed: Callable[[RpcError], None],
+    ) -> None:
+        """Begin to wait; perhaps it is over at once.
+
+        Args:
+            queue: where to wait, asked again after each wait; None: all is known.
+            tell: called once, when it is.
+            failed: takes what went wrong with that.
+        """
+        self._queue, self._tell, self._failed = queue, tell, failed
+        self._over = False
+        self._timer = later(LONGEST, self._end)
+        self.release()
+
+    def release(self) -> None:
+        """Something has become known."""
+        if self._over:
+            return
+        queue = self._queue()
+        if queue is None:
+            self._end()
+        else:
+            queue.append(self)
+
+    def cancel(self, reason: str | None) -> None:
+        """The client is gone."""
+        del reason
+        self._over = True
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        if not self._over:
+            self.cancel(None)
+            attempt(self._failed, self._tell)
