@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Problem,
         RpcError,
         ToolNotFound,
+        UnknownName,
         UpstreamError,
         UpstreamSaid,
     )
@@ -64,6 +65,7 @@ __all__ = [
     "Tool",
     "ToolNotFound",
     "ToolResult",
+    "UnknownName",
     "UpstreamError",
     "UpstreamSaid",
     "__version__",

@@ -26,7 +26,7 @@ from muxway.core.switchboard import Switchboard
 from muxway.downstream.footprint import Footprint
 from muxway.downstream.memory import MemoryDoor
 from muxway.downstream.stdio import StdioDoor
-from muxway.errors import ConfigError
+from muxway.errors import ConfigError, UnknownName
 from muxway.fleet import Fleet, Station
 from muxway.library import (
     Prompt,
@@ -248,7 +248,7 @@ class Gateway:
         return self._fleet.turn.metronome
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioDoor:
-        """A door for one client on these file descriptors; `await door.serve()` to serve it. KeyError: no such view."""
+        """A door for one client on these file descriptors; `await door.serve()` to serve it. Raises UnknownName."""
         limit = self.config.gateway.max_message_bytes
         # A pipe has one end: whatever a server wants to know of its client, this is who it means.
         self.switchboard.audience.only = OnlyClient()
@@ -257,18 +257,23 @@ class Gateway:
         return door
 
     def memory_door(self, view: str | None = None) -> MemoryDoor:
-        """A door for a client in this process that speaks raw lines. KeyError: no such view."""
+        """A door for a client in this process that speaks raw lines. UnknownName: no such view."""
         return MemoryDoor(self._board(view))
 
     def _board(self, view: str | None) -> Switchboard:
-        return self.switchboard if view is None else self.switchboard.views[view]
+        if view is None:
+            return self.switchboard
+        views = self.switchboard.views
+        if view not in views:
+            raise UnknownName("view", view, views)
+        return views[view]
 
     # --- use ----------------------------------------------------------------------------------
 
     def tools(self, view: str | None = None) -> list[Tool]:
         """Every tool, or those of a view, in the order of the listing, whatever middleware makes of the list.
 
-        What clients get listed: `list_tools`. KeyError: no such view.
+        What clients get listed: `list_tools`. UnknownName: no such view.
         """
         return [_tool(route) for route in self._board(view).catalog.routes.values()]
 
@@ -277,7 +282,7 @@ class Gateway:
 
         Raises:
             RpcError: a middleware fails, or refuses the list.
-            KeyError: there is no such view.
+            UnknownName: there is no such view.
         """
         if view not in self._chains:
             return self.tools(view)
@@ -300,8 +305,8 @@ class Gateway:
         return None if chains is None else await chains.hider(TOOLS, tool, LIBRARY)
 
     def notes(self, view: str) -> list[str]:
-        """What a view names in vain, or cannot do. KeyError: no such view."""
-        return [str(finding) for finding in self.switchboard.views[view].findings]
+        """What a view names in vain, or cannot do. UnknownName: no such view."""
+        return [str(finding) for finding in self._board(view).findings]
 
     def definition(self, name: str) -> Mapping[str, Any] | None:
         """A tool as its server and its shape define it, by any spelling, whether or not clients see it; None: none."""
@@ -336,7 +341,7 @@ class Gateway:
             TypeError: the arguments are no mapping, or one of them is nothing that JSON can hold.
             UpstreamSaid: the server answered with a JSON-RPC error.
             UpstreamError: the server is not running, was lost, or did not answer in time.
-            KeyError: there is no such view.
+            UnknownName: there is no such view.
         """
         params = {"name": messages.encode(name), "arguments": encoded_arguments(arguments or {})}
         meta = None if on_progress is None else {PROGRESS_TOKEN: messages.Raw(b"1")}
@@ -387,6 +392,7 @@ class Gateway:
         waiter: Waiter | None = None,
         view: str | None = None,
     ) -> Mapping[str, Any]:
+        self._check_open()
         call = Call(LIBRARY, method, {key: messages.Raw(value) for key, value in params.items()}, meta)
         waiter = waiter or Waiter()
         running: Running | None = self._board(view).handle(call, waiter)
@@ -416,10 +422,9 @@ class Gateway:
         """What all processes of a server wrote to stderr, the last of it, also of those that are gone.
 
         Raises:
-            KeyError: there is no such server.
+            UnknownName: there is no such server.
         """
-        if name not in self._fleet.stations:
-            raise KeyError(name)
+        self._check_name(name)
         # Those that are no processes of ours have none.
         return self._fleet.journals.get(name, Journal()).lines()
 
@@ -434,11 +439,11 @@ class Gateway:
         Raises:
             ConfigError: the name is taken, or the configuration cannot be used.
         """
+        self._check_open()
         if name in self._fleet.stations:
             raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
-        config = parse_server(
-            name, {"command": "(in-process)", **keys} if server is not None else {**(entry or {}), **keys}
-        )
+        started = {} if server is None else {"command": "(in-process)"}
+        config = parse_server(name, {**(entry or {}), **keys, **started})
         self._chain_more(config)
         station = self._fleet.add(config, server)
         await station.upstream.settled.wait()
@@ -448,8 +453,9 @@ class Gateway:
         """End a server and forget it. Its calls under way fail.
 
         Raises:
-            KeyError: there is no such server.
+            UnknownName: there is no such server.
         """
+        self._check_name(name)
         await self._fleet.remove(name)
 
     async def restart(self, name: str) -> Server:
@@ -458,14 +464,26 @@ class Gateway:
         Calls that come meanwhile wait for it; those under way fail.
 
         Raises:
-            KeyError: there is no such server, or not any more.
+            UnknownName: there is no such server, or not any more.
         """
+        self._check_name(name)
         await self._fleet.restart(name)
         return self._server(name)
 
     def _server(self, name: str) -> Server:
-        known = {server.name: server for server in self.servers()}
-        return known[name]
+        self._check_name(name)
+        return next(server for server in self.servers() if server.name == name)
+
+    def _check_name(self, name: str) -> None:
+        """Raise UnknownName if there is no such server."""
+        self._check_open()
+        if name not in self._fleet.stations:
+            raise UnknownName("server", name, self._fleet.stations)
+
+    def _check_open(self) -> None:
+        """Raise RuntimeError if the gateway has been closed."""
+        if self._closed:
+            raise RuntimeError("this gateway is closed; open another one")
 
     # --- another configuration ----------------------------------------------------------------
 
@@ -479,20 +497,14 @@ class Gateway:
             ConfigError: a middleware of it cannot be used; then nothing has changed.
             MuxwayError: an object of it offers nothing; then nothing has changed, either.
         """
-        from muxway.config.plan import plan
-
-        fleet = self._fleet
-        running = {name: station.config for name, station in fleet.stations.items()}
-        objects = {name: station.thing for name, station in fleet.stations.items() if station.thing is not None}
-        changes = plan(replace(self.config, servers=running, objects=objects), config)
+        self._check_open()
+        fleet, changes = self._fleet, self.planned(config)
         for name in (*changes.start, *changes.swap):
             if name in config.objects:
                 fleet.check(name, config.objects[name])
-        edited, outdated = _edited_modules()
         layers = None
-        if edited or _chained(config) != _chained(self.config):
+        if changes.modules or _chained(config) != _chained(self.config):
             layers = self._layers(config)
-        changes = replace(changes, modules=edited, outdated=outdated)
         self._quiet = True
         try:
             self._apply(config, changes, layers)
@@ -504,6 +516,17 @@ class Gateway:
         # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
         self._tell_layers("forget", None)
         return changes
+
+    def planned(self, config: Config) -> Plan:
+        """What `apply` would change."""
+        from muxway.config.plan import plan
+
+        stations = self._fleet.stations
+        running = {name: station.config for name, station in stations.items()}
+        objects = {name: station.thing for name, station in stations.items() if station.thing is not None}
+        edited, outdated = _edited_modules()
+        changes = plan(replace(self.config, servers=running, objects=objects), config)
+        return replace(changes, modules=edited, outdated=outdated)
 
     def _apply(self, config: Config, changes: Plan, layers: dict[str | None, list[Layer]] | None) -> None:
         """Do what was planned; what is listed follows when all is done."""

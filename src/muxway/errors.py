@@ -3,6 +3,7 @@
     MuxwayError
     ├── ConfigError             the configuration cannot be used (every problem listed)
     ├── SpawnError              a child process could not be started
+    ├── UnknownName             the gateway has no server or view of this name; a KeyError, too
     └── RpcError                ends one request; carries its JSON-RPC code
         ├── ParseError          not JSON                                              -32700
         ├── InvalidRequest      JSON, but no JSON-RPC request we may take             -32600
@@ -20,7 +21,10 @@ An error is raised where the fact is known and turned into JSON in one place,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -78,6 +82,20 @@ class ConfigError(MuxwayError):
 
 class SpawnError(MuxwayError):
     """A child process could not be started; the message says why and what to install or fix."""
+
+
+class UnknownName(MuxwayError, KeyError):
+    """The gateway has nothing of this name; the message says what there is. A `KeyError`, too."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        names = ", ".join(known)
+        super().__init__(
+            f'there is no {what} "{name}"; there are: {names}' if names else f'there is no {what} "{name}"'
+        )
+
+    def __str__(self) -> str:
+        # That of a KeyError is for keys: it has quotes around it.
+        return str(self.args[0])
 
 
 class RpcError(MuxwayError):

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 _LAZY_IDLE: Final = 300.0
 """Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
-_STRAGGLER: Final = 1.5
-"""Seconds for which a list waits for connections that are opened for handshake callers."""
+_SECOND_SIDE: Final = 1.5
+"""Seconds for which a list waits for connections that are opened for handshake callers. Less than the 2 s for which it
+may be held up in all (`core/first_listing.py`), as this wait begins when the first side of the server has come."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether a server that is to go still works for somebody."""
 
@@ -455,6 +456,8 @@ class Fleet:
         if idle_stop is None and config.start == "lazy":
             idle_stop = _LAZY_IDLE
         return Care(
+            # What it lacks does not come while we run: a reload brings another configuration.
+            supervised=not config.unusable,
             probe_interval=config.probe_interval if child and config.restart_unresponsive else 0.0,
             restart_unresponsive=child and config.restart_unresponsive,
             idle_stop=idle_stop,
@@ -584,7 +587,7 @@ class Fleet:
         opening = None if station.lanes is None else station.lanes.open_for_sessions()
         if opening is not None:
             station.member.opening = opening
-            asyncio.get_running_loop().call_later(_STRAGGLER, self._wait_no_more, station, opening)
+            asyncio.get_running_loop().call_later(_SECOND_SIDE, self._wait_no_more, station, opening)
 
     @staticmethod
     def _wait_no_more(station: Station, opening: Member) -> None:

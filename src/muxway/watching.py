@@ -11,7 +11,6 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from muxway.config.plan import plan
 from muxway.errors import ConfigError
 from muxway.log import EventLog, printable
 
@@ -107,9 +106,9 @@ class Reloader:
         # It is shared with whoever else asks before it begins, and goes on if one of them loses interest.
         return await asyncio.shield(self._waiting)
 
-    async def preview(self) -> Plan:
-        """What `reload` would change now. Raises ConfigError."""
-        return plan(self._config, await asyncio.to_thread(self._source.peek))
+    async def peek(self) -> Config:
+        """The configuration that `reload` would put into force now. Raises ConfigError."""
+        return await asyncio.to_thread(self._source.peek)
 
     def ask(self) -> None:
         """Reload in the background. How it went is logged."""

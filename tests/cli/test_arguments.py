@@ -110,7 +110,7 @@ def test_unknown_and_missing_arguments_are_told(muxway: Callable[..., Result], e
     """Ours: the schema is there, so nobody needs to guess what the server complains about."""
     result = muxway("call", "echo__it", "txt=x", "-c", echo)
     assert "echo__it knows no argument `txt`; did you mean `text`?\n" in result.stderr
-    assert "It needs text: `muxway tools echo__it --schema` shows its arguments.\n" in result.stderr
+    assert f"It needs text: `muxway tools echo__it --schema -c {echo}` shows its arguments.\n" in result.stderr
     # The server has the last word.
     assert json.loads(result.stdout) == {"txt": "x"}
 

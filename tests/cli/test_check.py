@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -172,6 +173,35 @@ def test_connect_succeeds_when_every_server_does(muxway: Callable[..., Result], 
     result = muxway("check", servers, "--connect")
     assert result.exit_code == 0
     assert [line.split()[-1] for line in result.stdout.splitlines()[1:]] == ["2025-06-18", "2024-11-05", "2026-07-28"]
+
+
+def test_connect_says_whom_it_waits_for(
+    muxway: Callable[..., Result], servers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours: docs/cli.md: a download may take half a minute, and nobody should think that nothing happens."""
+    monkeypatch.setattr("muxway.cli.session._TELL_EVERY", 0.2)
+    document = json.loads(servers.read_text())
+    script = "import time; time.sleep(1.5)"
+    document["mcpServers"]["slow"] = {"command": sys.executable, "args": ["-c", script]}
+    servers.write_text(json.dumps(document))
+    result = muxway("check", servers, "--connect")
+    assert result.exit_code == 4
+    count = len(document["mcpServers"])
+    assert re.search(rf"{count - 1} of {count} servers are there, waiting for slow \(\d+ s\)\n", result.stderr)
+    assert "waiting for" not in result.stdout
+
+
+@pytest.mark.parametrize("verb", ["check", "list", "test", "stdio", "serve"])
+def test_a_file_beside_another_config_is_one_too_many(
+    verb: str, muxway: Callable[..., Result], servers: Path, tmp_path: Path
+) -> None:
+    """Ours: docs/cli.md: muxway runs one config, and does not choose."""
+    for words in ([verb, servers, "-c", tmp_path / "other.json"], ["-c", tmp_path / "other.json", verb, servers]):
+        result = muxway(*words)
+        assert result.exit_code == 2
+        assert "two configs are given" in result.stderr
+    if verb in ("check", "list"):
+        assert muxway(verb, servers, "-c", servers).exit_code == 0
 
 
 def test_list_shows_how_each_server_is(muxway: Callable[..., Result], mixed: Path) -> None:

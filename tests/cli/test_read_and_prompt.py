@@ -130,7 +130,7 @@ def test_an_unknown_resource_is_refused_with_what_to_do(muxway: Callable[..., Re
     result = muxway("read", "book:///none", "--config", servers)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "✗ error" in result.stderr
-    assert "`muxway read` without a URI lists what there is." in result.stderr
+    assert f"`muxway read -c {servers}` without a URI lists what there is." in result.stderr
 
 
 def test_a_server_that_does_not_answer_ends_with_7(muxway: Callable[..., Result], library: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_failure_for_want_of_an_argument_says_where_to_look(muxway: Callable[.
     """Ours: servers complain in many ways; the schema says it plainly."""
     result = muxway("call", "notes__add", "--config", servers)
     assert result.exit_code == 6
-    assert "It needs text: `muxway tools notes__add --schema` shows its arguments.\n" in result.stderr
+    assert f"It needs text: `muxway tools notes__add --schema -c {servers}` shows its arguments.\n" in result.stderr
 
 
 def test_a_call_can_go_by_a_view(muxway: Callable[..., Result], servers: Path, write: Callable[..., Path]) -> None:

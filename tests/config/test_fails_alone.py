@@ -10,7 +10,7 @@ import pytest
 
 from muxway import Gateway
 from muxway.config import load_config, parse_config
-from muxway.errors import ConfigError
+from muxway.errors import ConfigError, UpstreamError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +58,16 @@ async def test_a_gateway_runs_without_it_and_says_why() -> None:
         [server] = gateway.servers()
         assert server.error is not None
         assert "the variable MISSING_ONE and MISSING_TWO is not set" in server.error
+        # Only another configuration helps.
+        assert server.retry_in is None
+        with pytest.raises(UpstreamError) as caught:
+            await gateway.call("a__x")
+        assert "is not set" in str(caught.value)
+        assert "started again" not in str(caught.value)
+        there = parse_config(
+            {"mcpServers": {"a": {**TOKEN, "optional": True}}}, environ={"MISSING_ONE": "1", "MISSING_TWO": "2"}
+        )
+        assert gateway.planned(there).swap == {"a": ("env.A", "env.B", "unusable")}
 
 
 @pytest.mark.parametrize(

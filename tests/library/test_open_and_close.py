@@ -9,13 +9,15 @@ import re
 import sys
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import muxway
-from muxway import ConfigError, Gateway, SyncGateway, chain
+from muxway import ConfigError, Gateway, SyncGateway, UnknownName, chain
+from muxway.config import parse_config
 
 NOTES = {"mcpServers": {"notes": {"command": sys.executable, "args": ["-m", "muxway.demo.notes"]}}}
 
@@ -41,6 +43,44 @@ async def test_a_gateway_can_be_awaited_and_closed() -> None:
     await gateway.close()
     await gateway.close()
     assert [str(server.status) for server in gateway.servers()] == ["stopped"]
+    # Each is a coroutine only when it is used.
+    for use in (
+        lambda: gateway.call("shelf.put", {"title": "Emma"}),
+        lambda: gateway.read("shelf://x"),
+        lambda: gateway.add("other", server=Shelf()),
+        lambda: gateway.remove("shelf"),
+        lambda: gateway.restart("shelf"),
+        lambda: gateway.apply(gateway.config),
+    ):
+        with pytest.raises(RuntimeError, match="this gateway is closed; open another one"):
+            await use()
+
+
+async def test_names_that_nobody_has_are_told_with_those_there_are() -> None:
+    """docs/library.md: a KeyError, whose text says what there is."""
+    views = {"v": {}, "w": {}}
+    config = parse_config({"mcpServers": {"shelf": {"command": "(in process)"}}, "views": views})
+    async with Gateway.open(replace(config, objects={"shelf": Shelf()})) as gateway:
+        for use in (gateway.remove, gateway.restart):
+            with pytest.raises(KeyError) as caught:
+                await use("shelv")
+            assert str(caught.value) == 'there is no server "shelv"; there are: shelf'
+        for look in (gateway.tools, gateway.memory_door, gateway.notes):
+            with pytest.raises(UnknownName) as unknown:
+                look("x")
+            assert str(unknown.value) == 'there is no view "x"; there are: v, w'
+        with pytest.raises(KeyError, match='no view "x"'):
+            await gateway.call("shelf.put", {"title": "Emma"}, view="x")
+
+
+async def test_an_object_is_added_with_what_is_said_of_it() -> None:
+    """docs/library.md: the keys of a server's entry, as a mapping or as keywords, also for an object."""
+    async with Gateway.open() as gateway:
+        await gateway.add("one", {"prefix": ""}, server=Shelf())
+        await gateway.add("two", server=Shelf(), prefix="b")
+        assert [tool.name for tool in gateway.tools()] == ["put", "b__put"]
+        with pytest.raises(ConfigError, match="prefix"):
+            await gateway.add("three", {"prefix": 7}, server=Shelf())
 
 
 async def test_a_chain_can_be_awaited_too() -> None:

@@ -8,12 +8,15 @@ import json
 import os
 import resource
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import Raw
 
+from muxway import Gateway
+from muxway.config import load_config
 from muxway.core.call import Call, Caller
 from muxway.core.ports import Waiter
 from muxway.errors import ConfigError
@@ -92,6 +95,26 @@ def test_the_digest_does_not_depend_on_how_the_arguments_are_written() -> None:
     other = audit.digest(Raw('{"a":"é","b":{"a":2,"z":1}}'.encode()))
     assert one == other
     assert audit.digest(Raw(b'{"n":1e999}')).startswith("sha256:")
+
+
+@pytest.mark.parametrize("spelled", ["audit.jsonl", "./audit.jsonl", "~/audit.jsonl", "{}/audit.jsonl"])
+async def test_a_relative_path_begins_at_the_config_file(
+    spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/middleware/audit.md: a client starts muxway in any folder."""
+    elsewhere, home = tmp_path / "elsewhere", tmp_path / "home"
+    for folder in (elsewhere, home):
+        folder.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv("HOME", str(home))
+    file = tmp_path / "servers.json"
+    around = {"middleware": [{"use": "audit", "path": spelled.format(tmp_path)}]}
+    file.write_text(json.dumps({"mcpServers": {"up": {"command": "(in process)"}}, "gateway": around}))
+    config = replace(load_config(file), objects={"up": ScriptedServer(tools={"echo": None})})
+    async with Gateway.open(config) as gateway:
+        await gateway.call("up__echo", {})
+    assert ((home if "~" in spelled else tmp_path) / "audit.jsonl").read_text().count("tools/call") == 1
+    assert [*elsewhere.iterdir()] == []
 
 
 async def test_a_line_is_one_line_to_every_reader(tmp_path: Path) -> None:

@@ -179,8 +179,10 @@ async def test_a_reload_takes_up_edited_modules(write: Callable[..., None]) -> N
         assert await _text(gateway) == "said one"
         assert not await gateway.apply(settings)
         write(SAYS % "two")  # as long as before, and within the same second
+        planned = gateway.planned(settings)
         changes = await gateway.apply(settings)
-        assert changes.modules == ("own_module",)
+        assert changes.modules == planned.modules == ("own_module",)
+        assert not gateway.planned(settings)
         assert changes.lines() == ["keep    s", "import  module own_module, which was edited"]
         assert await _text(gateway) == "said two"
         write("from own_helper import mine\n")

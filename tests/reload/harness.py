@@ -97,15 +97,25 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serve(
-    folder: Path, content: dict[str, Any], *flags: str, settle: bool = True, **environ: str
+    folder: Path, content: dict[str, Any], *flags: str, chain: Path | None = None, settle: bool = True, **environ: str
 ) -> AsyncIterator[Served]:
-    """Run `muxway serve` with this configuration, until every server is up."""
+    """Run `muxway serve` with this configuration, or a chain, until every server is up."""
     (folder / "servers.json").write_text(json.dumps(content))
     runtime = folder / "run"
     runtime.mkdir(mode=0o700)
     with (folder / "stderr.log").open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "muxway", "serve", "--config", str(folder / "servers.json"), "--port", "0", *flags),
+            *(
+                sys.executable,
+                "-m",
+                "muxway",
+                "serve",
+                "--config",
+                str(chain or folder / "servers.json"),
+                "--port",
+                "0",
+                *flags,
+            ),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=stderr,
             stderr=stderr,

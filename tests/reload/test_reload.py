@@ -268,7 +268,7 @@ async def test_a_chain_in_python_is_read_again(tmp_path: Path) -> None:
         f"gateway = chain().then(local=Greeter(), a=[{sys.executable!r}, {str(CHILD)!r}])",
     ]
     chain.write_text("\n".join(lines).replace("GREETING", "hello"))
-    async with serve(tmp_path, config(), str(chain)) as served:
+    async with serve(tmp_path, config(), chain=chain) as served:
         client = await served.web.session()
         pid = (await who(client, "a__who"))["pid"]
         assert (await called(client, "local__greet"))["result"]["content"][0]["text"] == "hello"

@@ -308,3 +308,14 @@ async def test_warnings_are_told_when_they_are_new(tmp_path: Path, told: list[st
         await taken.next()
         await until(lambda: sum("config reloaded" in line for line in told) == 2)
         assert [sum(f"mcpServers.{name}.argz" in line for line in told) for name in "ab"] == [1, 1]
+
+
+async def test_what_a_bad_config_should_look_like_can_be_copied_from_the_log(tmp_path: Path, told: list[str]) -> None:
+    """Ours: a problem is told in its own words; quotes of the log would spoil the JSON that it suggests."""
+    file = tmp_path / "servers.json"
+    file.write_text(servers("a"))
+    async with watched(file):
+        replaced(file, "[]")
+        await until(lambda: any("not reloaded" in line for line in told))
+    [problem] = [line for line in told if "A minimal file: " in line]
+    assert "mcpServers" in json.loads(problem.partition("A minimal file: ")[2])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from muxway.cli.options import command_line
 from muxway.cli.output import one_line
 from muxway.core.signatures import Schema, alternatives, as_schema, choices
 
@@ -81,8 +82,11 @@ def fitted(text: str, schema: object, root: Schema, name: str) -> object:
     return text
 
 
-def remarks(tool: str, arguments: Mapping[str, Any], schema: Schema) -> list[str]:
-    """What the schema says against these arguments, for people. The server has the last word."""
+def remarks(tool: str, arguments: Mapping[str, Any], schema: Schema, config: str | None = None) -> list[str]:
+    """What the schema says against these arguments, for people. The server has the last word.
+
+    `config` is the file that the command was given, so that what it tells people to type works as it stands.
+    """
     lines: list[str] = []
     known = as_schema(schema.get("properties"))
     # A schema that names none, or says what others are, is open.
@@ -94,7 +98,8 @@ def remarks(tool: str, arguments: Mapping[str, Any], schema: Schema) -> list[str
             lines.append(f"{one_line(tool)} knows no argument `{one_line(name)}`; {hint}")
     if lacking := missing(arguments, schema):
         needs = ", ".join(map(one_line, lacking))
-        lines.append(f"It needs {needs}: `muxway tools {one_line(tool)} --schema` shows its arguments.")
+        see = command_line("tools", tool, "--schema", config=config)
+        lines.append(f"It needs {needs}: {see} shows its arguments.")
     return lines
 
 

@@ -12,7 +12,7 @@ import click
 from muxway.cli.arguments import Arguments, missing, remarks
 from muxway.cli.exits import TOOL_FAILED
 from muxway.cli.help import Verb
-from muxway.cli.options import known_view, no_config_file, read_config, view_option
+from muxway.cli.options import command_line, known_view, no_config_file, read_config, view_option
 from muxway.cli.output import StatusLine, badge, dim, one_line, show_json
 from muxway.cli.requesting import failure_told, named_owners, patient, request_options, show_block
 from muxway.cli.session import only, opened, quiet_log, run
@@ -71,11 +71,13 @@ def command(
     given = Arguments(base, arguments)
     loaded = patient(read_config(config), timeout)
     known_view(loaded, view)
-    code = run(_call(only(loaded, owners(loaded, tool)), view, tool, given, as_json=output == "json"))
+    code = run(_call(only(loaded, owners(loaded, tool)), config, view, tool, given, as_json=output == "json"))
     raise click.exceptions.Exit(code)
 
 
-async def _call(config: Config, view: str | None, tool: str, given: Arguments, *, as_json: bool) -> int:
+async def _call(
+    config: Config, file: str | None, view: str | None, tool: str, given: Arguments, *, as_json: bool
+) -> int:
     """Make the call and print its outcome. Returns the exit code."""
     line = StatusLine()
 
@@ -85,10 +87,10 @@ async def _call(config: Config, view: str | None, tool: str, given: Arguments, *
     async with opened(config) as gateway:
         catalog = (gateway.switchboard if view is None else gateway.switchboard.views[view]).catalog
         schema = _schema(catalog, tool)
-        with failure_told(tool, line, lambda error: _hint(catalog, tool, error), as_json=as_json):
+        with failure_told(tool, line, lambda error: _hint(catalog, file, tool, error), as_json=as_json):
             await _asked(given, schema)
             arguments = given.fitted(schema)
-            for remark in remarks(tool, arguments, schema):
+            for remark in remarks(tool, arguments, schema, file):
                 click.echo(remark, err=True)
             result = await gateway.call(tool, arguments, on_progress=show_progress, view=view)
     if as_json:
@@ -166,8 +168,10 @@ def _show(result: ToolResult) -> None:
         click.echo(f"{badge('error')}  reported by the tool", err=True)
 
 
-def _hint(catalog: Catalog, tool: str, error: RpcError) -> str | None:
+def _hint(catalog: Catalog, file: str | None, tool: str, error: RpcError) -> str | None:
     if not isinstance(error, ToolNotFound | InvalidParams) or catalog.find(tool).route is not None:
         return None
     near = catalog.nearest(tool)
-    return f"Did you mean {' or '.join(near)}?" if near else "`muxway tools` lists what there is."
+    return (
+        f"Did you mean {' or '.join(near)}?" if near else f"{command_line('tools', config=file)} lists what there is."
+    )

@@ -15,7 +15,7 @@ from muxway.cli.composed import composed_problems, subtool_problems
 from muxway.cli.describing import holdings, middlewares
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
 from muxway.cli.help import Verb
-from muxway.cli.options import config_option, debug_option, json_option, read_config
+from muxway.cli.options import chosen, config_option, debug_option, json_option, read_config
 from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table
 from muxway.cli.session import awake, opened, quiet_log, run
 from muxway.config.plan import plan
@@ -75,16 +75,17 @@ def command(
     Exit 3 if the config cannot be used, 4 if a server failed with --connect or no
     gateway runs it with --plan.
     """
+    file = chosen(file, config)
     quiet_log(debug=debug)
     try:
-        loaded = read_config(file or config)
+        loaded = read_config(file)
         _refuse_ourselves(loaded)
         for view in (None, *loaded.views.values()):
             layers_of(loaded, view)
         changes = _changes(loaded, against) if planned or against is not None else None
     except ConfigError as error:
         if as_json:
-            show_json(_document(file or config, problems=error.details))
+            show_json(_document(file, problems=error.details))
         else:
             _show_problems(error)
         raise click.exceptions.Exit(CONFIG_INVALID) from None

@@ -214,8 +214,12 @@ async def _serve(source: Source, config: Config, reaper: ReaperProcess, terms: T
             await serving.gateway.settled()
         return changes
 
+    async def preview() -> Plan:
+        assert serving.gateway is not None  # noqa: S101 - it is asked only while it runs
+        return serving.gateway.planned(await reloader.peek())
+
     reloader = Reloader(source, config, serving.apply)
-    control = ControlSocket(lambda: serving.gateway, terms.address.url, reload, reloader.preview)
+    control = ControlSocket(lambda: serving.gateway, terms.address.url, reload, preview)
     ending = Ending(asked.set, reloader.ask)
     assert serving.gateway is not None  # noqa: S101 - it was made a moment ago
     # Before the first server is started.

@@ -10,7 +10,7 @@ import click
 from muxway.cli.check import describe
 from muxway.cli.describing import failures, holdings, reason
 from muxway.cli.help import Verb
-from muxway.cli.options import config_option, debug_option, json_option, read_config
+from muxway.cli.options import chosen, config_option, debug_option, json_option, read_config
 from muxway.cli.output import badge, cut, one_line, show_json, show_table, wrapped
 from muxway.cli.session import awake, opened, quiet_log, run
 from muxway.upstream.state import Status
@@ -41,8 +41,9 @@ def command(file: str | None, config: str | None, *, as_json: bool, debug: bool)
     command; `muxway check --connect` also shows times and stderr, and exits 4.
     `muxway tools`, `muxway read` and `muxway prompt` list what the servers have.
     """
+    file = chosen(file, config)
     quiet_log(debug=debug)
-    loaded = read_config(file or config)
+    loaded = read_config(file)
     servers = run(_servers(awake(loaded)))
     if as_json:
         show_json({"servers": [_described(loaded, name, servers.get(name)) for name in loaded.servers]})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from muxway.cli.output import one_line
 from muxway.config import durations, find_config, load_config
 from muxway.errors import ConfigError, Problem
 from muxway.log import printable
@@ -103,6 +105,21 @@ def no_config_file(word: str | None, what: str) -> None:
     """Refuse the name of a config where something else is meant: other verbs take it there. Raises UsageError."""
     if word is not None and word.endswith(_CONFIG_ENDINGS) and Path(word).is_file():
         raise click.UsageError(f"{word} is a file, no {what}: write --config {word}.")
+
+
+def chosen(file: str | None, config: str | None) -> str | None:
+    """The config that a verb was given, as its argument or by `--config`. Raises UsageError if those are two."""
+    if file is not None and config is not None and file != config:
+        raise click.UsageError(
+            f"two configs are given, {printable(file)} and, by --config, {printable(config)}: muxway runs one."
+        )
+    return config if file is None else file
+
+
+def command_line(*words: str, config: str | None) -> str:
+    """A command to type, with the config that this one was given."""
+    given = () if config is None else ("-c", config)
+    return one_line(f"`muxway {shlex.join((*words, *given))}`")
 
 
 def read_config(path: str | None) -> Config:

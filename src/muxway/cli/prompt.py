@@ -8,7 +8,7 @@ import click
 
 from muxway.cli.describing import failures, tell_failures
 from muxway.cli.help import Verb
-from muxway.cli.options import no_config_file, read_config
+from muxway.cli.options import command_line, no_config_file, read_config
 from muxway.cli.output import StatusLine, dim, one_line, show_json, show_table
 from muxway.cli.requesting import failure_told, named_owners, patient, request_options, show_block
 from muxway.cli.session import only, opened, quiet_log, run
@@ -62,7 +62,7 @@ def command(
     loaded = patient(read_config(config), timeout)
     as_json = output == "json"
     if name is not None:
-        run(_prompt(only(loaded, named_owners(loaded, name)), name, given, as_json=as_json))
+        run(_prompt(only(loaded, named_owners(loaded, name)), config, name, given, as_json=as_json))
         return
     prompts, servers = run(_listed(loaded))
     if as_json:
@@ -84,11 +84,11 @@ def _arguments(words: Sequence[str]) -> dict[str, str]:
     return given
 
 
-async def _prompt(config: Config, name: str, arguments: Mapping[str, str], *, as_json: bool) -> None:
+async def _prompt(config: Config, file: str | None, name: str, arguments: Mapping[str, str], *, as_json: bool) -> None:
     line = StatusLine()
     async with opened(config) as gateway:
         known = gateway.switchboard.prompts
-        with failure_told(name, line, lambda error: _hint(known, name, error), as_json=as_json):
+        with failure_told(name, line, lambda error: _hint(known, file, name, error), as_json=as_json):
             result = await gateway.prompt(name, arguments)
     if as_json:
         show_json(result.raw)
@@ -96,11 +96,12 @@ async def _prompt(config: Config, name: str, arguments: Mapping[str, str], *, as
         _show(result)
 
 
-def _hint(known: Catalog, name: str, error: RpcError) -> str | None:
+def _hint(known: Catalog, file: str | None, name: str, error: RpcError) -> str | None:
     if not isinstance(error, InvalidParams) or known.find(name).route is not None:
         return None
     near = known.nearest(name)
-    return f"Did you mean {' or '.join(near)}?" if near else "`muxway prompt` without a name lists what there is."
+    every = command_line("prompt", config=file)
+    return f"Did you mean {' or '.join(near)}?" if near else f"{every} without a name lists what there is."
 
 
 def _show(result: PromptResult) -> None:

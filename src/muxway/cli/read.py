@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ import click
 from muxway.cli.describing import failures, tell_failures
 from muxway.cli.exits import Failed
 from muxway.cli.help import Verb
-from muxway.cli.options import no_config_file, read_config
+from muxway.cli.options import command_line, no_config_file, read_config
 from muxway.cli.output import StatusLine, on_terminal, one_line, show_json, show_table
 from muxway.cli.requesting import failure_told, patient, request_options, show_block
 from muxway.cli.session import opened, quiet_log, run
@@ -52,7 +53,7 @@ def command(uri: str | None, config: str | None, output: str, timeout: float | N
     loaded = patient(read_config(config), timeout)
     as_json = output == "json"
     if uri is not None:
-        run(_read(loaded, uri, as_json=as_json))
+        run(_read(loaded, config, uri, as_json=as_json))
         return
     resources, templates, servers = run(_listed(loaded))
     if as_json:
@@ -66,10 +67,10 @@ def command(uri: str | None, config: str | None, output: str, timeout: float | N
         click.echo("there are no resources", err=True)
 
 
-async def _read(config: Config, uri: str, *, as_json: bool) -> None:
+async def _read(config: Config, file: str | None, uri: str, *, as_json: bool) -> None:
     line = StatusLine()
     async with opened(config) as gateway:
-        with failure_told(uri, line, _hint, as_json=as_json):
+        with failure_told(uri, line, partial(_hint, file), as_json=as_json):
             result = await gateway.read(uri)
     if as_json:
         show_json(result.raw)
@@ -78,10 +79,11 @@ async def _read(config: Config, uri: str, *, as_json: bool) -> None:
         _show(content)
 
 
-def _hint(error: RpcError) -> str | None:
+def _hint(file: str | None, error: RpcError) -> str | None:
     from muxway.core.resources import NOT_FOUND
 
-    return "`muxway read` without a URI lists what there is." if error.code == NOT_FOUND else None
+    every = command_line("read", config=file)
+    return f"{every} without a URI lists what there is." if error.code == NOT_FOUND else None
 
 
 def _show(content: Mapping[str, Any]) -> None:

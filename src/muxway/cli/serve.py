@@ -12,7 +12,7 @@ from muxway import log
 from muxway.cli import stdio
 from muxway.cli.exits import BadConfig, Failed
 from muxway.cli.help import Verb
-from muxway.cli.options import config_option, known_view, watch_option
+from muxway.cli.options import chosen, config_option, known_view, watch_option
 from muxway.config import places
 from muxway.upstream.launch import ReaperProcess
 
@@ -150,11 +150,12 @@ def command(
         known_view(config, view)
         return _credentials(config, tokens, bound.host, insecure=insecure)
 
+    file = chosen(file, config)
     stdio.start_log(os.environ, debug=debug)
     # Its own start-up overlaps all that is loaded from here on.
     reaper = ReaperProcess()
     try:
-        source = stdio.config_source(file or config, **overrides)
+        source = stdio.config_source(file, **overrides)
         loaded = source.read()
         bound = loaded.gateway
         credentials(loaded)

@@ -57,8 +57,11 @@ async def _serve(
         await gateway.settled()
         return changes
 
+    async def preview() -> Plan:
+        return gateway.planned(await reloader.peek())
+
     reloader = Reloader(source, config, apply)
-    control = ControlSocket(lambda: gateway, "stdio", reload, reloader.preview, lambda: door.client)
+    control = ControlSocket(lambda: gateway, "stdio", reload, preview, lambda: door.client)
     ending = Ending(asked, reloader.ask)
     door.on_end = ending.begin
     if os.isatty(0):

@@ -12,7 +12,16 @@ import click
 from muxway import log
 from muxway.cli.exits import BadConfig
 from muxway.cli.help import Verb
-from muxway.cli.options import Duration, above_zero, config_option, known_view, read_file, view_option, watch_option
+from muxway.cli.options import (
+    Duration,
+    above_zero,
+    chosen,
+    config_option,
+    known_view,
+    read_file,
+    view_option,
+    watch_option,
+)
 from muxway.config import find_config
 from muxway.upstream.launch import ReaperProcess
 
@@ -97,11 +106,12 @@ def command(
     Reloads the config on SIGHUP. Ends when stdin is closed or on SIGTERM (exit 0),
     on Ctrl-C (exit 130): calls under way get 5 seconds.
     """
+    file = chosen(file, config)
     start_log(os.environ, debug=debug)
     # Its own start-up overlaps all that is loaded from here on.
     reaper = ReaperProcess()
     try:
-        source = config_source(file or config, **overrides)
+        source = config_source(file, **overrides)
         loaded = source.read()
         known_view(loaded, view)
     except BaseException:

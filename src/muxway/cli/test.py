@@ -11,7 +11,7 @@ from msgspec import Raw
 from muxway.cli.call import owners
 from muxway.cli.exits import FAILED
 from muxway.cli.help import Verb
-from muxway.cli.options import config_option, debug_option, json_option, read_config
+from muxway.cli.options import chosen, config_option, debug_option, json_option, read_config
 from muxway.cli.output import badge, one_line, plural, show_json
 from muxway.cli.session import only, opened, quiet_log, run
 from muxway.core.call import LIBRARY, Call
@@ -50,8 +50,9 @@ def command(file: str | None, config: str | None, *, live: bool, as_json: bool, 
 
     Exit 1 if an example fails or there is none, 3 if the config cannot be used.
     """
+    file = chosen(file, config)
     quiet_log(debug=debug)
-    loaded = read_config(file or config)
+    loaded = read_config(file)
     cases = run(_run_live(loaded) if live else _run_recorded(loaded))
     failed = [case for case in cases if case.problems]
     if as_json:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muxway.errors import ParseError
 from muxway.likeness import short
 from muxway.log import EventLog
-from muxway.middleware.base import Middleware
+from muxway.middleware.base import ConfigPath, Middleware
 from muxway.middleware.facts import client_of, size_in
 from muxway.protocol import messages
 
@@ -56,7 +56,8 @@ class Audit(Middleware):
     one is begun.
 
     Options:
-        path: the file. Made with mode 0600 if it is not there; its folder must be.
+        path: the file. A relative path begins at the config file's folder. Made with mode 0600 if it is not there; its
+            folder must be.
 
     Lines are written within a twentieth of a second, and all of them before muxway ends.
 
@@ -65,7 +66,7 @@ class Audit(Middleware):
 
     shared = True
 
-    def __init__(self, *, path: str) -> None:
+    def __init__(self, *, path: ConfigPath) -> None:
         if not path.strip() or "\0" in path:
             raise ValueError('`path` must be the path of a file, such as "audit.jsonl"')
         self._writer = _Writer(Path(path).expanduser())

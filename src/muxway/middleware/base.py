@@ -14,7 +14,7 @@ A middleware that changes nothing has `before` and `after` instead: ordinary fun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, cast
 
 import msgspec
 from msgspec import Raw
@@ -36,6 +36,9 @@ _LARGE: Final = 64 * 1024
 """Bytes of arguments that are looked through for what stands twice; to do so with all would hold up everybody."""
 _TELLING: Final = ("name", "uri", "ref", "taskId")
 """The params that say what a request is about."""
+
+ConfigPath = Annotated[str, "relative to the config"]
+"""The type of an option that is a path: in a config file, a relative one begins at that file's folder."""
 
 Word = Literal["ok", "isError", "asked", "task", "error", "cancelled"]
 """`isError`: a tool says that it failed. `asked`: the caller must answer something first.

@@ -86,7 +86,7 @@ class Limit(Middleware):
     def __init__(
         self,
         *,
-        rate: str | None = None,
+        rate: str | float | None = None,
         burst: int | None = None,
         concurrent: int | None = None,
         per: Literal["caller", "server", "tool", "all"] = "caller",
@@ -99,6 +99,8 @@ class Limit(Middleware):
             raise ValueError("`burst` must be 1 or more, and goes with `rate`")
         if per not in _KEYS:
             raise ValueError(f"`per` must be one of {', '.join(_KEYS)}")
+        if isinstance(rate, float | int):
+            raise ValueError(f'`rate` must say in which time: write "{rate:g}/s", "{rate:g}/m" or "{rate:g}/h"')
         self._rate = rate or ""
         self._concurrent = concurrent
         self._per = per

@@ -7,6 +7,7 @@ import importlib.metadata
 import inspect
 import sys
 import typing
+from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -19,7 +20,7 @@ from muxway.config.report import nearest
 from muxway.errors import ConfigError, Problem
 from muxway.log import EventLog, printable
 from muxway.middleware import modules
-from muxway.middleware.base import Middleware
+from muxway.middleware.base import ConfigPath, Middleware
 from muxway.middleware.functions import of_function
 from muxway.middleware.running import Layer
 from muxway.middleware.tools import is_named
@@ -138,7 +139,7 @@ def _make(spec: MiddlewareSpec, secrets: frozenset[str]) -> Middleware:
     }
     if "known_secrets" in wanted and "known_secrets" not in given:
         given["known_secrets"] = secrets
-    hints = typing.get_type_hints(kind.__init__)
+    hints = typing.get_type_hints(kind.__init__, include_extras=True)
     for name in given:
         if name not in wanted:
             known = ", ".join(name for name in wanted if name != "known_secrets") or "none"
@@ -148,6 +149,11 @@ def _make(spec: MiddlewareSpec, secrets: frozenset[str]) -> Middleware:
             raise _Unusable(f"{spec.use} needs the option `{name}`")
     try:
         options = {name: _fitting(name, value, hints.get(name, Any)) for name, value in given.items()}
+        if spec.folders:
+            paths = {
+                name: value for name, value in options.items() if hints.get(name) == ConfigPath and str(value).strip()
+            }
+            options |= {name: str(Path(spec.folders[0], Path(str(path)).expanduser())) for name, path in paths.items()}
         return kind(**options)
     except ValueError as error:
         raise _Unusable(f"{spec.use}: {error}") from None
