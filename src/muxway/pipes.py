@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from muxway.log import EventLog
@@ -144,11 +145,14 @@ class PipeReader:
         # The buffer is allocated anew for each read, and a large one from the system, which costs more than all
         # the rest of a small call: only while large messages arrive. Of a flood of small ones, only so many at once,
         # so that others have their turn in between.
-        large = len(data) == self._read_size and data.count(b"\n") < _FEW
-        self._read_size = _LARGE_READ if large else _SMALL_READ
+        if len(data) < _SMALL_READ:
+            if self._read_size != _SMALL_READ:
+                self._read_size = _SMALL_READ
+        elif len(data) == self._read_size:
+            self._read_size = _LARGE_READ if data.count(b"\n") < _FEW else _SMALL_READ
         turn = self._turn
-        if not turn.metronome.armed:
-            turn.metronome.arm()
+        if perf_counter() > turn.metronome.due:
+            turn.metronome.look()
         turn.reading = True
         try:
             self._on_data(data)
@@ -186,16 +190,14 @@ class PipeWriter:
         """Queue one frame. It leaves when the turn ends, with all others of the turn."""
         if not self.open or self._closing:
             return
-        for part in frame:
-            if type(part) is bytes and len(part) > _LARGE_PART:
-                # A listing of megabytes, encoded once for everybody, is not copied for each.
-                self._frames.extend(map(bytes, frame))
-                self.queued += sum(len(bytes(part)) for part in frame)
-                break
+        data = b"".join(frame)
+        size = len(data)
+        if size > _LARGE_PART and any(type(part) is bytes and len(part) > _LARGE_PART for part in frame):
+            # A listing of megabytes, encoded once for everybody, is not kept once for each who reads slowly.
+            self._frames.extend(map(bytes, frame))
         else:
-            data = b"".join(frame)
             self._frames.append(data)
-            self.queued += len(data)
+        self.queued += size
         if not self._flush_planned and not self._waiting:
             self._flush_planned = True
             if self._turn.reading:

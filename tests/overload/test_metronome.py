@@ -156,6 +156,13 @@ def test_no_list_holds_the_loop(listing: str) -> None:
         assert running.turn() < LISTING
 
 
+def busy(seconds: float) -> None:
+    """Use the processor for so long."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
 async def test_a_metronome_finds_a_long_turn_and_no_short_ones() -> None:
     """Ours: it must be able to find one. It counts what the loop does, not what it waits for."""
     metronome = Metronome()
@@ -165,13 +172,34 @@ async def test_a_metronome_finds_a_long_turn_and_no_short_ones() -> None:
     time.sleep(0.05)  # this is what must not count
     await asyncio.sleep(0.01)
     assert metronome.longest < LONG
-    end = time.thread_time() + 0.03
-    while time.thread_time() < end:
-        pass
+    busy(0.03)
     await asyncio.sleep(0.01)
     metronome.stop()
     assert 0.03 <= metronome.longest < 0.05
     assert metronome.long_turns == 1
     assert metronome.ago < 5
-    await asyncio.sleep(0.01)
-    assert not metronome.armed
+
+
+async def test_without_being_watched_the_loop_is_looked_at_while_messages_arrive() -> None:
+    """docs/behaviour.md#size-limits: `status` tells the longest turn, whether more messages follow it or not."""
+    metronome = Metronome()
+    assert metronome.due < time.perf_counter()
+    metronome.look()
+    assert metronome.due > time.perf_counter()
+    busy(0.03)
+    metronome.look()
+    assert 0.03 <= metronome.longest < 0.05
+    assert metronome.long_turns == 1
+    metronome.begin()
+    busy(0.03)
+    await asyncio.sleep(0.1)
+    assert 0.03 <= metronome.longest < 0.05
+    assert metronome.long_turns == 1
+    # At rest again: what a housekeeper does now and then does not add up to one turn.
+    assert metronome.due == 0.0
+    for _ in range(3):
+        busy(0.01)
+        await asyncio.sleep(0.001)
+    metronome.look()
+    assert metronome.long_turns == 1
+    assert metronome.longest < 0.05

@@ -218,8 +218,10 @@ class Relay:
         if route is None or chosen is not None:
             aim = self.aim(catalog, call, chosen)
         elif route.shape is None and route.upstream:
-            _check_arguments(route, call)
-            call = _without_task(call)
+            if (arguments := params.get("arguments")) is not None and not messages.is_object(arguments):
+                _check_arguments(route, call)
+            if "task" in params:
+                call = _without_task(call)
             return self.send(route.upstream, route.head, call, sink, wrapped=route.wrapped, tasked=route.tasked)
         else:
             aim = self._aim(route, call)

@@ -111,6 +111,41 @@ class Shared(NamedTuple):
 class Switchboard:
     """Answers what the gateway answers itself and sends the rest to the upstream it belongs to."""
 
+    # Beyond 30 attributes, CPython 3.11 keeps them in a plain dict, and each look at one costs a search.
+    __slots__ = (
+        "_completing",
+        "_completion",
+        "_configured",
+        "_handshake_shelves",
+        "_held_listings",
+        "_listeners",
+        "_members",
+        "_naming",
+        "_prompting",
+        "_shelves",
+        "admission",
+        "around",
+        "audience",
+        "catalog",
+        "drafted",
+        "handle",
+        "identity",
+        "instructions",
+        "on_left",
+        "prompts",
+        "reading",
+        "relay",
+        "resources",
+        "router",
+        "screen",
+        "screen_ask",
+        "shared",
+        "sources",
+        "subscriptions",
+        "takes_unlisted",
+        "views",
+    )
+
     def __init__(
         self,
         *,

@@ -14,6 +14,7 @@ import asyncio
 import re
 import resource
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import httptools
@@ -250,8 +251,8 @@ class Connection(HttpToolsProtocol):
             on_gone()
 
     def data_received(self, data: bytes) -> None:
-        if self._metronome is not None and not self._metronome.armed:
-            self._metronome.arm()
+        if self._metronome is not None and perf_counter() > self._metronome.due:
+            self._metronome.look()
         if self._known is not None and self._takes_known(self._known, data):
             return
         self._piece = data

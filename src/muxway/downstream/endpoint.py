@@ -342,56 +342,60 @@ class Endpoint:
             say(messages.failure(None, InvalidRequest(why)))
             return
         try:
-            self._take(id_, key, envelope.params or _NOTHING, method, say, tell)
+            params = envelope.params or _NOTHING
+            raw_meta = params.get("_meta")
+            meta = None if raw_meta is None else messages.members(raw_meta)
+            caller = self.session
+            if caller is None or meta is not None or method in _OPENERS:
+                caller = self._caller(method, meta)
+                if caller is None:
+                    self._meet(id_, key, method, params, say, tell)
+                    return
+            if method in CALLS:
+                admission = self._admission
+                if admission.running >= admission.most or len(self.peer.theirs) >= admission.each:
+                    refusal = admission.refusal(0 if self._alone else len(self.peer.theirs) - len(self._listens))
+                    if refusal is not None:
+                        say(messages.failure(id_, refusal))
+                        return
+                admission.running += 1
+                self.called = True
+            call = Call(caller, method, params, meta)
+            exchange = Exchange(self, id_, key, call, say, tell)
+            self.peer.theirs[key] = exchange
+            here = self._here.get(method)
+            if here is None or not here(exchange):
+                exchange.running = self._switchboard.handle(call, exchange)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
-            exchange = self.peer.theirs.get(key)
-            failure = internal(error, method=method)
-            if exchange is not None:
-                exchange.failed(failure)
-            else:
-                say(messages.failure(id_, failure))
+            self._not_taken(id_, key, internal(error, method=method), say)
 
-    def _take(
+    def _meet(
         self,
         id_: bytes,
         key: bytes,
-        params: Params,
         method: str,
+        params: Params,
         say: Callable[[Sequence[Buffer]], None],
         tell: Callable[[Sequence[Buffer]], None],
     ) -> None:
-        raw_meta = params.get("_meta")
-        meta = None if raw_meta is None else messages.members(raw_meta)
-        caller = self.session
-        if caller is None or meta is not None or method in _OPENERS:
-            caller = self._caller(method, meta)
-            if caller is None and method == "ping":
-                say(messages.result(id_, b"{}"))
-                return
-            if caller is None:
-                exchange = Exchange(self, id_, key, Call(self._open(params), method, params), say, tell)
-                self.peer.theirs[key] = exchange
-                if self._switchboard.unmet() is None:
-                    self._introduce(exchange)
-                else:
-                    introduce = partial(self._introduce, exchange)
-                    exchange.running = Meeting(self._switchboard.unmet, introduce, exchange.failed)
-                return
-        if method in CALLS:
-            admission = self._admission
-            if admission.running >= admission.most or len(self.peer.theirs) >= admission.each:
-                refusal = admission.refusal(0 if self._alone else len(self.peer.theirs) - len(self._listens))
-                if refusal is not None:
-                    say(messages.failure(id_, refusal))
-                    return
-            admission.running += 1
-            self.called = True
-        call = Call(caller, method, params, meta)
-        exchange = Exchange(self, id_, key, call, say, tell)
+        """Answer `initialize` or `ping`."""
+        if method == "ping":
+            say(messages.result(id_, b"{}"))
+            return
+        exchange = Exchange(self, id_, key, Call(self._open(params), method, params), say, tell)
         self.peer.theirs[key] = exchange
-        here = self._here.get(method)
-        if here is None or not here(exchange):
-            exchange.running = self._switchboard.handle(call, exchange)
+        if self._switchboard.unmet() is None:
+            self._introduce(exchange)
+        else:
+            introduce = partial(self._introduce, exchange)
+            exchange.running = Meeting(self._switchboard.unmet, introduce, exchange.failed)
+
+    def _not_taken(self, id_: bytes, key: bytes, error: RpcError, say: Callable[[Sequence[Buffer]], None]) -> None:
+        exchange = self.peer.theirs.get(key)
+        if exchange is not None:
+            exchange.failed(error)
+        else:
+            say(messages.failure(id_, error))
 
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""

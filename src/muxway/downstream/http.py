@@ -416,7 +416,7 @@ class HttpDoor:
             await request.answer(202)
 
     def _session_of(self, request: Request, id_: bytes | None = None) -> Session:
-        given = request.one(_SESSION)
+        given = request.session_id or request.one(_SESSION)
         if given is None:
             why = "the header Mcp-Session-Id is missing: send `initialize` first, its answer has the id"
             raise Refused(400, why, id_=id_)
@@ -542,7 +542,7 @@ class HttpDoor:
                 return False
             session: Session | None = None
             call: Call | None = None
-            if _is_modern(request.all(_VERSION)):
+            if request.modern:
                 self._on_wanted()
                 call = self._admit(request, envelope, method)
             elif not _has_envelope(envelope):
@@ -573,6 +573,8 @@ class HttpDoor:
         request.must_be_json()
         request.must_accept(json=True)
         request.view = self._view_for(request, _split(request.path)[1])
+        request.modern = _is_modern(request.all(_VERSION))
+        request.session_id = request.one(_SESSION)
         scope[self._admitted_as] = request
         return request
 
@@ -766,7 +768,8 @@ def _has_envelope(envelope: Envelope) -> bool:
 
 
 def _id(envelope: Envelope) -> bytes | None:
-    return bytes(envelope.id) if messages.is_id(envelope.id) else None
+    id_ = bytes(envelope.id)
+    return None if messages.read_id(id_) is None else id_
 
 
 def _check(refusal: Refusal | None) -> None:

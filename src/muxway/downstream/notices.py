@@ -11,7 +11,7 @@ from muxway.errors import RpcError
 from muxway.protocol import era, messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from muxway.core.call import Call, Caller
     from muxway.protocol.messages import Buffer
@@ -69,22 +69,17 @@ def _stamped(method: str, params: Mapping[str, object], subscription: bytes | No
     return messages.notification(method, messages.encode(params) if params else None)
 
 
-_CLOSED: Final = messages.error_body(
+CLOSED: Final = messages.error_body(
     RpcError(
         "the session was closed before this was answered; a call may have run", data={"muxway": {"reason": "closed"}}
     )
 )
-_PIECES: Final = 5
+"""Says that a session has ended; the same object in each such answer, to know it by."""
 
 
 def closed(id_: bytes) -> list[Buffer]:
     """The answer to a request whose session has ended."""
-    return [b'{"jsonrpc":"2.0","id":', id_, b',"error":', _CLOSED, b"}\n"]
-
-
-def is_closed(frame: Sequence[Buffer]) -> bool:
-    """Whether this is that answer."""
-    return len(frame) == _PIECES and frame[_PIECES - 2] is _CLOSED
+    return [b'{"jsonrpc":"2.0","id":', id_, b',"error":', CLOSED, b"}\n"]
 
 
 def cancelled(id_: bytes, reason: str) -> list[Buffer]:

@@ -187,11 +187,12 @@ class Reply(_Wakeable):
         self.answered = True
         if self._events is None:
             self.answer = joined(frame)
-            if len(frame) > 1 and frame[1] == b"null":
-                # An error that could not be given under the request's id: only the status tells whose it is.
-                self.status = 400
-            elif notices.is_closed(frame):
-                self.status = 404
+            if len(frame) > 3:
+                if frame[1] == b"null":
+                    # An error that could not be given under the request's id: only the status tells whose it is.
+                    self.status = 400
+                elif frame[3] is notices.CLOSED:
+                    self.status = 404
             self._wake()
         elif frame:
             self._events.add(joined(frame), last=True)

@@ -56,7 +56,20 @@ class ClientGone(Exception):
 class Request:
     """One HTTP request."""
 
-    __slots__ = ("_receive", "_send", "answering", "connection", "cors", "headers", "method", "path", "scope", "view")
+    __slots__ = (
+        "_receive",
+        "_send",
+        "answering",
+        "connection",
+        "cors",
+        "headers",
+        "method",
+        "modern",
+        "path",
+        "scope",
+        "session_id",
+        "view",
+    )
 
     def __init__(self, scope: Scope, receive: Receive | None = None, send: Send | None = None) -> None:
         self.scope = scope
@@ -67,6 +80,10 @@ class Request:
         """What every answer must carry besides."""
         self.view: str | None = None
         """The view that it is for; None: the whole."""
+        self.modern = False
+        """Whether it is for the stateless ladder, as far as the quick way has looked."""
+        self.session_id: str | None = None
+        """Whose it is, as far as the quick way has looked."""
         self.answering = False
         """Whether an answer has been begun, so that there cannot be another one."""
         self._receive = receive or _nothing

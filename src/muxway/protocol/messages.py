@@ -92,6 +92,8 @@ MOST_MEMBERS: Final = 1000
 """Members of a message, of its params and of their `_meta`. Their values may have any number."""
 _LARGE: Final = 64 * 1024
 """Bytes above which it is worth to count first what would become objects."""
+_SMALL: Final = depth.SHORTEST
+"""Bytes below which a message cannot be too deep or too wide."""
 
 
 _INVALID: Final = (msgspec.MsgspecError, RecursionError)
@@ -130,6 +132,8 @@ def decode(frame: bytes) -> Envelope:
         # The decoder skips over strings inside Raw without looking at their encoding.
         if not frame.isascii():
             _check_utf8(frame)
+        if len(frame) < _SMALL:
+            return _decode_envelope(frame)
         if depth.UNBOUNDED:
             _check_depth(frame)
         return _decode_envelope(frame) if len(frame) <= _LARGE else _decode_large(frame)

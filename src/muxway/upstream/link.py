@@ -150,6 +150,43 @@ class Queued:
 class Link:
     """A connection to the upstream `name` over a channel. Implements `core.ports.Link`."""
 
+    # Beyond 30 attributes, CPython 3.11 keeps them in a plain dict, and each look at one costs a search.
+    __slots__ = (
+        "_answers",
+        "_bare",
+        "_cancelled",
+        "_channel",
+        "_circuit",
+        "_clogged",
+        "_consulting",
+        "_exempt",
+        "_gone",
+        "_junk",
+        "_limits",
+        "_loop",
+        "_meta_head",
+        "_queue",
+        "_sweeper",
+        "_unasked",
+        "_unsure",
+        "asked",
+        "client",
+        "heard",
+        "leases",
+        "log_level",
+        "name",
+        "on_log",
+        "on_lost",
+        "on_notice",
+        "on_timeout",
+        "own_process",
+        "peer",
+        "revision",
+        "stats",
+        "used",
+        "user",
+    )
+
     def __init__(
         self,
         name: str,
