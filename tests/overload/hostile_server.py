@@ -45,6 +45,9 @@ LISTS: dict[str, dict[str, Any]] = {
     "templates": {
         "resourceTemplates": [{"uriTemplate": f"x{n}://{{a}}/{{b}}/{{c}}/{{+d}}", "name": "t"} for n in range(5_000)]
     },
+    "templates alike": {
+        "resourceTemplates": [{"uriTemplate": f"x://{'{a}b' * 7}{n}", "name": "t"} for n in range(128)]
+    },
     "prompts": {"prompts": [{"name": f"p{n}", "arguments": [{"name": "a"}]} for n in range(9_990)]},
 }
 
@@ -70,6 +73,9 @@ def said(kind: str, id_: Any) -> bytes:
         case "links":
             link = b'{"type":"resource_link","uri":"file:///%d","name":"x"}'
             return result(b'{"content":[%b]}' % b",".join(link % n for n in range(2_000)))
+        case "many links":
+            link = b'{"type":"resource_link","uri":"x://%b%d/%d","name":"x"}'
+            return result(b'{"content":[%b]}' % b",".join(link % (b"b" * 100, id_, n) for n in range(10_000)))
         case "error":
             body = b'{"code":1,"message":"%b","data":{%b}}' % (b"m" * MIB, many)
             return b'{"jsonrpc":"2.0","id":%d,"error":%b}\n' % (id_, body)

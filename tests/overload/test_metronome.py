@@ -28,9 +28,10 @@ LISTING = 0.050
 """Seconds for whoever asks for lists of 10,000."""
 
 FROM_SERVERS = (
-    *("text", "numbers", "members", "blocks", "links", "error", "envelope", "deep", "broken", "surrogates", "latin"),
-    *("backslashes", "ids", "quoted", "braces", "spaces", "glued", "seams", "batch", "digits", "log", "progress"),
-    *("notice", "updated", "asks", "requests", "junk", "oversized", "deepest", "deepest blocks", "stderr"),
+    *("text", "numbers", "members", "blocks", "links", "many links", "error", "envelope", "deep", "broken"),
+    *("surrogates", "latin", "backslashes", "ids", "quoted", "braces", "spaces", "glued", "seams", "batch", "digits"),
+    *("log", "progress", "notice", "updated", "asks", "requests", "junk", "oversized"),
+    *("deepest", "deepest blocks", "stderr"),
 )
 
 
@@ -38,7 +39,11 @@ def rpc(method: bytes, params: bytes, id_: bytes = b"1") -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}' % (id_, method, params)
 
 
+LARGEST = b'{"name":"s__echo","arguments":{"x":[%b1]}}' % (b"1," * (2 * MIB - KIB))
+
 FROM_CLIENTS = {
+    "largest": rpc(b"tools/call", LARGEST),
+    "largest, with blanks": rpc(b"tools/call", LARGEST).replace(b":", b": ", 4),
     "numbers": b"[" + b"1," * (2 * MIB) + b"1]",
     "batch": b"[" + b",".join([rpc(b"tools/call", b'{"name":"s__none"}')] * 100) + b"]",
     "large batch": b"[" + b",".join([rpc(b"tools/call", b'{"name":"%b"}' % (b"n" * 25 * KIB))] * 100) + b"]",

@@ -23,6 +23,7 @@ from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
 from muxway.downstream.listening import Listening, Opening
 from muxway.downstream.mailbox import Mailbox
+from muxway.downstream.unheard import Message, Unheard
 from muxway.errors import URL_ELICITATION_REQUIRED, InvalidParams, InvalidRequest, ParseError, RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import era, messages
@@ -54,6 +55,8 @@ _MOST_EARLY: Final = 32
 """Questions of servers that are kept until the client is ready."""
 _MOST_LISTENS: Final = 100
 """Streams of changes that one connection may have open."""
+_LARGE_BATCH: Final = 256 * 1024
+"""Bytes of a batch that take a turn to be taken apart."""
 _NOTHING: Final[dict[str, messages.Raw]] = {}
 
 log = EventLog("client")
@@ -146,9 +149,10 @@ class _Question:
 class _Batch:
     """Collects the answers to a 2025-03-26 batch and sends them as one array, once none is missing."""
 
-    def __init__(self, size: int, say: Callable[[Sequence[Buffer]], None]) -> None:
+    def __init__(self, size: int, say: Callable[[Sequence[Buffer]], None], nothing: Callable[[], None]) -> None:
         self._left = size
         self._say = say
+        self._nothing = nothing
         self._answers: list[bytes] = []
 
     def add(self, frame: Sequence[Buffer] = ()) -> None:
@@ -157,8 +161,11 @@ class _Batch:
         if answer:
             self._answers.append(answer)
         self._left -= 1
-        if self._left == 0 and self._answers:
-            self._say([b"[", b",".join(self._answers), b"]\n"])
+        if self._left == 0:
+            if self._answers:
+                self._say([b"[", b",".join(self._answers), b"]\n"])
+            else:
+                self._nothing()
 
 
 class Endpoint:
@@ -211,6 +218,10 @@ class Endpoint:
         self._quota = Quota()
         self._subscriber: Subscriber | None = None
         self._leave: Callable[[], None] | None = None
+        self.unheard = Unheard(self._caught_up)
+        """What it has sent and has to wait for its turn."""
+        self.on_heard: Callable[[], None] = lambda: None
+        """Called when none of that is left."""
         self._idle: asyncio.Event | None = None
         """Set when nothing runs any more; there is one only once the client has said its last word."""
         self._stop_listening = switchboard.listen(self._lists_changed)
@@ -219,15 +230,20 @@ class Endpoint:
 
     def hear_all(self, frames: Sequence[bytes | Oversized]) -> None:
         """Take what the client sent."""
-        for frame in frames:
-            if isinstance(frame, bytes):
-                try:
-                    self.hear(frame, self.say)
-                except Exception as error:  # noqa: BLE001 - the next message has to be heard
-                    self._refuse_line(frame, internal(error), self.say)
-            else:
-                why = "the message is larger than this server accepts (maxMessageBytes)"
-                self._refuse_line(frame.head, InvalidRequest(why), self.say)
+        if len(frames) == 1 and not self.unheard.behind:
+            self._hear_line(frames[0])
+        else:
+            self.unheard.put([Message(partial(self._hear_line, frame)) for frame in frames])
+
+    def _hear_line(self, frame: bytes | Oversized) -> None:
+        if isinstance(frame, bytes):
+            try:
+                self.hear(frame, self.say)
+            except Exception as error:  # noqa: BLE001 - the next message has to be heard
+                self._refuse_line(frame, internal(error), self.say)
+        else:
+            why = "the message is larger than this server accepts (maxMessageBytes)"
+            self._refuse_line(frame.head, InvalidRequest(why), self.say)
 
     def hear(self, frame: bytes, say: Callable[[Sequence[Buffer]], None]) -> bool:
         """Take one message. True if it has an answer, which goes to `say`, now or later."""
@@ -248,7 +264,8 @@ class Endpoint:
                 return True
         except NotAnEnvelope as error:
             if messages.is_batch(frame):
-                return self.hear_batch(frame, say, self.say)
+                self.hear_batch(frame, say, self.say)
+                return True
             say(messages.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
             return True
         return self._hear(envelope, say, self.say)
@@ -484,35 +501,39 @@ class Endpoint:
         frame: bytes,
         say: Callable[[Sequence[Buffer]], None],
         tell: Callable[[Sequence[Buffer]], None],
+        nothing: Callable[[], None] = lambda: None,
         *,
         strict: bool = False,
-    ) -> bool:
-        """Take a JSON array of messages. True if it has an answer: an array, which goes to `say` as a whole.
+    ) -> None:
+        """Take a JSON array of messages. Its answer is an array, which goes to `say` as a whole.
 
-        If strict, nothing may stand twice in a message, as `messages.decode_strict` says.
+        If it has none, `nothing` is called. If strict, nothing may stand twice in a message, as
+        `messages.decode_strict` says.
         """
         if self.session is None or not self.session.revision.batches:
             say(messages.failure(None, InvalidRequest(NO_BATCHES)))
-            return True
+            return
         try:
             parts = messages.decode_batch(frame)
         except NotAnEnvelope as error:
             say(messages.failure(None, InvalidRequest(str(error))))
-            return True
+            return
         if not parts:
             say(messages.failure(None, InvalidRequest("a batch may not be empty")))
-            return True
-        batch = _Batch(len(parts), say)
-        answered = False
-        for part in parts:
-            if messages.is_batch(part):
-                batch.add(messages.failure(None, InvalidRequest("a batch may not hold another batch")))
-                answered = True
-            elif self._hear_part(part, batch.add, tell, strict=strict):
-                answered = True
-            else:
-                batch.add()
-        return answered
+            return
+        batch = _Batch(len(parts), say, nothing)
+
+        def hear(part: bytes) -> None:
+            answered = False
+            try:
+                # Requests answer for what happens to them.
+                answered = self._hear_part(part, batch.add, tell, strict=strict)
+            finally:
+                if not answered:
+                    batch.add()
+
+        waiting = [Message(partial(hear, part), batch.add) for part in parts]
+        self.unheard.put(waiting, first=True, soon=len(frame) > _LARGE_BATCH)
 
     def _hear_part(
         self,
@@ -523,6 +544,9 @@ class Endpoint:
         strict: bool,
     ) -> bool:
         """Take one message of a batch; like `hear`, but its progress goes where the batch came from."""
+        if messages.is_batch(part):
+            say(messages.failure(None, InvalidRequest("a batch may not hold another batch")))
+            return True
         try:
             envelope = messages.decode_strict(part) if strict else messages.decode(part)
             if not strict and len(part) > messages.MAX_DIGITS:
@@ -556,8 +580,13 @@ class Endpoint:
         return True
 
     def _note_idle(self, idle: asyncio.Event) -> None:
-        if len(self.peer.theirs) == len(self._listens):
+        if len(self.peer.theirs) == len(self._listens) and not self.unheard.behind:
             idle.set()
+
+    def _caught_up(self) -> None:
+        self.on_heard()
+        if self._idle is not None:
+            self._note_idle(self._idle)
 
     def _cancel(self, key: bytes, reason: str | None, *, closed: bool = False) -> None:
         exchange = self.peer.theirs.pop(key, None)
@@ -602,6 +631,7 @@ class Endpoint:
     def abandon(self) -> None:
         """Nobody is there any more: cancel everything at once."""
         self._depart()
+        self.unheard.drop()
         for key in list(self.peer.theirs):
             self._cancel(key, "the client has gone", closed=True)
         self._switchboard.left(self)

@@ -57,6 +57,8 @@ _LATER: Final = [(b"retry-after", b"30")]
 _SOON: Final = [(b"retry-after", b"%d" % RETRY_SECONDS)]
 _NO_MEMORY: Final = "the gateway is short of memory (gateway.maxMemory) and opens no new sessions: try again later"
 _VIEWED: Final = ("/mcp/", "/sse/")
+_LARGE: Final = 512 * 1024
+"""Bytes of a message that another thread opens: to look through each MiB takes some milliseconds, several times."""
 _NEVER_QUICK: Final = frozenset(("initialize", "subscriptions/listen"))
 
 
@@ -345,7 +347,7 @@ class HttpDoor:
         versions = request.all(_VERSION)
         modern = _is_modern(versions)
         try:
-            envelope = messages.decode_strict(body)
+            envelope = await _decoded(body)
         except ParseError as error:
             raise Refused(400, error) from None
         except NotAnEnvelope as error:
@@ -410,10 +412,8 @@ class HttpDoor:
         if session is None:
             raise Refused(400, NO_BATCHES)
         reply = Reply()
-        if session.endpoint.hear_batch(body, reply.say, reply.tell, strict=True):
-            await self._deliver(request, reply, session)
-        else:
-            await request.answer(202)
+        session.endpoint.hear_batch(body, reply.say, reply.tell, lambda: reply.say(()), strict=True)
+        await self._deliver(request, reply, session)
 
     def _session_of(self, request: Request, id_: bytes | None = None) -> Session:
         given = request.session_id or request.one(_SESSION)
@@ -529,7 +529,7 @@ class HttpDoor:
 
         Says nothing of its own: all refusals are said in one place, by the usual way.
         """
-        if self._closing or len(body) > self._settings.max_body_bytes:
+        if self._closing or len(body) > min(_LARGE, self._settings.max_body_bytes):
             return False
         try:
             # A scope comes again when its header does, byte for byte: what the header says was checked then.
@@ -661,7 +661,7 @@ class HttpDoor:
             raise Refused(429, "read the answers that wait on /sse first")
         body = await request.body(self._settings.max_body_bytes)
         try:
-            messages.decode_strict(body)
+            await _decoded(body)
         except ParseError as error:
             raise Refused(400, error) from None
         except NotAnEnvelope as error:
@@ -673,6 +673,13 @@ class HttpDoor:
         else:
             endpoint.hear_all([body])
         await request.answer(202)
+
+
+async def _decoded(body: bytes) -> Envelope:
+    """Open a message. Raises as `messages.decode_strict` does."""
+    if len(body) <= _LARGE:
+        return messages.decode_strict(body)
+    return await asyncio.to_thread(messages.decode_strict, body)
 
 
 class _Quick:

@@ -72,6 +72,7 @@ class StdioDoor:
             self._hear_all = endpoint.hear_all if trace is None else trace.hearing("client", endpoint.hear_all)
             reader = PipeReader(self._stdin, self._turn, self._hear, self._ended.set, close_fd=False)
             self._reader, self._writer = reader, writer
+            endpoint.on_heard = self._read_on
             writer.on_drained = self._drained
             await self._ended.wait()
             self.on_end()
@@ -112,6 +113,8 @@ class StdioDoor:
             # Not cut off, as over HTTP: a client that is stopped for a while, as in a debugger, would lose everything.
             log.warning("the client does not read its answers: its requests wait", unread=self._backlog())
             self._reader.pause()
+        elif self._endpoint is not None and self._endpoint.unheard.behind:
+            self._reader.pause()
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         held = self._held
@@ -131,7 +134,12 @@ class StdioDoor:
 
     def _drained(self) -> None:
         self._release()
-        self._reader.resume()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Take more, if the client reads its answers and all that it sent was heard."""
+        if self._endpoint is not None and not self._endpoint.unheard.behind and self._backlog() <= _PAUSE_ABOVE:
+            self._reader.resume()
 
     def _backlog(self) -> int:
         return self._writer.queued + self._held.waiting
