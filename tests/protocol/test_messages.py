@@ -514,6 +514,7 @@ def test_no_bytes_at_all_can_make_a_reader_raise_anything_unexpected(before: byt
         (b'{"text":"\\"id\\":5"', []),
         (b'{"id":null,"id":true,"grid":4', []),
         (b"id: 5", []),
+        (b'{"id":"a\xf1","id":8', [b"8"]),
         (b"", []),
     ],
 )

@@ -136,7 +136,7 @@ class _Counting:
 
 
 _counting: Final = _Counting()
-_INVALID: Final = (msgspec.MsgspecError, RecursionError)
+_INVALID: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What the decoder raises for text that is not what it should be; recursion, for text nested without end."""
 
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
@@ -178,7 +178,7 @@ def decode(frame: bytes) -> Envelope:
         return _decode_envelope(frame) if len(frame) <= _LARGE else _decode_large(frame, _Counting())
     except msgspec.ValidationError as error:
         raise _explain(frame, str(error)) from None
-    except (*_INVALID, UnicodeDecodeError) as error:
+    except _INVALID as error:
         raise ParseError(f"not valid JSON: {error}") from None
 
 
@@ -441,7 +441,7 @@ def text(raw: Raw | bytes | None) -> str | None:
         return None
     try:
         return _decode_str(raw)
-    except msgspec.MsgspecError:
+    except _INVALID:
         return None
 
 
@@ -451,7 +451,7 @@ def number(raw: Raw | bytes | None) -> float | None:
         return None
     try:
         return _decode_float(raw)
-    except msgspec.MsgspecError:
+    except _INVALID:
         return None
 
 
