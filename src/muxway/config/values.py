@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from muxway.config import durations, places
 from muxway.config.expand import PUBLIC_VARIABLES, expand, expand_tilde
@@ -387,6 +388,14 @@ def _url(reader: Reader, _row: Field, path: Path, raw: object) -> str | None:
         return None
     if text != text.strip():
         reader.report.warn(path, "has blanks around the URL; they are ignored")
+    try:
+        host = urlsplit(text.strip())
+        readable = bool(host.hostname) and host.port != 0
+    except ValueError:
+        readable = False
+    if not readable:
+        reader.report.error(path, f"{label(path)} must have a host, and a port, if any, from 1 to 65535")
+        return None
     return text.strip()
 
 
