@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import pytest
 
@@ -15,6 +17,7 @@ from muxway import Gateway
 from muxway.config import parse_config
 from tests.journeys.test_lanes import client_of
 from tests.journeys.worker import TASKS
+from tests.noting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -113,3 +116,19 @@ async def test_a_task_is_gone_with_its_process() -> None:
         await gateway.restart("up")
         await a_task(bob, secret="bob's")
         assert "Unknown task" in (await ann.ask("tasks/get", {"taskId": of_ann})).error["message"]
+
+
+async def test_nothing_is_kept_of_a_process_whose_tasks_nobody_asks_after() -> None:
+    """Ours: names of tasks are kept for long, processes come and go."""
+    async with a_gateway(isolation="shared") as gateway:
+        ann = await a_client(gateway, b"ann")
+        await a_task(ann)
+        link = ref(gateway._fleet.stations["up"].upstream.link)  # type: ignore[arg-type]  # pyright: ignore[reportPrivateUsage]
+        await gateway.restart("up")
+        await a_task(ann)
+
+        def gone() -> bool:
+            gc.collect()
+            return link() is None
+
+        await until(gone)

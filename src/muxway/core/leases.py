@@ -8,11 +8,14 @@ itself has one by its name, with a time at which it ends even if nobody says how
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from weakref import ref
 
 from muxway.core.ports import steady
 from muxway.errors import UpstreamError
 
 if TYPE_CHECKING:
+    from weakref import ReferenceType
+
     from muxway.core.ports import Link
 
 _MOST_NAMED: Final = 4000
@@ -68,7 +71,8 @@ class PassedTasks:
     """
 
     def __init__(self) -> None:
-        self._links: dict[str, Link] = {}
+        # A name may be kept for long after its process has ended: nothing of that is kept with it.
+        self._links: dict[str, ReferenceType[Link]] = {}
 
     def add(self, name: str, link: Link, seconds: float) -> None:
         """A server has made a task, which may go on for so long."""
@@ -76,7 +80,7 @@ class PassedTasks:
             oldest = next(iter(self._links))
             self.ended(oldest)
             del self._links[oldest]
-        self._links[name] = link
+        self._links[name] = ref(link)
         link.leases.keep(name, seconds)
 
     def find(self, name: str, present: Link) -> Link | None:
@@ -84,7 +88,8 @@ class PassedTasks:
 
         After that it is the server's present one, unless the task ended with its process; then it is None.
         """
-        link = self._links.pop(name, None)
+        known = self._links.pop(name, None)
+        link = None if known is None else known()
         if link is not None:
             try:
                 link.check()
@@ -92,12 +97,13 @@ class PassedTasks:
                 link.leases.drop(name)
             else:
                 # Back, as the one that was asked after last: those that nobody asks after are forgotten first.
-                self._links[name] = link
+                self._links[name] = ref(link)
                 return link
         return None if present.own_process else present
 
     def ended(self, name: str) -> None:
         """The task is over; for a while it may still be asked after."""
-        link = self._links.get(name)
+        known = self._links.get(name)
+        link = None if known is None else known()
         if link is not None:
             link.leases.drop(name)

@@ -152,7 +152,7 @@ class Link:
 
     # Beyond 30 attributes, CPython 3.11 keeps them in a plain dict, and each look at one costs a search.
     __slots__ = (
-        "__weakref__",  # Whoever asked it for log messages does not keep it.
+        "__weakref__",  # Whoever asked it for log messages, or named its tasks, does not keep it.
         "_answers",
         "_bare",
         "_cancelled",
