@@ -604,6 +604,7 @@ async def test_what_comes_for_a_parked_call_is_counted(outcome: str, monkeypatch
             # The first is put to the client when it comes back, for the second there is no room.
             await until(lambda: bool(answers))
             assert answers[0]["error"]["message"].startswith("too many calls wait")
+            assert not desk.holding.is_over(b"")
         else:
             await until(lambda: all(parked._outcome is not None for parked in desk.parked.values()))  # pyright: ignore[reportPrivateUsage]
         replies = [await client.call("up__asks", requestState=state, inputResponses={}) for state in states]

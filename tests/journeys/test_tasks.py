@@ -860,6 +860,32 @@ class TestOwn:
             assert await error_of(client, "get", names[0]) == -32602
             assert [(await ask_task(client, "get", name))["status"] for name in names[1:]] == ["completed"] * 2
 
+    async def test_questions_of_tasks_are_counted_by_their_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ours: 64 MiB of a principal's (docs/tasks.md); here 10,000 bytes."""
+        monkeypatch.setattr(holding, "MOST_BYTES_EACH", 10_000)
+        refused: list[str] = []
+
+        async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
+            await asyncio.sleep(0.2)
+            answer = await server.ask("elicitation/create", {**ELICIT, "message": "x" * 6000})
+            if "error" in answer:
+                refused.append(answer["error"]["message"])
+            server.reply(request, {"content": []})
+
+        async with self.slow(script) as (world, _):
+            ann = await client_of(world, principal=b"ann")
+            first = (await ann.call("up__slow")).result["taskId"]
+            asked = await when(ann, first, "input_required")
+            second = (await ann.call("up__slow")).result["taskId"]
+            await when(ann, second, "completed")
+            assert refused == ["too many calls wait for answers; try again later"]
+            # What was answered counts no more, nor what was refused.
+            await ask_task(ann, "update", first, inputResponses=dict.fromkeys(asked["inputRequests"], ANN))
+            await when(ann, first, "completed")
+            third = (await ann.call("up__slow")).result["taskId"]
+            await when(ann, third, "input_required")
+            assert len(refused) == 1
+
     async def test_nobody_has_more_tasks_than_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ours: beyond the limit a call is simply answered when it is over."""
         monkeypatch.setattr(holding, "MOST_EACH", 2)

@@ -473,9 +473,9 @@ class Parking(_Sealing):
         if self._key:
             # Whoever would see it is not there; the caller is asked when it comes back with the answers to the others.
             self._late[ask] = None
-            ask.on_withdrawn = partial(self._late.pop, ask, None)
+            ask.on_withdrawn = partial(self._drop_late, ask)
             if not self._fits():
-                del self._late[ask]
+                self._drop_late(ask)
                 ask.refuse(RpcError(_FULL))
             return
         # To the door and back: what stands around the call sees each question, however its caller is asked.
@@ -500,19 +500,24 @@ class Parking(_Sealing):
         if params is not None:
             entry["params"] = params
         self._pending[key] = (ask, messages.object_of(entry.items()))
-        ask.on_withdrawn = partial(self._withdrawn, key)
+        ask.on_withdrawn = partial(self._drop, key)
         if not self._fits():
-            del self._pending[key]
+            self._drop(key)
             ask.refuse(RpcError(_FULL))
         elif not self._key and self._gathering is None:
             self._gathering = later(_GATHERING, attempt, self._fall, self._park)
 
-    def _withdrawn(self, key: str) -> None:
+    def _drop(self, key: str) -> None:
         self._pending.pop(key, None)
+        self._fits()
+
+    def _drop_late(self, ask: Ask) -> None:
+        self._late.pop(ask, None)
+        self._fits()
 
     @property
     def _weight(self) -> int:
-        """Bytes of what is kept while it is parked: its call, its questions, its outcome."""
+        """Bytes of what is kept of it: its call, its questions, its outcome."""
         size = size_of(self._call) + sum(len(entry) for _, entry in self._pending.values())
         size += sum(memoryview(raw).nbytes for ask in self._late for raw in ask.params.values())
         if self._outcome is not None:

@@ -131,6 +131,12 @@ class Tasks:
         self._own[task.name] = task
         return task
 
+    def resize(self, task: Task, size: int) -> bool:
+        """A task that goes on takes so many bytes now; whether that is not too much."""
+        self._calls.resize(task.principal, size, task.size)
+        task.size = size
+        return not self._calls.is_over(task.principal)
+
     def keep(self, task: Task) -> None:
         """The task is over; its outcome is kept for a while, in place of its call."""
         if self.on_ended is not None:
@@ -165,7 +171,7 @@ class Task:
         self.ended = ""
         """How it ended; empty while it goes on."""
         self.size = size
-        """What it counts for: its call while it goes on, then its outcome."""
+        """What it counts for: its call and its questions while it goes on, then its outcome."""
         self._tasks = tasks
         self._work: Background | None = work
         self._created = self._updated = clock()
@@ -339,10 +345,16 @@ class Background(Parking):
     def _settle(self, key: str, answer: bytes | None) -> None:
         """Answer a question, or (None) say that nobody does; unless that was settled by the answer to another."""
         pending = self._pending.pop(key, None)
+        self._fits()
         if pending is not None and answer is not None:
             pending[0].answer(answer)
         elif pending is not None:
             pending[0].give_up(RpcError("nobody answered in time"))
+
+    def _fits(self) -> bool:
+        if self._task is None or self._task.ended:
+            return super()._fits()
+        return self._tasks.resize(self._task, self._weight)
 
     def _park(self) -> None:
         if self._task is None:
