@@ -389,7 +389,7 @@ class Relay:
     def _connection(self, upstream: str, call: Call) -> tuple[Member, Link]:
         """An upstream and its link for this call. Raises UpstreamError or StillStarting if there is none."""
         member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
-        link = member.link_for(call)
+        link = member.link if member.choose is None else member.choose(call)
         if link is None:
             self._refuse(upstream, member)
         return member, link

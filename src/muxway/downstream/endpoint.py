@@ -19,11 +19,12 @@ from muxway.core.audience import Listener
 from muxway.core.call import Call, Caller
 from muxway.core.incidents import internal
 from muxway.core.meeting import Meeting
+from muxway.core.ports import stopwatch
 from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
 from muxway.downstream.listening import Listening, Opening
 from muxway.downstream.mailbox import Mailbox
-from muxway.downstream.unheard import Message, Unheard
+from muxway.downstream.unheard import SLICE, Message, Unheard
 from muxway.errors import URL_ELICITATION_REQUIRED, InvalidParams, InvalidRequest, ParseError, RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import era, messages
@@ -232,8 +233,13 @@ class Endpoint:
         """Take what the client sent."""
         if len(frames) == 1 and not self.unheard.behind:
             self._hear_line(frames[0])
-        else:
-            self.unheard.put([Message(partial(self._hear_line, frame)) for frame in frames])
+            return
+        until = stopwatch() + SLICE
+        for index, frame in enumerate(frames):
+            if self.unheard.behind or stopwatch() > until:
+                self.unheard.put([Message(partial(self._hear_line, late)) for late in frames[index:]], soon=True)
+                return
+            self._hear_line(frame)
 
     def _hear_line(self, frame: bytes | Oversized) -> None:
         if isinstance(frame, bytes):
@@ -267,6 +273,9 @@ class Endpoint:
                 self.hear_batch(frame, say, self.say)
                 return True
             say(messages.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
+            return True
+        if envelope.method is not None and envelope.id is not ABSENT:
+            self.hear_request(envelope, envelope.method, say, self.say)
             return True
         return self._hear(envelope, say, self.say)
 
@@ -344,10 +353,14 @@ class Endpoint:
         method: str,
         say: Callable[[Sequence[Buffer]], None],
         tell: Callable[[Sequence[Buffer]], None],
+        key: bytes | None = None,
     ) -> None:
-        """Take a request. Its answer goes to `say`, and what comes before the answer to `tell`."""
+        """Take a request. Its answer goes to `say`, and what comes before the answer to `tell`.
+
+        With `key`, its id has been read already (`messages.read_id`).
+        """
         id_ = bytes(envelope.id)
-        key = messages.read_id(id_)
+        key = key or messages.read_id(id_)
         if key is None:
             given = id_[:40].decode(errors="replace")
             say(messages.failure(None, InvalidRequest(f"an id is a string or an integer, not {given}")))

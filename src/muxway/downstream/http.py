@@ -529,7 +529,7 @@ class HttpDoor:
 
         Says nothing of its own: all refusals are said in one place, by the usual way.
         """
-        if self._closing or len(body) > min(_LARGE, self._settings.max_body_bytes):
+        if self._closing or len(body) > _LARGE or len(body) > self._settings.max_body_bytes:
             return False
         try:
             # A scope comes again when its header does, byte for byte: what the header says was checked then.
@@ -537,8 +537,9 @@ class HttpDoor:
             if not self._guard.knows(request.all(_AUTHORIZATION)):
                 return False
             envelope = messages.decode_strict(body)
-            method, id_ = envelope.method, _id(envelope)
-            if method is None or id_ is None or method in _NEVER_QUICK:
+            method, id_ = envelope.method, bytes(envelope.id)
+            key = messages.read_id(id_)
+            if method is None or key is None or method in _NEVER_QUICK:
                 return False
             session: Session | None = None
             call: Call | None = None
@@ -558,7 +559,7 @@ class HttpDoor:
             exchange.begin(board)
         elif session is not None:
             reply = Reply()
-            session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
+            session.endpoint.hear_request(envelope, method, reply.say, reply.tell, key)
         else:
             return False
         _Quick(self, connection, cycle, reply, session).begin()

@@ -15,7 +15,7 @@ from muxway.core.ports import later, stopwatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_SLICE: Final = 0.004
+SLICE: Final = 0.004
 """Seconds after which the next message has to wait for the next turn."""
 
 
@@ -69,7 +69,7 @@ class Unheard:
             message.drop()
 
     def _go_on(self) -> None:
-        until = stopwatch() + _SLICE
+        until = stopwatch() + SLICE
         while self._messages:
             try:
                 self._messages.popleft().hear()
