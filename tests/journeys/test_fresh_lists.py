@@ -81,6 +81,66 @@ async def test_a_list_that_its_server_does_not_announce_is_read_again_behind_the
         assert await client.tools() == ["up__t1", "up__t2"]
 
 
+def growing(server: ScriptedServer, request: dict[str, Any]) -> None:
+    """A tool that adds another one, and does not say so."""
+    server.tools["new"] = None
+    server.reply(request, {"content": []})
+
+
+@pytest.mark.usefixtures("_never")
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_what_a_call_has_changed_at_the_only_server_is_in_the_next_list(revision: str) -> None:
+    """docs/behaviour.md#lists: as without a gateway; also if the server does not announce it."""
+    server = ScriptedServer(revision=revision, tools={"grow": growing})
+    async with a_world({"up": server}, entries={"up": {"prefix": ""}}) as world:
+        client = await world.client(revision)
+        assert await client.tools() == ["grow"]
+        assert "result" in (await client.call("grow")).message
+        assert await client.tools() == ["grow", "new"]
+
+
+@pytest.mark.usefixtures("_never")
+async def test_a_list_that_was_read_amid_a_call_is_read_again_after_it() -> None:
+    """docs/behaviour.md#lists: the call may have changed it since."""
+    called, go_on = asyncio.Event(), asyncio.Event()
+
+    async def grow(server: ScriptedServer, request: dict[str, Any]) -> None:
+        called.set()
+        await go_on.wait()
+        growing(server, request)
+
+    server = ScriptedServer(tools={"grow": grow})
+    async with a_world({"up": server}, entries={"up": {"prefix": ""}}) as world:
+        client = await world.client()
+        calling = asyncio.create_task(client.call("grow"))
+        await asyncio.wait_for(called.wait(), 5)
+        other = await world.client()
+        assert await other.tools() == ["grow"]
+        go_on.set()
+        await calling
+        assert await other.tools() == ["grow", "new"]
+
+
+@pytest.mark.usefixtures("_never")
+@pytest.mark.parametrize(
+    ("keys", "capabilities", "calls"),
+    [({"prefix": ""}, None, False), ({"prefix": ""}, ANNOUNCES, True), ({}, None, True)],
+    ids=["nobody called", "it announces changes", "it has a prefix"],
+)
+async def test_no_client_waits_for_a_list_that_no_call_has_changed(
+    keys: dict[str, Any], capabilities: dict[str, Any] | None, calls: bool
+) -> None:
+    """docs/behaviour.md#lists: nor for one that its server announces, nor for one of several servers."""
+    server = GrowingServer(capabilities=capabilities)
+    async with a_world({"up": server}, entries={"up": keys}) as world:
+        client = await world.client()
+        for _ in range(3):
+            (tool,) = await client.tools()
+            if calls:
+                await client.call(tool)
+        assert server.readings == 1
+
+
 @pytest.mark.usefixtures("_soon")
 async def test_a_list_that_is_announced_is_not_read_again_for_nothing() -> None:
     """docs/behaviour.md#lists: a server that says when its list changes need not be asked."""

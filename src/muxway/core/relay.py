@@ -81,6 +81,13 @@ class Home(Protocol):
         """
         ...
 
+    def renew(self, kind: Kind) -> bool:
+        """A client asks for a list, and wants to see what its calls have changed in it, also in silence.
+
+        Returns whether it is being read; the end of that is told.
+        """
+        ...
+
     def want(self, kind: Kind, *, begin: bool) -> bool:
         """Somebody calls what is not in a list: `begin` to read it again, if that was not done a moment ago.
 
@@ -366,6 +373,19 @@ class Relay:
         for member, reading in wanted:
             if reading:
                 raise StillStarting(member)
+
+    def renew(self, kind: Kind) -> None:
+        """A client asks for a list. The only server is asked again, as it would be without a gateway, if calls may have
+        changed what it lists, and it would not say so.
+
+        Raises:
+            StillStarting: that is being done.
+        """
+        only = next(iter(self._members.values()), None)
+        if only is None or not only.bare or only.home is None or self.waited >= _MOST_WAITS:
+            return
+        if only.home.want(kind, begin=False) if self.waited else only.home.renew(kind):
+            raise StillStarting(only)
 
     def owner(self, name: str) -> str:
         """The server whose name, or prefix, a tool's name begins with; the longest one, if there are several."""

@@ -272,6 +272,7 @@ class Switchboard:
                 opening = next((one.opening for one in self._members.values() if one.opening is not None), None)
                 if opening is not None and opening.starting:
                     return self._keep(opening.held, self.answer, call, sink)
+            self.relay.renew(kind)
             sink.done(*shelves[kind].answer(call, self._asked(kind)))
         except RpcError as error:
             sink.failed(error)

@@ -45,19 +45,28 @@ class Relisting:
         """When the last reading of a list began: it shows what was there then, or later."""
         self._over: dict[Kind, float] = {}
         """When that ended, well or badly."""
+        self._amid: set[Kind] = set()
+        """What was last read while calls were under way, which may have changed it since."""
         self._announced = 0
         """How often the server has said that something changed since the last reading began."""
         self._hurry = asyncio.Event()
+        """Set: somebody waits, so the pause before the next reading is not to grow."""
+        self._at_once = asyncio.Event()
+        """Set: there is to be none."""
         self.task: asyncio.Task[None] | None = None
 
     def forget(self) -> None:
         """There is another connection, on which everything is read first."""
         self._stale.clear()
 
-    def began(self, kinds: Iterable[Kind]) -> None:
+    def began(self, kinds: Iterable[Kind], *, amid_calls: bool) -> None:
         """These are being read."""
+        kinds = [*kinds]
         now = asyncio.get_running_loop().time()
         self._as_of.update(dict.fromkeys(kinds, now))
+        self._amid.difference_update(kinds)
+        if amid_calls:
+            self._amid.update(kinds)
 
     def ended(self, kinds: Iterable[Kind]) -> None:
         """These were read, or could not be."""
@@ -88,6 +97,19 @@ class Relisting:
             self._stale.add(kind)
             self.catch_up()
 
+    def renew(self, kind: Kind, called: float) -> bool:
+        """Somebody asks for a list that calls may have changed in silence, the last of which began at `called`.
+
+        Returns whether it is being read for that.
+        """
+        if kind not in self._amid and called < self._as_of.get(kind, -1e9):
+            return False
+        self._stale.add(kind)
+        self.catch_up()
+        # As many readings as clients ask for after a call, no more than without a gateway.
+        self._at_once.set()
+        return self.want(kind, begin=False)
+
     def want(self, kind: Kind, *, begin: bool) -> bool:
         """Somebody waits for a list: `begin` to read it, unless that was done a moment ago.
 
@@ -106,12 +128,15 @@ class Relisting:
             self._reading, self._stale = self._stale, set()
             self._announced, readings = 0, readings + 1
             self._hurry.clear()
+            self._at_once.clear()
             try:
                 await self._read(self._reading)
             finally:
                 self._reading = set()
             self._told()
-            await asyncio.sleep(_PAUSE)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PAUSE):
+                    await self._at_once.wait()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause - _PAUSE):
                     await self._hurry.wait()

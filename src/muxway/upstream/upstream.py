@@ -507,7 +507,7 @@ class Upstream:
             MuxwayError: the tools could not be listed.
         """
         kinds = [kind for kind in kinds if self._may_have(kind)]
-        self._relisting.began(kinds)
+        self._relisting.began(kinds, amid_calls=link.called)
         listed = await asyncio.gather(*(self._list_kind(link, kind) for kind in kinds), return_exceptions=True)
         if self.prepare is not None:
             await self.prepare({kind: one for kind, one in zip(kinds, listed, strict=True) if isinstance(one, Offer)})
@@ -571,12 +571,29 @@ class Upstream:
         if greeting is None or self.link is None:
             # It may say otherwise as soon as it is back; but it need not be woken for that.
             return 0
-        offer = self.offer(kind)
-        holds = self._relisting.holds(kind, offer.hint.ttl_ms)
-        # A stateless server says how long its lists hold, also if it tells of changes.
-        if not holds and not offer.cut and (greeting.revision.stateless or not greeting.announces(kind.capability)):
+        holds = self._relisting.holds(kind, self.offer(kind).hint.ttl_ms)
+        if self._may_differ(kind, greeting):
             self._relisting.refresh(kind)
         return holds
+
+    def _may_differ(self, kind: Kind, greeting: Greeting) -> bool:
+        """Whether a list may have changed in silence."""
+        offer = self.offer(kind)
+        # A stateless server says how long its lists hold, also if it tells of changes.
+        silent = greeting.revision.stateless or not greeting.announces(kind.capability)
+        return silent and not offer.cut and not self._relisting.holds(kind, offer.hint.ttl_ms)
+
+    def renew(self, kind: Kind) -> bool:
+        """A client asks for a list: if calls may have changed it in silence, read it again.
+
+        Returns whether it is being read.
+        """
+        of_twin = self.twin is not None and self.twin.renew(kind)
+        if self.link is None or self.greeting is None or kind not in self._kinds or not self._may_have(kind):
+            return of_twin
+        if not self._may_differ(kind, self.greeting):
+            return of_twin
+        return self._relisting.renew(kind, self.link.used) or of_twin
 
     def want(self, kind: Kind, *, begin: bool) -> bool:
         """Somebody calls what is not listed: `begin` to read that list again, if that was not done a moment ago.
