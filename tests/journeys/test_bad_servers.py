@@ -10,6 +10,7 @@ import pytest
 
 from muxway.errors import UpstreamError
 from muxway.testing import ScriptedServer
+from muxway.upstream.link import Link
 from tests.conftest import a_world
 
 
@@ -348,12 +349,14 @@ async def test_a_server_that_reads_nothing_does_not_keep_others_from_being_asked
     servers = {"stuck": ScriptedServer(tools={"echo": None}), "fine": ScriptedServer(tools={"echo": None})}
     async with a_world(servers) as world:
         client = await world.client()
-        link = world.gateway.switchboard._members["stuck"].link  # pyright: ignore[reportPrivateUsage]
+        ticket = Link._ticket  # pyright: ignore[reportPrivateUsage]
 
-        def overloaded(*_args: Any, **_keys: Any) -> None:
-            raise UpstreamError("stuck", "overloaded", "does not read its input")
+        def overloaded(link: Link, *args: Any, **keys: Any) -> Any:
+            if link.name == "stuck":
+                raise UpstreamError("stuck", "overloaded", "does not read its input")
+            return ticket(link, *args, **keys)
 
-        monkeypatch.setattr(link, "_ticket", overloaded)
+        monkeypatch.setattr(Link, "_ticket", overloaded)
         assert (await client.ask("logging/setLevel", {"level": "info"})).result == {}
         await client.call("fine__echo")
         asked = [message for message in servers["fine"].heard if message.get("method") == "logging/setLevel"]
