@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from muxway.catalog.selection import Selection
     from muxway.config.model import MiddlewareSpec, ServerConfig
     from muxway.config.plan import Plan
+    from muxway.core.drafting import Draft
     from muxway.core.ports import Running
     from muxway.core.relay import Member
     from muxway.core.views import View
@@ -152,6 +153,10 @@ class Gateway:
         """Middlewares of configurations before this one that calls under way may still use."""
         self._closing: set[asyncio.Task[None]] = set()
         self._preparing = asyncio.Lock()
+        self._redrafting: asyncio.Task[None] | None = None
+        """Makes the catalogs after a change that is not in force yet."""
+        self._due: list[Callable[[], None]] = []
+        """What waits for a change to be in force."""
         self._quiet = False
         """Whether many things are changing that are one change for those who listen."""
         self._chains: dict[str | None, Chains] = {}
@@ -217,10 +222,14 @@ class Gateway:
             self._fleet.add(server, self.config.objects.get(server.name))
         self._first_listing = FirstListing(self.switchboard.release_listings, self.config.gateway.list_wait)
         self._changed()
+        if self._redrafting is not None:
+            self.switchboard.hold_sessions()
+            self._due.append(self.switchboard.release_sessions)
 
     async def settled(self) -> None:
         """Wait until every server is ready or has failed. Each has its own time limit."""
         await self._fleet.settled()
+        await self._published_all()
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
@@ -229,7 +238,8 @@ class Gateway:
             await self._fleet.stop()
         finally:
             self._quiet = False
-        self._changed()
+        await self._published_all()
+        self._publish()
         self.switchboard.close()
         # Those that were given as objects stand in every chain.
         current = [layer for chains in self._chains.values() for layer in chains.layers]
@@ -444,9 +454,14 @@ class Gateway:
             raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
         started = {} if server is None else {"command": "(in-process)"}
         config = parse_server(name, {**(entry or {}), **keys, **started})
+        if server is None:
+            await self._fleet.recollect([config])
+            if name in self._fleet.stations:
+                raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
         self._chain_more(config)
         station = self._fleet.add(config, server)
         await station.upstream.settled.wait()
+        await self._published_all()
         return self._server(name)
 
     async def remove(self, name: str) -> None:
@@ -457,6 +472,7 @@ class Gateway:
         """
         self._check_name(name)
         await self._fleet.remove(name)
+        await self._published_all()
 
     async def restart(self, name: str) -> Server:
         """End a server and start it anew, whatever its history; wait until it is ready or has failed.
@@ -468,6 +484,7 @@ class Gateway:
         """
         self._check_name(name)
         await self._fleet.restart(name)
+        await self._published_all()
         return self._server(name)
 
     def _server(self, name: str) -> Server:
@@ -499,6 +516,10 @@ class Gateway:
         """
         self._check_open()
         fleet, changes = self._fleet, self.planned(config)
+        coming = [config.servers[name] for name in (*changes.start, *changes.swap) if name not in config.objects]
+        if coming:
+            await fleet.recollect(coming)
+            changes = self.planned(config)
         for name in (*changes.start, *changes.swap):
             if name in config.objects:
                 fleet.check(name, config.objects[name])
@@ -513,6 +534,7 @@ class Gateway:
         # Also what is made of the same lists may be something else now.
         self._published = ([], [], False)
         self._changed()
+        await self._published_all()
         # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
         self._tell_layers("forget", None)
         return changes
@@ -660,12 +682,36 @@ class Gateway:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _changed(self) -> None:
+    def _changed(self, then: Callable[[], None] | None = None) -> None:
+        """Have what the servers show in force; `then` do this. With many definitions that is a little later."""
+        if then is not None:
+            self._due.append(then)
         if self._quiet:
-            return
+            self._do_what_is_due()
+        elif self._drafting(self._fleet.sources()) is None:
+            self._publish()
+        elif self._redrafting is None:
+            self._redrafting = asyncio.get_running_loop().create_task(self._redraft())
+
+    async def _redraft(self) -> None:
+        """Something has changed that nobody could prepare for: a server has gone away, or the configuration."""
+        try:
+            await self._prepare(self._fleet.sources)
+        finally:
+            self._redrafting = None
         self._publish()
-        if self._first_listing is not None:
-            self._first_listing.look(self._fleet.unknown, shows=self._fleet.shows)
+
+    async def _published_all(self) -> None:
+        """Wait until what has changed is in force."""
+        while self._redrafting is not None:
+            await asyncio.wait([self._redrafting])
+
+    def _drafting(self, sources: list[Source]) -> Callable[[], Draft] | None:
+        """What is to be done beside the event loop before these are in force; None: nothing."""
+        given = [self._custom.source(sources), *sources]
+        if (given, [*self._fleet.stations]) == self._published[:2]:
+            return None
+        return self.switchboard.drafting(given)
 
     async def _prepare(self, coming: Callable[[], list[Source]]) -> None:
         """Have the catalogs after a change made beside the event loop, if there is much in them.
@@ -675,9 +721,7 @@ class Gateway:
         await self._preparing.acquire()
         try:
             for _ in range(_TRIES):
-                sources = coming()
-                given = [self._custom.source(sources), *sources]
-                work = None if given == self._published[0] else self.switchboard.drafting(given)
+                work = self._drafting(coming())
                 if work is None:
                     return
                 self.switchboard.drafted = await asyncio.to_thread(work)
@@ -693,6 +737,14 @@ class Gateway:
             self._put_in_force()
         for name in self._fleet.different():
             self._tell_layers("forget", name)
+        if self._first_listing is not None:
+            self._first_listing.look(self._fleet.unknown, shows=self._fleet.shows)
+        self._do_what_is_due()
+
+    def _do_what_is_due(self) -> None:
+        due, self._due = self._due, []
+        for do in due:
+            do()
 
     def _put_in_force(self) -> None:
         sources, _, complete = self._published

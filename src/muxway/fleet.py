@@ -98,7 +98,7 @@ class Fleet:
         members: dict[str, Member],
         switchboard: Switchboard,
         *,
-        on_change: Callable[[], None],
+        on_change: Callable[[Callable[[], None] | None], None],
         prepare: Callable[[Callable[[], list[Source]]], Awaitable[None]],
         reaper: ReaperProcess | None,
         trace: Trace | None = None,
@@ -110,7 +110,7 @@ class Fleet:
             naming: how public names are made.
             members: the servers as the switchboard sees them; kept up to date here.
             switchboard: where news of the servers goes.
-            on_change: called when something about a server has changed.
+            on_change: called when something about a server has changed, with what to do when that is in force.
             prepare: waits until all is ready for a change, given what gives the sources after it.
             reaper: the process that will look after the children, if it has been started ahead.
             trace: who is told of every message, if somebody is.
@@ -131,6 +131,8 @@ class Fleet:
         self._places = Places(lambda: self._nursery.count, self._free_one)
         self._client_info = {"name": "muxway", "version": __version__}
         self._memory = Memory()
+        self._recollected: dict[str, tuple[ServerConfig, tuple[Greeting, dict[Kind, Offer]] | None]] = {}
+        """What servers that are about to be added had when they last ran."""
         self._swapping: dict[str, tuple[Station, asyncio.Task[None]]] = {}
         """What will take the place of a server."""
         self._seen: dict[str, list[object]] = {}
@@ -157,9 +159,16 @@ class Fleet:
             station.upstream.start()
         return station
 
+    async def recollect(self, configs: Sequence[ServerConfig]) -> None:
+        """Before these are added: read beside the event loop what they had when they last ran."""
+        known = await asyncio.to_thread(lambda: [(config, self._memory.recall(config)) for config in configs])
+        self._recollected = {config.name: (config, had) for config, had in known}
+
     def _recall(self, station: Station) -> bool:
         """Let a server show what it had when it last ran, started in the same way. Whether that is known."""
-        known = None if station.thing is not None else self._memory.recall(station.config)
+        config, known = self._recollected.pop(station.config.name, (None, None))
+        if config is not station.config:
+            known = None if station.thing is not None else self._memory.recall(station.config)
         if known is not None:
             station.upstream.expect(*known)
         return known is not None
@@ -174,7 +183,7 @@ class Fleet:
     async def remove(self, name: str) -> None:
         """End a server and forget it. Its calls under way fail. KeyError: there is none."""
         station = self._forget(name)
-        self._on_change()
+        self._on_change(None)
         # Whoever does not want to wait for its end does not keep it from ending.
         await asyncio.shield(self._end(station))
 
@@ -244,8 +253,8 @@ class Fleet:
         self._name_prefixes()
         self._switchboard.subscriptions.replace(name, station.feeds)
         self._changed(station)
-        # Whoever waited for the old one finds the new one now.
-        old.member.release()
+        # Whoever waited for the old one finds the new one.
+        self._on_change(old.member.release)
         self._drain(old)
 
     def abandon(self, name: str) -> None:
@@ -545,13 +554,17 @@ class Fleet:
         """A connection for handshake callers: what it lists is listed for them, and what they change in it is told."""
 
         def listed(twin: Upstream) -> None:
-            if twin.link is not None:
+            def go_on() -> None:
+                changed(twin)
+                if not station.member.starting:
+                    # Some calls wait for what it lists.
+                    station.member.release()
+
+            if twin.link is None:
+                go_on()
+            else:
                 station.handshake_offers = dict(twin.offers)
-                self._on_change()
-            changed(twin)
-            if not station.member.starting:
-                # Some calls wait for what it lists.
-                station.member.release()
+                self._on_change(go_on)
 
         twin = self._upstream(
             station.config,
@@ -615,9 +628,7 @@ class Fleet:
         member.settle(upstream.link, why)
         if upstream.link is not None and self._has_sessions:
             self._open_for_sessions(station)
-        self._on_change()
-        if not member.starting:
-            member.release()
+        self._on_change(None if member.starting else member.release)
 
     # --- what they show -----------------------------------------------------------------------
 

@@ -165,6 +165,7 @@ def main() -> None:
             info = {"name": "hostile", "version": "1"}
             version = message["params"]["protocolVersion"]
             result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
+            result["instructions"] = "Ask little."
         elif method == "tools/list":
             say = {**SAY, "description": f"Without {gone}."}
             result = {"tools": [PLAIN, say, *([] if gone is None else tools(listing)[gone:])]}

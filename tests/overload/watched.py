@@ -16,7 +16,9 @@ from ..pace import heap_of_its_own, slowness
 from ..serve.harness import BOTH, a_web, initialize, request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from muxway import Gateway
 
 
 SERVER = str(Path(__file__).with_name("hostile_server.py"))
@@ -48,6 +50,7 @@ class Watched:
             gateway = web.world.gateway
             await gateway.settled()
             self.port, self.metronome, self._board = web.port, gateway.metronome, gateway.switchboard
+            self._gateway = gateway
             self.metronome.watch()
             self._ready.set()
             await self._done.wait()
@@ -116,6 +119,10 @@ class Watched:
         assert listening.wait(WAIT)
         yield
         assert changed.wait(WAIT)
+
+    def do(self, what: Callable[[Gateway], Coroutine[Any, Any, None]]) -> None:
+        """Do something to the gateway where it runs."""
+        asyncio.run_coroutine_threadsafe(what(self._gateway), self._loop).result(WAIT)
 
     def post(self, body: bytes, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
         """POST this body."""

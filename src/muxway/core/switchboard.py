@@ -113,11 +113,13 @@ class Switchboard:
 
     # Beyond 30 attributes, CPython 3.11 keeps them in a plain dict, and each look at one costs a search.
     __slots__ = (
+        "_anew",
         "_completing",
         "_completion",
         "_configured",
         "_handshake_shelves",
         "_held_listings",
+        "_held_sessions",
         "_listeners",
         "_members",
         "_naming",
@@ -184,6 +186,8 @@ class Switchboard:
         """What some callers see of it, by name."""
         self.drafted: Draft | None = None
         """What the next `publish` may find done."""
+        self._anew = False
+        """Whether no part of the catalogs in force can be used again."""
         self._configured: Sequence[str] = ()
         self._completing: frozenset[str] = frozenset()
         if shared is None:
@@ -210,6 +214,7 @@ class Switchboard:
         self.subscriptions = Subscriptions(self.reading, lambda: self.resources)
         self._listeners: dict[object, tuple[Callable[[frozenset[str]], None], bool]] = {}
         self._held_listings: list[Held] | None = None
+        self._held_sessions: list[Held] | None = None
 
     @property
     def _stamp(self) -> bytes:
@@ -239,8 +244,7 @@ class Switchboard:
         if seal is not None:
             self.relay.reseal(seal)
         if renamed:
-            # No part of the old catalogs can be used again.
-            self.sources = ()
+            self._anew = True
 
     def unwrap(self) -> None:
         """Put nothing around requests."""
@@ -397,8 +401,22 @@ class Switchboard:
         for view in self.views.values():
             view.release_listings()
 
+    def hold_sessions(self) -> None:
+        """Keep handshakes waiting until `release_sessions`: what is remembered of the servers is being put in order."""
+        for board in (self, *self.views.values()):
+            board._held_sessions = []  # noqa: SLF001 - a view is one of us
+
+    def release_sessions(self) -> None:
+        """Answer the handshakes that wait, and all later ones at once."""
+        for board in (self, *self.views.values()):
+            held, board._held_sessions = board._held_sessions or [], None  # noqa: SLF001
+            for one in held:
+                one.release()
+
     def unmet(self) -> list[Held] | None:
         """Where a session waits that opens before its only server has said what it is; None if it need not."""
+        if self._held_sessions is not None:
+            return self._held_sessions
         only = next(iter(self._members.values()), None)
         if only is None or not only.bare:
             return None
@@ -431,7 +449,7 @@ class Switchboard:
         if drafted is not None and not drafted.fits(now, configured, sources):
             drafted = None
         edition = now.next(configured, sources) if drafted is None else drafted.edition
-        self._configured, self.sources = edition.configured, edition.sources
+        self._configured, self.sources, self._anew = edition.configured, edition.sources, False
         self.resources, self.prompts = edition.resources, edition.prompts
         self.resources.forget_others()
         self.relay.rewriters = self.resources.rewriters
@@ -452,7 +470,8 @@ class Switchboard:
     @property
     def edition(self) -> Edition:
         """What is in force."""
-        return Edition(self._naming, self._configured, self.sources, self.catalog, self.prompts, self.resources)
+        sources = () if self._anew else self.sources
+        return Edition(self._naming, self._configured, sources, self.catalog, self.prompts, self.resources)
 
     def _show(self) -> None:
         """Put the lists where clients find them, and say which have changed."""
