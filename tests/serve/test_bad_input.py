@@ -51,7 +51,7 @@ def head(http: Web, *lines: str, verb: str = "POST") -> bytes:
     ],
 )
 async def test_wrong_methods_and_paths(verb: str, path: str, status: int, web: Webs) -> None:
-    """Issue 3, bad input: wrong method, path."""
+    """docs/errors.md#over-http: another method is 405, another path 404."""
     async with web() as http:
         answer = await http.open(verb, path)
         assert answer.status == status
@@ -71,7 +71,7 @@ async def test_wrong_methods_and_paths(verb: str, path: str, status: int, web: W
     ],
 )
 async def test_wrong_media_types(type_: str | None, web: Webs) -> None:
-    """Issue 3, bad input: wrong media type; reliability.md `simple_post`."""
+    """docs/security.md#what-is-promised-threat-by-threat: JSON only, which pages do not send elsewhere unasked."""
     async with web() as http:
         assert (await http.post(initialize(), {"Content-Type": type_})).status == 415
         assert http.door.sessions == 0
@@ -100,7 +100,7 @@ async def test_right_media_types(type_: str, web: Webs) -> None:
     ],
 )
 async def test_what_the_client_accepts(accept: str | None, status: int, web: Webs) -> None:
-    """mcp-wire.md §2.4, 1: Accept lists both types, else 406; who sends none takes anything (RFC 9110)."""
+    """docs/errors.md#over-http: Accept lists both types, else 406; who sends none takes anything (RFC 9110 §12.5.1)."""
     async with web() as http:
         assert (await http.post(initialize(), {"Accept": accept})).status == status
 
@@ -128,7 +128,7 @@ SINGLE = [
 
 @pytest.mark.parametrize("body", DOUBLED)
 async def test_a_member_that_stands_twice_is_refused(body: bytes, web: Webs) -> None:
-    """reliability.md S21, `json_ambiguous`: a filter in front of us may heed the other one."""
+    """docs/behaviour.md#over-http: a filter in front of us may heed the other one (RFC 8259 §4)."""
     async with web() as http:
         client = await http.session()
         _, headers = modern("ping")
@@ -142,14 +142,14 @@ async def test_a_member_that_stands_twice_is_refused(body: bytes, web: Webs) -> 
 
 @pytest.mark.parametrize("body", SINGLE)
 async def test_a_member_that_stands_once_on_each_level_is_fine(body: bytes, web: Webs) -> None:
-    """reliability.md S21: names inside the params are nobody's business but the server's."""
+    """Ours: names inside the params are nobody's business but the server's."""
     async with web() as http:
         client = await http.session()
         assert (await http.post(body, client.headers)).json["result"] == {}
 
 
 async def test_a_compressed_body_is_refused(web: Webs) -> None:
-    """reliability.md S19: no compressed bombs."""
+    """docs/errors.md#over-http: 415, so that nothing grows while it is unpacked."""
     async with web() as http:
         assert (await http.post(initialize(), {"Content-Encoding": "gzip"})).status == 415
 
@@ -184,7 +184,7 @@ DEEP = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"[" * 100_00
     ids=lambda value: repr(value[:30]) if isinstance(value, bytes) else "",
 )
 async def test_bodies_that_are_no_message(body: bytes, code: int, web: Webs) -> None:
-    """Issue 3, bad input: empty, not JSON, arrays, deeply nested, not UTF-8. Others are served meanwhile."""
+    """docs/behaviour.md#over-http: empty, not JSON, arrays, nested, not UTF-8. Others are served meanwhile."""
     async with web() as http:
         client = await http.session()
         answer = await http.post(body, {"Content-Length": str(len(body))})
@@ -194,7 +194,7 @@ async def test_bodies_that_are_no_message(body: bytes, code: int, web: Webs) -> 
 
 
 async def test_a_huge_integer_is_cheap(web: Webs) -> None:
-    """reliability.md `json_bigint`."""
+    """docs/behaviour.md#over-http: bad input is refused with a reason; it is no fault of ours."""
     async with web() as http:
         client = await http.session()
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":' + b"9" * 100_000 + b"}}"
@@ -202,7 +202,7 @@ async def test_a_huge_integer_is_cheap(web: Webs) -> None:
 
 
 async def test_a_body_over_the_limit_is_refused_unread(web: Webs) -> None:
-    """Issue 3, 5: 4 MiB → 413; the length alone is enough to know."""
+    """docs/behaviour.md#size-limits: 4 MiB → 413; the length alone is enough to know."""
     async with web() as http:
         opened = await http.raw(head(http, "Content-Length: 4194305"))
         assert (await opened.head()).status == 413
@@ -211,7 +211,7 @@ async def test_a_body_over_the_limit_is_refused_unread(web: Webs) -> None:
 
 
 async def test_an_endless_chunked_body_is_cut_at_the_limit(web: Webs) -> None:
-    """reliability.md S19 `body_chunked`: counted while streaming."""
+    """docs/behaviour.md#size-limits: counted while streaming, whatever length was announced."""
     async with web(max_body_bytes=100_000) as http:
         opened = await http.raw(head(http, "Transfer-Encoding: chunked"))
         for _ in range(4):
@@ -232,7 +232,7 @@ async def test_a_body_of_just_the_limit_is_taken_in_whatever_pieces(web: Webs) -
 
 
 async def test_a_body_sent_byte_by_byte_runs_out_of_time(web: Webs) -> None:
-    """Issue 3, bad input: sent one byte a second. Others are served meanwhile."""
+    """docs/security.md#what-is-promised-threat-by-threat: 30 s for a body, here less. Others are served meanwhile."""
     async with web(limits=HASTY) as http:
         opened = await http.raw(head(http, "Content-Length: 100") + b"{")
         for _ in range(3):
@@ -256,7 +256,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_trouble(web:
 
 
 async def test_headers_sent_slowly_run_out_of_time(web: Webs) -> None:
-    """reliability.md S23 `slowloris`."""
+    """docs/security.md#what-is-promised-threat-by-threat: 10 s for a header, here less."""
     async with web(limits=HASTY) as http:
         silent = await http.connect()
         slow = await http.raw(b"POST /mcp HTTP/1.1\r\nHost: ")
@@ -287,14 +287,14 @@ async def test_a_second_request_on_a_connection_has_its_own_time(web: Webs) -> N
     ids=["long", "many", "both"],
 )
 async def test_too_much_header_is_refused(lines: list[str], web: Webs) -> None:
-    """Issue 3, 5: header limits."""
+    """docs/errors.md#over-http: 32 KiB, 100 lines; more is 431 (RFC 6585 §5)."""
     async with web() as http:
         opened = await http.raw(head(http, *lines, "Content-Length: 2") + b"{}")
         assert (await opened.head()).status == 431
 
 
 async def test_a_header_without_end_is_refused(web: Webs) -> None:
-    """Issue 3, 5: header limits, before the header is complete."""
+    """docs/errors.md#over-http: 431, before the header is complete."""
     async with web() as http:
         opened = await http.raw(b"POST /mcp HTTP/1.1\r\nX-Big: " + b"a" * 70_000)
         assert (await opened.head()).status == 431
@@ -313,7 +313,7 @@ async def test_a_header_without_end_is_refused(web: Webs) -> None:
     ids=["no HTTP", "version", "smuggling", "two lengths", "length", "space in name"],
 )
 async def test_what_is_not_http_is_a_bad_request(data: bytes, web: Webs) -> None:
-    """reliability.md `smuggle`."""
+    """RFC 9112 §2.2 and §6.3: where a message ends must not be doubtful; such a one is refused."""
     async with web() as http:
         assert (await (await http.raw(data)).head()).status == 400
 
@@ -362,7 +362,7 @@ async def test_a_request_sent_behind_one_that_streams_waits_for_its_end(web: Web
 
 
 async def test_a_client_that_does_not_read_is_cut_off(web: Webs) -> None:
-    """reliability.md S23 `slow_reader`: a write stall ends the connection; others are undisturbed."""
+    """docs/behaviour.md#a-client-reads-slowly: a write stall ends the connection; others are undisturbed."""
 
     def big(server: ScriptedServer, message: dict[str, Any]) -> None:
         server.reply(message, {"content": [{"type": "text", "text": "x" * 20_000_000}]})
@@ -384,7 +384,7 @@ async def test_a_client_that_does_not_read_is_cut_off(web: Webs) -> None:
 
 
 async def test_many_idle_connections_disturb_nobody(web: Webs) -> None:
-    """Issue 3, bad input: 10,000 idle connections; here as many as the system lets a test have both ends of."""
+    """docs/service.md#how-much-it-holds: 10,000 and more; here as many as the system lets a test have both ends of."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(2000, (soft - 200) // 2)
     async with web(limits=Limits(header_seconds=60)) as http:
@@ -396,7 +396,7 @@ async def test_many_idle_connections_disturb_nobody(web: Webs) -> None:
 
 
 async def test_many_idle_sessions_take_little_memory(web: Webs) -> None:
-    """Issue 3, speed: at most 20 KB per idle session. Counted by the allocator, so that it holds anywhere."""
+    """docs/service.md#how-much-it-holds: at most 20 KB each. Counted by the allocator, so that it holds anywhere."""
     async with web() as http:
         opened = await http.connect()
         body = json.dumps(initialize()).encode()
@@ -422,7 +422,7 @@ async def test_many_idle_sessions_take_little_memory(web: Webs) -> None:
 
 
 async def test_a_request_for_a_session_that_is_gone_tells_its_id(web: Webs) -> None:
-    """mcp-wire.md trap 13: errors keep the request's id."""
+    """JSON-RPC 2.0 §5: errors keep the request's id."""
     async with web() as http:
         answer = await http.post(request("tools/list", id_="q"), {"Mcp-Session-Id": "gone"})
         assert (answer.status, answer.json["id"]) == (404, "q")

@@ -45,7 +45,7 @@ FOREIGN_ORIGINS = [
 
 @pytest.mark.parametrize(("verb", "path"), ROUTES)
 async def test_a_foreign_host_is_misdirected_on_every_route(verb: str, path: str, web: Webs) -> None:
-    """reliability.md S1: DNS rebinding."""
+    """docs/security.md#what-is-promised-threat-by-threat: DNS rebinding; 421 (RFC 9110 §15.5.20)."""
     async with web() as http:
         answer = await http.ask(verb, path, {"Host": f"evil.example:{http.port}", "Accept": BOTH})
         assert answer.status == 421
@@ -53,14 +53,14 @@ async def test_a_foreign_host_is_misdirected_on_every_route(verb: str, path: str
 
 @pytest.mark.parametrize(("verb", "path"), ROUTES)
 async def test_a_foreign_origin_is_forbidden_on_every_route(verb: str, path: str, web: Webs) -> None:
-    """mcp-wire.md §3.3 and §3.4: present and invalid → 403."""
+    """MCP 2025-11-25, basic/transports, and streamable-http of 2026-07-28: an invalid Origin → 403."""
     async with web() as http:
         assert (await http.ask(verb, path, {"Origin": "https://evil.example", "Accept": BOTH})).status == 403
 
 
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
 async def test_origins_that_only_look_like_ours_are_foreign(origin: str, web: Webs) -> None:
-    """reliability.md S1: `origin_null`, `origin_lookalike`."""
+    """RFC 6454 §5: `null`, and what begins or ends like ours, is another origin."""
     async with web() as http:
         answer = await http.post(initialize(), {"Origin": origin})
         assert answer.status == 403
@@ -91,13 +91,13 @@ def test_pages_of_a_visitors_machine_are_no_pages_of_this_one(origin: str) -> No
 
 @pytest.mark.parametrize("host", ["{host}/?", "{host}#", "a b", "{host}/public", "", "[::1", "u@{host}", "{host}:1"])
 async def test_a_malformed_host_is_a_bad_request(host: str, web: Webs) -> None:
-    """reliability.md S2: BadHost."""
+    """RFC 9112 §3.2: a Host that is none → 400."""
     async with web() as http:
         assert (await http.post(initialize(), {"Host": host.format(host=http.host)})).status == 400
 
 
 async def test_two_hosts_or_none_are_a_bad_request(web: Webs) -> None:
-    """Issue 3, bad input: headers missing, doubled."""
+    """RFC 9112 §3.2: no Host, or more than one → 400."""
     async with web() as http:
         assert (await http.post(initialize(), [("Host", http.host), ("Host", http.host)])).status == 400
         assert (await (await http.raw(b"GET /healthz HTTP/1.0\r\n\r\n")).head()).status == 400
@@ -133,7 +133,7 @@ def test_a_door_on_all_addresses_takes_its_own_origin_only() -> None:
 
 
 def test_what_counts_as_loopback() -> None:
-    """Issue 3, 5."""
+    """docs/security.md#what-is-promised-threat-by-threat: bound to this machine; any other address needs a token."""
     assert [is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "LocalHost")] == [True] * 5
     assert [is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "", "example.org")] == [False] * 5
 
@@ -149,7 +149,7 @@ PREFLIGHT = {
 
 
 async def test_a_configured_origin_gets_its_preflight_without_a_token(web: Webs) -> None:
-    """Issue 3, 5; mcp-wire.md trap 58: what must be allowed and exposed."""
+    """WHATWG Fetch, CORS: what MCP clients send must be allowed; a preflight has no credentials."""
     async with web(guard=Guard(allow_origins=[APP], tokens=["t"])) as http:
         answer = await http.ask("OPTIONS", "/mcp", PREFLIGHT)
         assert answer.status == 204
@@ -163,7 +163,7 @@ async def test_a_configured_origin_gets_its_preflight_without_a_token(web: Webs)
 
 
 async def test_a_configured_origin_may_read_answers_and_errors(web: Webs) -> None:
-    """mcp-wire.md trap 58."""
+    """WHATWG Fetch, CORS: errors too, else a page learns nothing; what MCP clients read is exposed."""
     async with web(guard=Guard(allow_origins=[APP + "/"])) as http:
         answer = await http.post(initialize(), {"Origin": APP})
         assert answer.headers["access-control-allow-origin"] == APP
@@ -213,7 +213,7 @@ def test_what_is_allowed_can_change() -> None:
     "given", [None, "", "Bearer", "Bearer ", "Bearer wrong", "Bearer t0ke", "Bearer t0kenn", "Basic t0ken", "t0ken"]
 )
 async def test_without_the_token_nothing_is_served(given: str | None, web: Webs) -> None:
-    """Issue 3, 5: a bearer token; the answer says what is missing, and never the token."""
+    """RFC 6750 §3: 401 with a challenge; the answer says what is missing, and never the token."""
     async with web(guard=Guard(tokens=["t0ken"])) as http:
         for verb, path in ROUTES:
             if path in ("/healthz", "/readyz"):
@@ -225,7 +225,7 @@ async def test_without_the_token_nothing_is_served(given: str | None, web: Webs)
 
 
 async def test_with_the_token_it_is(web: Webs) -> None:
-    """Issue 3, 5."""
+    """RFC 6750 §2.1; RFC 9110 §11.1: the scheme's case does not matter."""
     async with web({"s": ScriptedServer(tools={"echo": None})}, guard=Guard(tokens=["t0ken", "other"])) as http:
         for given in ("Bearer t0ken", "bearer other"):
             client = await http.session(headers={"Authorization": given})
@@ -233,7 +233,7 @@ async def test_with_the_token_it_is(web: Webs) -> None:
 
 
 async def test_health_is_told_without_a_token_and_says_nothing_else(web: Webs) -> None:
-    """Issue 3, 1: /healthz, /readyz; reliability.md S17."""
+    """docs/service.md#health: /healthz and /readyz need no token, and tell strangers nothing more."""
     async with web(guard=Guard(tokens=["t0ken"])) as http:
         assert (await http.ask("GET", "/healthz")).json == {"status": "ok"}
         assert (await http.ask("GET", "/readyz")).json == {"status": "ready"}
@@ -241,7 +241,7 @@ async def test_health_is_told_without_a_token_and_says_nothing_else(web: Webs) -
 
 
 async def test_credentials_of_the_caller_do_not_reach_a_server(web: Webs) -> None:
-    """reliability.md S8."""
+    """MCP 2025-11-25, basic/authorization: a client's token is not passed on; nor is the rest of its headers."""
     server = ScriptedServer(tools={"echo": None})
     async with web({"s": server}, guard=Guard(tokens=["t0ken"])) as http:
         client = await http.session(headers={"Authorization": "Bearer t0ken", "Cookie": "c00kie", "X-Api-Key": "k3y"})
@@ -254,7 +254,7 @@ async def test_credentials_of_the_caller_do_not_reach_a_server(web: Webs) -> Non
 
 
 async def test_whoever_guesses_is_told_to_wait_and_whoever_knows_is_not(web: Webs) -> None:
-    """reliability.md S33: ten wrong tokens a minute and address, then 429; the right token is never locked out."""
+    """docs/service.md#when-it-is-too-much: ten wrong ones a minute, then 429; the right token is never locked out."""
     async with web(guard=Guard(tokens=["t0ken"])) as http:
         for number in range(10):
             assert (await http.post(initialize(), {"Authorization": f"Bearer guess{number}"})).status == 401

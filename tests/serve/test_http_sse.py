@@ -40,7 +40,7 @@ async def opened(http: Web, revision: str = "2024-11-05") -> tuple[Opened, str]:
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 async def test_answers_come_on_the_stream(revision: str, web: Webs) -> None:
-    """mcp-wire.md §3.2: POST is answered with 202; the transport does not fix the revision."""
+    """MCP 2024-11-05, basic/transports: answers are events. Ours: POST gets 202, at any revision."""
     async with web(echo()) as http:
         stream, where = await opened(http, revision)
         await http.post(request("tools/call", {"name": "s__report", "_meta": {"progressToken": 1}}, 2), path=where)
@@ -50,7 +50,7 @@ async def test_answers_come_on_the_stream(revision: str, web: Webs) -> None:
 
 
 async def test_many_clients_at_once(web: Webs) -> None:
-    """Issue 3, 1: many at once, each with its own answers."""
+    """docs/transports.md#sessions: many clients at once, each with its own answers."""
     async with web(echo()) as http:
         clients = [await opened(http) for _ in range(10)]
         posts = [http.post(request("ping", id_=number), path=where) for number, (_, where) in enumerate(clients)]
@@ -59,7 +59,7 @@ async def test_many_clients_at_once(web: Webs) -> None:
 
 
 async def test_changes_are_told(web: Webs) -> None:
-    """mcp-wire.md §3.2: server messages are events."""
+    """MCP 2024-11-05, basic/transports: server messages are events."""
     async with web(echo()) as http:
         stream, _ = await opened(http)
         http.world.gateway.switchboard.publish([])
@@ -67,7 +67,7 @@ async def test_changes_are_told(web: Webs) -> None:
 
 
 async def test_the_session_ends_with_its_stream(web: Webs) -> None:
-    """mcp-wire.md §3.2: when it drops the session is gone, and what it ran is cancelled."""
+    """docs/transports.md#what-a-disconnect-means: the session is gone, and what it ran is cancelled."""
     held = Held()
     server = ScriptedServer(tools={"wait": held})
     async with web({"s": server}) as http:
@@ -84,7 +84,7 @@ async def test_the_session_ends_with_its_stream(web: Webs) -> None:
 
 
 async def test_the_session_is_its_owners(web: Webs) -> None:
-    """reliability.md S9."""
+    """docs/security.md#what-is-promised-threat-by-threat: a session belongs to the token that opened it."""
     async with web(guard=Guard(tokens=["a", "b"])) as http:
         stream = await http.open("GET", "/sse", {"Accept": "text/event-stream", "Authorization": "Bearer a"})
         where = (await stream.event()).data.decode()
@@ -97,7 +97,7 @@ async def test_the_session_is_its_owners(web: Webs) -> None:
     [("/messages", 400), ("/messages?session_id=x", 404), ("/messages?session_id=a&session_id=b", 400)],
 )
 async def test_a_post_must_name_its_session(path: str, status: int, web: Webs) -> None:
-    """Issue 3, bad input: unknown session."""
+    """docs/errors.md#over-http: a POST names the session that /sse gave: 400 without one, 404 for an unknown one."""
     async with web() as http:
         assert (await http.post(initialize(), path=path)).status == status
 
@@ -114,20 +114,20 @@ async def test_what_cannot_be_read_is_refused_at_once(web: Webs) -> None:
 
 
 async def test_the_stream_shows_life(web: Webs) -> None:
-    """Issue 3, 2: keep-alive comments."""
+    """docs/transports.md#answers: a comment now and then, so that proxies do not take it for dead."""
     async with web(keep_alive=0.05) as http:
         await (await http.open("GET", "/sse", {"Accept": "text/event-stream"})).comment()
 
 
 async def test_there_may_be_so_many_clients_and_no_more(web: Webs) -> None:
-    """Issue 3, 2: a cap."""
+    """docs/service.md#how-much-it-holds: so many clients of /sse; one more gets 429."""
     async with web(max_sessions=1) as http:
         await opened(http)
         assert (await http.open("GET", "/sse", {"Accept": "text/event-stream"})).status == 429
 
 
 async def test_one_token_may_connect_so_many_clients_and_no_more(web: Webs) -> None:
-    """reliability.md S24: a cap per principal."""
+    """docs/errors.md#over-http: one token's clients are counted, too: 429."""
     async with web(guard=Guard(tokens=["one", "two"]), max_sessions_each=1) as http:
         statuses = [
             (await http.open("GET", "/sse", {"Accept": "text/event-stream", "Authorization": f"Bearer {token}"})).status

@@ -36,7 +36,7 @@ async def listening(http: Web, wanted: dict[str, Any], id_: Any = "L7") -> tuple
 
 
 async def test_a_session_is_told_on_its_own_stream(web: Webs) -> None:
-    """mcp-wire.md §8.4: subscribe in a POST, updates on the GET stream."""
+    """MCP 2025-11-25, server/resources: subscribe in a POST; updates come on the GET stream."""
     server = notes()
     async with web({"up": server}) as http:
         client = await http.session()
@@ -50,7 +50,7 @@ async def test_a_session_is_told_on_its_own_stream(web: Webs) -> None:
 
 
 async def test_what_was_missed_is_told_when_the_client_listens(web: Webs) -> None:
-    """Issue 4 point 4: kept per kind and per resource, each told once."""
+    """docs/subscriptions.md#resources: kept per kind and per resource, each told once."""
     server = notes()
     async with web({"up": server}) as http:
         client = await http.session()
@@ -68,7 +68,7 @@ async def test_what_was_missed_is_told_when_the_client_listens(web: Webs) -> Non
 
 
 async def test_a_session_that_reads_on_misses_nothing(web: Webs) -> None:
-    """mcp-wire.md §3.3: while the stream is broken, news waits."""
+    """docs/subscriptions.md#resources: while the stream is broken, news waits."""
     server = notes()
     async with web({"up": server}) as http:
         client = await http.session()
@@ -84,7 +84,7 @@ async def test_a_session_that_reads_on_misses_nothing(web: Webs) -> None:
 
 
 async def test_the_end_of_a_session_releases_its_subscriptions(web: Webs) -> None:
-    """mcp-wire.md §8.4: session end → release all."""
+    """docs/behaviour.md#changes-and-subscriptions: a server is subscribed to just what somebody wants."""
     server = notes()
     async with web({"up": server}) as http:
         client = await http.session()
@@ -95,7 +95,7 @@ async def test_the_end_of_a_session_releases_its_subscriptions(web: Webs) -> Non
 
 
 async def test_a_client_of_the_old_transport_is_told_on_its_stream(web: Webs) -> None:
-    """mcp-wire.md §3.2: everything comes there; when it breaks, all is released."""
+    """MCP 2024-11-05, basic/transports: everything comes there; when it breaks, all is released."""
     server = notes()
     async with web({"up": server}) as http:
         stream, where = await opened(http)
@@ -115,7 +115,7 @@ async def test_a_client_of_the_old_transport_is_told_on_its_stream(web: Webs) ->
 
 @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
 async def test_a_stream_hears_of_everything_it_asked_for(era: str, web: Webs) -> None:
-    """mcp-wire.md §4.6: the honoured subset first, then all kinds, each stamped."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: the honoured subset first, then all kinds, each stamped."""
     server = notes(era)
     async with web({"up": server, "other": notes("2025-11-25", "memo://m")}) as http:
         wanted = {**{f"{kind}ListChanged": True for kind in KINDS}, "resourceSubscriptions": ["note://a", "no://such"]}
@@ -133,7 +133,7 @@ async def test_a_stream_hears_of_everything_it_asked_for(era: str, web: Webs) ->
 
 
 async def test_streams_of_several_clients_share_one_subscription(web: Webs) -> None:
-    """mcp-wire.md §8.4: fan-in; strangers with the same id are not mixed up."""
+    """docs/subscriptions.md#resources: one subscription for all; strangers with the same id are not mixed up."""
     server = notes()
     async with web({"up": server}) as http:
         streams = [(await listening(http, {"resourceSubscriptions": ["note://a"]}, 1))[0] for _ in range(5)]
@@ -153,14 +153,14 @@ async def test_streams_of_several_clients_share_one_subscription(web: Webs) -> N
 
 @pytest.mark.parametrize("wanted", [[], {"toolsListChanged": 1}, {"resourceSubscriptions": [1]}])
 async def test_a_filter_of_the_wrong_shape_is_refused(wanted: object, web: Webs) -> None:
-    """mcp-wire.md §2.4: -32602 with status 400."""
+    """docs/errors.md#over-http: what is wrong with a stateless request is -32602 with status 400."""
     async with web({"up": notes()}) as http:
         answer = await http.stateless("subscriptions/listen", {"notifications": wanted})
         assert (answer.status, answer.code) == (400, -32602)
 
 
 async def test_a_filter_that_wants_too_much_is_refused(web: Webs) -> None:
-    """Issue 4, bad input: subscribe floods."""
+    """docs/subscriptions.md#limits: 1,000 URIs."""
     server = notes()
     async with web({"up": server}) as http:
         uris = [f"note://{n}" for n in range(1001)]
@@ -172,7 +172,7 @@ async def test_a_filter_that_wants_too_much_is_refused(web: Webs) -> None:
 
 
 async def test_a_client_that_does_not_read_is_told_each_thing_once(web: Webs) -> None:
-    """Issue 4 point 4: coalescing; what waits for a slow reader does not grow with what happens."""
+    """docs/subscriptions.md#resources: what waits for a slow reader does not grow with what happens."""
     long = "note://" + "a" * 1000
     server = notes("2025-11-25", long, "note://last")
     async with web({"up": server}) as http:
@@ -192,7 +192,7 @@ async def test_a_client_that_does_not_read_is_told_each_thing_once(web: Webs) ->
 
 
 async def test_a_stream_ends_with_a_result_and_releases_everything(web: Webs) -> None:
-    """mcp-wire.md §4.6: the server SHOULD answer the listen request, then close."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: the server SHOULD answer the listen request, then close."""
     server = notes()
     async with web({"up": server}) as http:
         stream, _ = await listening(http, {"resourceSubscriptions": ["note://a"]}, 4)

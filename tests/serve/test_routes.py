@@ -46,13 +46,13 @@ async def ask(http: Web, method: str, path: str, **headers: str | None) -> int:
 
 
 async def test_only_these_routes_need_no_token() -> None:
-    """reliability.md S2, S32."""
+    """docs/security.md#what-is-promised-threat-by-threat: a token is asked for on every route but the two of health."""
     assert {(method, path) for method, path, guarded in await routes() if not guarded} == OPEN
 
 
 @pytest.mark.parametrize("token", [None, "Bearer wrong"])
 async def test_no_route_opens_without_its_token(token: str | None, web: Webs) -> None:
-    """reliability.md S2: every route, no token and a wrong one: 401."""
+    """docs/security.md#what-is-promised-threat-by-threat: every route, no token and a wrong one: 401."""
     found: dict[tuple[str, str], int] = {}
     for method, path, _ in await routes():
         # A door of its own for each: guesses are counted.
@@ -75,7 +75,7 @@ async def test_no_route_of_a_view_opens_with_the_token_of_another(web: Webs) -> 
 
 @pytest.mark.parametrize("host", MALFORMED)
 async def test_no_route_takes_a_malformed_host(host: str, web: Webs) -> None:
-    """reliability.md S2, BadHost: 400 on every route, with the right token too."""
+    """RFC 9112 §3.2: 400 on every route, with the right token too."""
     async with web(**guarded_door()) as http:
         for method, path, _ in await routes():
             given = host.format(host=http.host)
@@ -83,7 +83,7 @@ async def test_no_route_takes_a_malformed_host(host: str, web: Webs) -> None:
 
 
 async def test_no_route_takes_another_host_or_a_foreign_page(web: Webs) -> None:
-    """reliability.md S1: 421 and 403 on every route, with the right token too."""
+    """docs/security.md#what-is-promised-threat-by-threat: 421 and 403 on every route, with the right token too."""
     async with web(**guarded_door()) as http:
         for method, path, _ in await routes():
             right = "Bearer t0ken"
@@ -117,7 +117,7 @@ TOLD = {"server": "github", "state": "failed", "why": "it exited with status 1",
     [("Bearer t0ken", [TOLD]), (None, None), ("Bearer wrong", None), ("Bearer 0ther", None)],
 )
 async def test_what_is_not_ready_is_told_to_those_who_may_use_it(token: str | None, told: Any, web: Webs) -> None:
-    """Issue 6, 7: /readyz with reasons; docs/service.md: a server that failed does not make muxway unready."""
+    """docs/service.md#health: /readyz with reasons; a server that failed does not make muxway unready."""
     async with web(**guarded_door()) as http:
         http.door._troubles = lambda: [DOWN]
         answer = await http.ask("GET", "/readyz", {} if token is None else {"Authorization": token})
@@ -126,7 +126,7 @@ async def test_what_is_not_ready_is_told_to_those_who_may_use_it(token: str | No
 
 
 async def test_without_tokens_everybody_on_this_machine_is_told(web: Webs) -> None:
-    """Issue 6, 7; what is not known of a trouble is left out."""
+    """docs/service.md#health; what is not known of a trouble is left out."""
     async with web({"s": ScriptedServer(tools={"echo": None})}) as http:
         http.door._troubles = lambda: [Trouble("slow", "initializing")]
         http.door._ready = lambda: False

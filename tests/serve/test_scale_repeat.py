@@ -128,7 +128,7 @@ async def test_a_repeated_header_may_arrive_in_pieces(cut: int, web: Webs) -> No
 
 
 async def test_an_ended_session_is_gone_for_a_repeated_header_too(web: Webs) -> None:
-    """mcp-wire.md §3: 404 after DELETE."""
+    """MCP 2025-11-25, basic/transports: 404 after DELETE."""
     async with web(echo()) as http:
         client = await http.session("2025-06-18")
         opened = await warm(http, client)

@@ -116,7 +116,7 @@ def serve(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_it_says_where_it_listens_what_is_up_and_how_to_connect(serve: Any) -> None:
-    """Issue 3, 1."""
+    """docs/getting-started.md#over-http."""
     served = serve()
     said = served.said()
     assert f"{served.url('/mcp')}" in said
@@ -134,7 +134,7 @@ def test_it_says_where_it_listens_what_is_up_and_how_to_connect(serve: Any) -> N
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_and_its_servers(number: int, code: int, serve: Any) -> None:
-    """Issue 3: drain, exit within 9 s; open streams do not hold it up."""
+    """docs/behaviour.md#shutdown-and-kill--9: over within 9 s; open streams do not hold it up."""
     served = serve()
     _, _, headers = served.ask("POST", "/mcp", initialize())
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
@@ -148,7 +148,7 @@ def test_a_signal_ends_it_and_its_servers(number: int, code: int, serve: Any) ->
 
 
 async def test_a_call_under_way_is_answered_before_the_end(serve: Any) -> None:
-    """Issue 3: a graceful end."""
+    """docs/behaviour.md#shutdown-and-kill--9: calls under way get up to 5 s."""
     served = serve()
     message, headers = modern("tools/call", {"name": "text__read_aloud", "arguments": {"text": "a b c"}})
     headers["Mcp-Name"] = "text__read_aloud"
@@ -166,7 +166,7 @@ async def test_a_call_under_way_is_answered_before_the_end(serve: Any) -> None:
 
 
 def test_a_second_signal_ends_it_at_once(serve: Any) -> None:
-    """Issue 3: second signal at once."""
+    """docs/behaviour.md#shutdown-and-kill--9: a second signal ends it at once."""
     served = serve()
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
     message, headers = modern("tools/call", {"name": "text__read_aloud", "arguments": {"text": "a " * 100}})
@@ -184,7 +184,7 @@ def test_a_second_signal_ends_it_at_once(serve: Any) -> None:
 
 
 def test_the_token_may_come_from_the_environment(serve: Any) -> None:
-    """Issue 3, 5: a bearer token by option or environment, told to nobody."""
+    """docs/service.md#environment: a bearer token by option or environment, told to nobody."""
     served = serve(MUXWAY_TOKEN="s3cr3t-t0ken")
     assert served.ask("POST", "/mcp", initialize())[0] == 401
     assert served.ask("POST", "/mcp", initialize(), Authorization="Bearer s3cr3t-t0ken")[0] == 200
@@ -195,7 +195,7 @@ def test_the_token_may_come_from_the_environment(serve: Any) -> None:
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_servers_rest_after_the_last_sse_client_unless_kept_open(keep: bool, serve: Any) -> None:
-    """Issue 3, 1: KEEP_SERVER_OPEN=1; without it they are started again for the next client."""
+    """docs/transports.md#what-a-disconnect-means: KEEP_SERVER_OPEN=1; else they start again for the next client."""
     served = serve(**({"KEEP_SERVER_OPEN": "1"} if keep else {}))
 
     def visit() -> str:
@@ -242,7 +242,7 @@ CONFIGURED, OTHER = "token-of-the-config-file", "token-from-elsewhere"
 def test_the_token_may_stand_in_the_config_and_the_others_win_over_it(
     args: list[str], env: dict[str, str], token: str, serve: Any
 ) -> None:
-    """Issue 3, 5: `gateway.token`, with variables; there is one set of tokens, not a sum of all places."""
+    """docs/service.md#environment: `gateway.token`, with variables; one place counts, not the sum of all."""
     served = serve("--debug", "--host", "0.0.0.0", *args, gateway={"token": "${FROM_THE_ENVIRONMENT}"}, **env)
 
     codes = [
@@ -286,7 +286,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3"])
 def test_an_address_others_can_reach_needs_a_token(host: str, run: Run) -> None:
-    """Issue 3, 5: refusing to bind elsewhere without one unless --insecure is said."""
+    """docs/security.md#what-is-promised-threat-by-threat: any other address needs a token, or --insecure."""
     code, said = run("--host", host)
     assert code == 2
     assert "MUXWAY_TOKEN" in said
@@ -296,7 +296,7 @@ def test_an_address_others_can_reach_needs_a_token(host: str, run: Run) -> None:
 
 @pytest.mark.parametrize("token", ["changeme", "two words", "größe"])
 def test_a_token_that_cannot_work_is_refused(token: str, run: Run) -> None:
-    """reliability.md S33: known placeholders; and what does not fit a header. Wherever it comes from."""
+    """docs/security.md#what-is-promised-threat-by-threat: placeholders, and what fits no header, from anywhere."""
     for code, said in (run("--token", token), run(gateway={"token": token}), run(gateway={"token": "${T}"}, T=token)):
         assert code == 3
         assert token not in said
@@ -311,7 +311,7 @@ def test_a_token_that_is_configured_but_empty_does_not_open_the_door(token: str,
 
 
 def test_a_port_in_use_is_told(run: Run) -> None:
-    """style.md, example 3: what, whom, what to do."""
+    """Ours: an error says what happened, to whom, and what to do."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -322,7 +322,7 @@ def test_a_port_in_use_is_told(run: Run) -> None:
 
 
 def test_insecure_binds_anywhere(serve: Any) -> None:
-    """Issue 3, 5; and PORT and HOST are honoured."""
+    """docs/cli.md#muxway-serve: --insecure; docs/service.md#environment: PORT and HOST are honoured."""
     served = serve("--insecure", HOST="0.0.0.0")
     assert served.ask("POST", "/mcp", initialize())[0] == 200
     # The address to give to others, where the machine has one that leads out.
@@ -390,7 +390,7 @@ def test_a_page_or_name_that_could_never_match_is_refused(
 def test_clients_on_the_official_sdks_list_and_call(
     env: str, transport: str, path: str, version: str, serve: Any
 ) -> None:
-    """Issue 3, must show: the Python SDK 1.x and 2.x clients work against `muxway serve`."""
+    """docs/behaviour.md#over-http: the Python SDK 1.x and 2.x clients work against `muxway serve`."""
     served = serve()
     done = subprocess.run(
         [peers.python(env), str(CLIENTS), transport, served.url(path)],

@@ -54,7 +54,7 @@ def echo() -> dict[str, ScriptedServer]:
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 async def test_a_session_lists_and_calls_and_gets_json(revision: str, web: Webs) -> None:
-    """mcp-wire.md §3.3; issue 3, 2: quick results as JSON."""
+    """MCP 2025-11-25, basic/transports: an answer may be JSON; docs/transports.md#answers: quick ones are."""
     async with web(echo()) as http:
         client = await http.session(revision)
         listed = await client.ask("tools/list")
@@ -68,7 +68,7 @@ async def test_a_session_lists_and_calls_and_gets_json(revision: str, web: Webs)
 
 
 async def test_session_ids_cannot_be_guessed(web: Webs) -> None:
-    """mcp-wire.md §3.3: visible ASCII, unguessable; reliability.md S9: 128 bits or more."""
+    """MCP 2025-11-25, basic/transports: visible ASCII, unguessable; docs/transports.md#sessions: 192 bits."""
     async with web() as http:
         ids = {(await http.session()).id for _ in range(50)}
         assert len(ids) == 50
@@ -76,14 +76,14 @@ async def test_session_ids_cannot_be_guessed(web: Webs) -> None:
 
 
 async def test_an_initialize_for_2026_is_answered_with_the_newest_handshake_revision(web: Webs) -> None:
-    """mcp-wire.md §2.1, end."""
+    """MCP 2025-11-25, basic/lifecycle: another version is answered with the newest that has a handshake."""
     async with web() as http:
         answer = await http.post(initialize("2026-07-28"))
         assert answer.json["result"]["protocolVersion"] == "2025-11-25"
 
 
 async def test_an_initialize_that_fails_opens_no_session(web: Webs) -> None:
-    """reliability.md S24: sessions only after a valid initialize."""
+    """Ours: only a valid initialize opens a session, so that refused ones cost nothing."""
     async with web() as http:
         answer = await http.post(request("initialize", {"protocolVersion": 5}))
         assert answer.status == 400
@@ -93,7 +93,7 @@ async def test_an_initialize_that_fails_opens_no_session(web: Webs) -> None:
 
 
 async def test_a_second_initialize_in_a_session_is_refused(web: Webs) -> None:
-    """mcp-wire.md §2.1: initialize opens the session, once."""
+    """MCP 2025-11-25, basic/lifecycle: initialize is the first interaction. Ours: a session has one."""
     async with web() as http:
         client = await http.session()
         answer = await http.post(initialize(), {"Mcp-Session-Id": client.id})
@@ -102,7 +102,7 @@ async def test_a_second_initialize_in_a_session_is_refused(web: Webs) -> None:
 
 
 async def test_a_request_without_a_session_is_a_bad_request(web: Webs) -> None:
-    """mcp-wire.md §3.3: missing where required → 400."""
+    """MCP 2025-11-25, basic/transports: a session id that is missing where it is required → 400."""
     async with web() as http:
         for method in ("tools/list", "ping"):
             answer = await http.post(request(method, id_=7))
@@ -112,7 +112,7 @@ async def test_a_request_without_a_session_is_a_bad_request(web: Webs) -> None:
 
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 async def test_an_unknown_session_is_not_found(verb: str, web: Webs) -> None:
-    """mcp-wire.md §3.3: unknown or terminated → 404."""
+    """MCP 2025-11-25, basic/transports: unknown or terminated → 404."""
     async with web() as http:
         headers = {"Mcp-Session-Id": "nobody", "Accept": BOTH, "Content-Type": "application/json"}
         body = json.dumps(request("tools/list")).encode() if verb == "POST" else b""
@@ -120,7 +120,7 @@ async def test_an_unknown_session_is_not_found(verb: str, web: Webs) -> None:
 
 
 async def test_a_deleted_session_is_gone(web: Webs) -> None:
-    """mcp-wire.md §3.3: DELETE terminates."""
+    """MCP 2025-11-25, basic/transports: DELETE terminates."""
     async with web() as http:
         client = await http.session()
         stream = await client.listen()
@@ -146,7 +146,7 @@ async def test_deleting_a_session_cancels_what_it_runs(web: Webs) -> None:
 @pytest.mark.parametrize("other", [{}, {"Authorization": "Bearer b"}])
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 async def test_someone_elses_session_does_not_exist(other: dict[str, str], verb: str, web: Webs) -> None:
-    """reliability.md S9: bound to who created it; another principal gets 404, and the owner notices nothing."""
+    """docs/transports.md#sessions: bound to who created it; another token gets 404, and the owner notices nothing."""
     async with web(echo()) as http:
         client = await http.session(headers={"Authorization": "Bearer a"})
         stream = await client.listen()
@@ -158,7 +158,7 @@ async def test_someone_elses_session_does_not_exist(other: dict[str, str], verb:
 
 
 async def test_an_idle_session_expires_and_a_used_one_does_not(web: Webs) -> None:
-    """Issue 3, 2: idle expiry. A stream that is open counts as use."""
+    """docs/transports.md#sessions: idle expiry. A stream that is open counts as use."""
     async with web(session_idle=0.3) as http:
         idle, listening = await http.session(), await http.session()
         await listening.listen()
@@ -168,7 +168,7 @@ async def test_an_idle_session_expires_and_a_used_one_does_not(web: Webs) -> Non
 
 
 async def test_there_may_be_so_many_sessions_and_no_more(web: Webs) -> None:
-    """Issue 3, 2: a cap; reliability.md S24: 429. Those that are open go on."""
+    """docs/behaviour.md#size-limits: so many sessions, then 429. Those that are open go on."""
     async with web(max_sessions=3) as http:
         clients = [await http.session() for _ in range(3)]
         for client in clients:
@@ -208,7 +208,7 @@ def bearer(token: str, scheme: str = "Bearer") -> dict[str, str]:
 
 
 async def test_one_token_may_open_so_many_sessions_and_no_more(web: Webs) -> None:
-    """reliability.md S24: a cap per principal, and 429. Others do not notice."""
+    """docs/behaviour.md#size-limits: so many for each token, then 429. Others do not notice."""
     async with web(guard=Guard(tokens=["one", "two"]), max_sessions_each=3) as http:
         clients = [await http.session(headers=bearer("one", scheme)) for scheme in ("Bearer", "bearer", "BEARER ")]
         refused = await http.post(initialize(), bearer("one"))
@@ -241,7 +241,7 @@ async def test_callers_without_a_token_are_counted_together_only(web: Webs) -> N
 
 
 async def test_a_session_id_that_comes_twice_is_a_bad_request(web: Webs) -> None:
-    """Issue 3, bad input: headers doubled."""
+    """docs/errors.md#over-http: a doubled header → 400 (RFC 9110 §5.3)."""
     async with web() as http:
         client = await http.session()
         doubled = [("Mcp-Session-Id", client.id), ("Mcp-Session-Id", client.id)]
@@ -249,7 +249,7 @@ async def test_a_session_id_that_comes_twice_is_a_bad_request(web: Webs) -> None
 
 
 async def test_errors_of_a_session_have_status_200(web: Webs) -> None:
-    """mcp-wire.md §3.3: clients of handshake revisions read a JSON-RPC error only there."""
+    """docs/errors.md#over-http: clients of handshake revisions read a JSON-RPC error only there."""
     async with web() as http:
         client = await http.session()
         for method, params in (("tools/call", {"name": "a__nothing"}), ("no/such", {})):
@@ -258,7 +258,7 @@ async def test_errors_of_a_session_have_status_200(web: Webs) -> None:
 
 
 async def test_an_id_still_in_use_is_refused(web: Webs) -> None:
-    """mcp-wire.md §1.6: an id may not be reused while it is unanswered; as no answer can name it, the status tells."""
+    """MCP 2025-11-25, basic/index: ids are not reused; as no answer can name it, the status tells."""
     held = Held()
     async with web({"s": ScriptedServer(tools={"wait": held})}) as http:
         client = await http.session()
@@ -270,7 +270,7 @@ async def test_an_id_still_in_use_is_refused(web: Webs) -> None:
 
 
 async def test_two_sessions_may_use_the_same_ids(web: Webs) -> None:
-    """reliability.md S10: crossed replies."""
+    """docs/behaviour.md#under-all-of-it: no answer is crossed."""
     async with web(echo()) as http:
         clients = [await http.session() for _ in range(8)]
         calls = [
@@ -284,14 +284,14 @@ async def test_two_sessions_may_use_the_same_ids(web: Webs) -> None:
 
 
 async def test_the_version_header_may_be_left_out_in_a_session(web: Webs) -> None:
-    """mcp-wire.md §2.5: V absent, session present → the negotiated version."""
+    """MCP 2025-11-25, basic/transports: there are other ways to know the version; here the session's."""
     async with web() as http:
         client = await http.session()
         assert (await http.post(request("ping"), {"Mcp-Session-Id": client.id})).status == 200
 
 
 async def test_an_unknown_version_header_is_a_bad_request(web: Webs) -> None:
-    """mcp-wire.md §3.3: invalid or unsupported → 400."""
+    """MCP 2025-11-25, basic/transports: an invalid or unsupported version → 400."""
     async with web() as http:
         client = await http.session()
         answer = await http.post(request("ping"), {**client.headers, "MCP-Protocol-Version": "1999-01-01"})
@@ -299,7 +299,7 @@ async def test_an_unknown_version_header_is_a_bad_request(web: Webs) -> None:
 
 
 async def test_a_batch_is_answered_with_an_array(web: Webs) -> None:
-    """mcp-wire.md §2.5 and §3.3: batches in sessions of 2025-03-26."""
+    """MCP 2025-03-26, basic/transports: batches, in sessions of that revision."""
     async with web(echo()) as http:
         client = await http.session("2025-03-26")
         batch = [request("ping", id_=1), {"jsonrpc": "2.0", "method": "notifications/x"}, request("tools/list", id_=2)]
@@ -354,7 +354,7 @@ _STATELESS = {"capabilities": "clientCapabilities", "clientInfo": "clientInfo"}
 
 
 async def test_a_batch_of_notifications_is_accepted(web: Webs) -> None:
-    """mcp-wire.md §3.3: only notifications → 202."""
+    """MCP 2025-03-26, basic/transports: only notifications → 202."""
     async with web() as http:
         client = await http.session("2025-03-26")
         assert (await http.post([{"jsonrpc": "2.0", "method": "notifications/x"}], client.headers)).status == 202
@@ -362,7 +362,7 @@ async def test_a_batch_of_notifications_is_accepted(web: Webs) -> None:
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", None])
 async def test_a_batch_elsewhere_is_refused(revision: str | None, web: Webs) -> None:
-    """mcp-wire.md §2.5: a JSON array, unless the session is of 2025-03-26 → 400, -32600."""
+    """MCP 2025-06-18, changelog: batches are gone. docs/errors.md: -32600, here with status 400."""
     async with web() as http:
         headers = (await http.session(revision)).headers if revision else {}
         answer = await http.post([request("ping")], headers)
@@ -373,7 +373,7 @@ async def test_a_batch_elsewhere_is_refused(revision: str | None, web: Webs) -> 
 
 
 async def test_progress_before_the_answer_makes_it_a_stream(web: Webs) -> None:
-    """Issue 3, 2: JSON or SSE as needed; progress goes on the request's own stream, then the answer, then its end."""
+    """MCP 2025-11-25, basic/transports: progress goes on the request's own stream, then the answer, then its end."""
     async with web(echo()) as http:
         client = await http.session()
         standalone = await client.listen()
@@ -391,7 +391,7 @@ async def test_progress_before_the_answer_makes_it_a_stream(web: Webs) -> None:
 
 
 async def test_a_slow_answer_makes_it_a_stream_with_signs_of_life(web: Webs) -> None:
-    """mcp-wire.md §3.4, which we also follow here: commit to SSE after a while, then comments."""
+    """docs/transports.md#answers: an event stream after a while, then comments."""
     held = Held()
     async with web({"s": ScriptedServer(tools={"wait": held})}, commit_after=0.05, keep_alive=0.05) as http:
         client = await http.session()
@@ -404,7 +404,7 @@ async def test_a_slow_answer_makes_it_a_stream_with_signs_of_life(web: Webs) -> 
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 async def test_only_the_newest_handshake_clients_get_a_priming_event(revision: str, web: Webs) -> None:
-    """mcp-wire.md §3.3 (SEP-1699): older clients would read its empty data as JSON."""
+    """MCP 2025-11-25, basic/transports: a first event with an id and no data; older clients would read that as JSON."""
     async with web(echo()) as http:
         client = await http.session(revision)
         opened = await client.start("tools/call", {"name": "s__report", "_meta": {"progressToken": 1}})
@@ -414,7 +414,7 @@ async def test_only_the_newest_handshake_clients_get_a_priming_event(revision: s
 
 
 async def test_the_standalone_stream_tells_of_changes(web: Webs) -> None:
-    """mcp-wire.md §3.3: GET carries what belongs to no request."""
+    """MCP 2025-11-25, basic/transports: GET carries what belongs to no request."""
     async with web(echo()) as http:
         client = await http.session()
         stream = await client.listen()
@@ -431,7 +431,7 @@ async def test_a_change_before_the_standalone_stream_is_told_on_it(web: Webs) ->
 
 
 async def test_a_second_standalone_stream_is_refused(web: Webs) -> None:
-    """mcp-wire.md §3.3, reliability.md S9: 409, never replace."""
+    """docs/transports.md#sessions: 409; the first one is never replaced."""
     async with web(echo()) as http:
         client = await http.session()
         first = await client.listen()
@@ -453,13 +453,13 @@ async def test_the_standalone_stream_can_be_opened_again_after_it_was_lost(web: 
 
 
 async def test_the_standalone_stream_shows_life(web: Webs) -> None:
-    """Issue 3, 2: keep-alive comments."""
+    """docs/transports.md#answers: a comment now and then, so that proxies do not take it for dead."""
     async with web(keep_alive=0.05) as http:
         await (await (await http.session()).listen()).comment()
 
 
 async def test_get_must_accept_events(web: Webs) -> None:
-    """mcp-wire.md §3.3."""
+    """MCP 2025-11-25, basic/transports: a GET accepts text/event-stream."""
     async with web() as http:
         client = await http.session()
         assert (await http.ask("GET", "/mcp", {**client.headers, "Accept": "application/json"})).status == 406
@@ -469,7 +469,7 @@ async def test_get_must_accept_events(web: Webs) -> None:
 
 
 async def test_a_disconnect_is_not_a_cancel(web: Webs) -> None:
-    """mcp-wire.md §3.3: the client must say notifications/cancelled."""
+    """MCP 2025-11-25, basic/transports: a disconnect is no cancel; the client must say notifications/cancelled."""
     held = Held()
     server = ScriptedServer(tools={"wait": held})
     async with web({"s": server}) as http:
@@ -484,7 +484,7 @@ async def test_a_disconnect_is_not_a_cancel(web: Webs) -> None:
 
 
 async def test_a_cancelled_request_ends_without_an_answer(web: Webs) -> None:
-    """mcp-wire.md §3.3 and trap 9: cancelled requests are not answered, but their POST must end."""
+    """MCP 2025-11-25, basic/utilities/cancellation: no answer to what was cancelled; its POST must end all the same."""
     held = Held()
     async with web({"s": ScriptedServer(tools={"wait": held})}) as http:
         client = await http.session()
@@ -496,7 +496,7 @@ async def test_a_cancelled_request_ends_without_an_answer(web: Webs) -> None:
 
 
 async def test_a_broken_stream_can_be_read_on(web: Webs) -> None:
-    """mcp-wire.md §3.3: resume by GET with Last-Event-ID, which replays only that stream's later messages."""
+    """MCP 2025-11-25, basic/transports: GET with Last-Event-ID replays that stream's later messages only."""
     held = Held()
     async with web({"s": ScriptedServer(tools={"wait": held})}) as http:
         client = await http.session()
@@ -526,13 +526,13 @@ async def test_an_answer_that_nobody_was_there_for_is_replayed_from_the_priming_
 
 @pytest.mark.parametrize("last", ["1", "0-0", "nonsense", "-1", "", "x" * 500, "a-" + "9" * 40])
 async def test_a_last_event_id_that_means_nothing_is_a_bad_request(last: str, web: Webs) -> None:
-    """Issue 3, bad input: Last-Event-ID nonsense."""
+    """docs/errors.md#over-http: a Last-Event-ID that names nothing we keep → 400."""
     async with web() as http:
         assert (await (await http.session()).listen(last)).status == 400
 
 
 async def test_an_event_of_another_session_gives_nothing(web: Webs) -> None:
-    """reliability.md S25: looked up inside the caller's session only."""
+    """docs/transports.md#reading-on: events are looked up inside the caller's session only."""
     async with web(echo()) as http:
         one, other = await http.session(), await http.session()
         opened = await one.start("tools/call", {"name": "s__report", "_meta": {"progressToken": 1}})
@@ -541,7 +541,7 @@ async def test_an_event_of_another_session_gives_nothing(web: Webs) -> None:
 
 
 async def test_what_is_kept_for_resumption_is_bounded(web: Webs) -> None:
-    """reliability.md S25: 256 events; what is left of the stream is given."""
+    """docs/transports.md#reading-on: 256 events; what is left of the stream is given."""
 
     async def chatty(server: ScriptedServer, message: dict[str, Any]) -> None:
         for number in range(400):

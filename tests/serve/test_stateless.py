@@ -30,7 +30,7 @@ def echo() -> dict[str, ScriptedServer]:
 
 
 async def test_a_request_needs_no_session_and_gets_none(web: Webs) -> None:
-    """mcp-wire.md §2.5, row 1: never create or echo Mcp-Session-Id; ignore it, and Last-Event-ID, if sent."""
+    """MCP 2026-07-28, basic/transports/streamable-http: no sessions, no Last-Event-ID; both are ignored if sent."""
     async with web(echo()) as http:
         answer = await http.stateless("tools/call", ECHO, {"Mcp-Session-Id": "whatever", "Last-Event-ID": "1"})
         assert answer.status == 200
@@ -42,7 +42,7 @@ async def test_a_request_needs_no_session_and_gets_none(web: Webs) -> None:
 
 
 async def test_discovery(web: Webs) -> None:
-    """mcp-wire.md §2.3: all versions, newest first; cache hints; the server's name in `_meta` only."""
+    """MCP 2026-07-28, server/discover: all versions (ours: newest first), cache hints, the server's name in `_meta`."""
     async with web() as http:
         result = (await http.stateless("server/discover")).json["result"]
         assert result["supportedVersions"][0] == MODERN
@@ -53,18 +53,18 @@ async def test_discovery(web: Webs) -> None:
 
 
 async def test_a_listing_has_its_cache_hints(web: Webs) -> None:
-    """mcp-wire.md §2.3."""
+    """MCP 2026-07-28, server/utilities/caching."""
     async with web(echo()) as http:
         result = (await http.stateless("tools/list")).json["result"]
         assert {"resultType", "ttlMs", "cacheScope", "tools"} <= result.keys()
 
 
-# --- the ladder, §2.4, rung by rung and in its order --------------------------------------------
+# --- how a request is checked, rung by rung and in its order -------------------------------------
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE", "PUT", "HEAD"])
 async def test_rung_1_only_post(verb: str, web: Webs) -> None:
-    """mcp-wire.md §2.4, 1: else 405 with Allow."""
+    """MCP 2026-07-28, basic/transports/streamable-http: 405, with Allow (RFC 9110 §15.5.6)."""
     async with web() as http:
         answer = await http.open(verb, "/mcp", {"MCP-Protocol-Version": MODERN, "Accept": BOTH})
         assert answer.status == 405
@@ -72,7 +72,7 @@ async def test_rung_1_only_post(verb: str, web: Webs) -> None:
 
 
 async def test_rung_1_not_json(web: Webs) -> None:
-    """mcp-wire.md §2.4, 1: -32700, 400, id null."""
+    """JSON-RPC 2.0 §5: -32700, id null; the status is 400."""
     async with web() as http:
         answer = await http.post(b"{nonsense", {"MCP-Protocol-Version": MODERN})
         assert (answer.status, answer.code, answer.json["id"]) == (400, -32700, None)
@@ -80,7 +80,7 @@ async def test_rung_1_not_json(web: Webs) -> None:
 
 @pytest.mark.parametrize("body", [[request("tools/list")], [], 42, "x", {"jsonrpc": "1.0", "id": 1, "method": "x"}])
 async def test_rung_1_not_a_single_message(body: Any, web: Webs) -> None:
-    """mcp-wire.md §2.4, 1: -32600, 400."""
+    """MCP 2026-07-28, basic/transports/streamable-http: the body is one message; else -32600, 400."""
     async with web() as http:
         answer = await http.post(body, {"MCP-Protocol-Version": MODERN})
         assert (answer.status, answer.code) == (400, -32600)
@@ -88,14 +88,14 @@ async def test_rung_1_not_a_single_message(body: Any, web: Webs) -> None:
 
 @pytest.mark.parametrize("id_", [None, True, 1.5, {"a": 1}, [1]])
 async def test_rung_1_not_an_id(id_: Any, web: Webs) -> None:
-    """mcp-wire.md §1.6: a string or an integer."""
+    """MCP 2026-07-28, basic/index: an id is a string or an integer."""
     async with web() as http:
         answer = await http.stateless("tools/list", id_=id_)
         assert (answer.status, answer.code) == (400, -32600)
 
 
 async def test_rung_1_a_notification_is_accepted(web: Webs) -> None:
-    """mcp-wire.md §2.4, 1: an object without `id` is a notification → 202, empty."""
+    """MCP 2026-07-28, basic/transports/streamable-http: a notification → 202, empty."""
     async with web() as http:
         notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
         answer = await http.post(notice, {"MCP-Protocol-Version": MODERN})
@@ -103,7 +103,7 @@ async def test_rung_1_a_notification_is_accepted(web: Webs) -> None:
 
 
 async def test_rung_1_a_response_is_refused(web: Webs) -> None:
-    """mcp-wire.md §3.4: the body is never a response."""
+    """MCP 2026-07-28, basic/transports/streamable-http: the body is never a response."""
     async with web() as http:
         answer = await http.post({"jsonrpc": "2.0", "id": 1, "result": {}}, {"MCP-Protocol-Version": MODERN})
         assert (answer.status, answer.code) == (400, -32600)
@@ -121,7 +121,7 @@ async def test_rung_1_a_response_is_refused(web: Webs) -> None:
     ],
 )
 async def test_rung_2_the_envelope(meta: Any, web: Webs) -> None:
-    """mcp-wire.md §2.4, 2 and trap 12: -32602, 400, under the request's id, even if the headers are wrong as well."""
+    """MCP 2026-07-28, basic/index: -32602, 400, under the request's id, even if the headers are wrong as well."""
     async with web() as http:
         body = request("tools/list", {} if meta is None else {"_meta": meta}, 77)
         for headers in ({"Mcp-Method": "tools/list"}, {}, {"Mcp-Method": "else"}):
@@ -144,7 +144,7 @@ async def test_rung_2_the_envelope(meta: Any, web: Webs) -> None:
     ],
 )
 async def test_rung_3_headers_say_what_the_body_says(headers: dict[str, str | None], web: Webs) -> None:
-    """mcp-wire.md §2.4, 3: -32020, 400."""
+    """MCP 2026-07-28, basic/transports/streamable-http, server validation: -32020, 400."""
     async with web(echo()) as http:
         answer = await http.stateless("tools/call", ECHO, headers, id_="x")
         assert (answer.status, answer.code, answer.json["id"]) == (400, -32020, "x")
@@ -152,7 +152,7 @@ async def test_rung_3_headers_say_what_the_body_says(headers: dict[str, str | No
 
 @pytest.mark.parametrize("name", ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"])
 async def test_rung_3_headers_come_once(name: str, web: Webs) -> None:
-    """mcp-wire.md §2.4, 3: duplicates → -32020, even if they agree."""
+    """MCP 2026-07-28, basic/transports/streamable-http, server validation. Ours: even if both agree."""
     async with web(echo()) as http:
         message, headers = modern("tools/call", ECHO)
         pairs = [(key, value) for key, value in headers.items() if value is not None]
@@ -162,20 +162,20 @@ async def test_rung_3_headers_come_once(name: str, web: Webs) -> None:
 
 @pytest.mark.parametrize("value", ["s__echo", "  s__echo  ", "=?base64?c19fZWNobw==?="])
 async def test_rung_3_names_may_be_padded_or_encoded(value: str, web: Webs) -> None:
-    """mcp-wire.md §3.4: decode, and trim, before comparing."""
+    """MCP 2026-07-28, basic/transports/streamable-http: decoded, and trimmed (RFC 9110 §5.5), then compared."""
     async with web(echo()) as http:
         assert (await http.stateless("tools/call", ECHO, {"Mcp-Name": value})).status == 200
 
 
 async def test_rung_3_a_name_beyond_ascii_is_encoded(web: Webs) -> None:
-    """mcp-wire.md §3.4 and trap 16. The tool does not exist: what counts is that the header is believed."""
+    """MCP 2026-07-28, basic/transports/streamable-http. There is no such tool: what counts is that it is believed."""
     async with web() as http:
         answer = await http.stateless("tools/call", {"name": "größe"}, {"Mcp-Name": encode_value("größe")})
         assert answer.code == -32602
 
 
 async def test_rung_4_the_version(web: Webs) -> None:
-    """mcp-wire.md §2.4, 4: -32022, 400, with what is supported; only once the headers agree (trap 12)."""
+    """MCP 2026-07-28, basic/versioning: -32022, 400, with what is supported; only once the headers agree."""
     async with web() as http:
         meta = {**ENVELOPE, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}
         headers = {"MCP-Protocol-Version": "2099-01-01"}
@@ -191,14 +191,14 @@ async def test_rung_4_the_version(web: Webs) -> None:
     "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "no/such"]
 )
 async def test_rung_5_the_method(method: str, web: Webs) -> None:
-    """mcp-wire.md §2.4, 5: -32601 with 404."""
+    """MCP 2026-07-28, basic/transports/streamable-http: -32601 with 404."""
     async with web() as http:
         answer = await http.stateless(method, id_=3)
         assert (answer.status, answer.code, answer.json["id"]) == (404, -32601, 3)
 
 
 async def test_rung_6_the_parameters(web: Webs) -> None:
-    """mcp-wire.md §2.4, 6: -32602; an unknown tool is one, too."""
+    """MCP 2026-07-28, server/tools, error handling: an unknown tool is -32602; so are wrong parameters."""
     async with web(echo()) as http:
         cursor = await http.stateless("tools/list", {"cursor": "nonsense"})
         unknown = await http.stateless("tools/call", {"name": "s__nothing"})
@@ -206,44 +206,44 @@ async def test_rung_6_the_parameters(web: Webs) -> None:
         assert [(answer.status, answer.code) for answer in (cursor, unknown, listen)] == [(400, -32602)] * 3
 
 
-# --- telling the eras apart, §2.5 ---------------------------------------------------------------
+# --- telling the eras apart -----------------------------------------------------------------------
 
 
 async def test_row_handshake_header_and_no_envelope_is_a_session(web: Webs) -> None:
-    """mcp-wire.md §2.5: V legacy, E absent → legacy path."""
+    """MCP 2026-07-28, basic/versioning: `initialize` selects the handshake; a header of its time may come along."""
     async with web() as http:
         answer = await http.post(initialize(), {"MCP-Protocol-Version": "2025-06-18"})
         assert "mcp-session-id" in answer.headers
 
 
 async def test_row_handshake_header_with_an_envelope_is_a_contradiction(web: Webs) -> None:
-    """mcp-wire.md §2.5: V legacy, E present → -32020, 400."""
+    """MCP 2026-07-28, basic/transports/streamable-http: header and body must say the same version: -32020, 400."""
     async with web() as http:
         answer = await http.stateless("tools/list", headers={"MCP-Protocol-Version": "2025-11-25"})
         assert (answer.status, answer.code, answer.json["id"]) == (400, -32020, 1)
 
 
 async def test_row_envelope_without_the_header_is_a_contradiction(web: Webs) -> None:
-    """mcp-wire.md §2.5: V absent, E present → -32020, 400."""
+    """MCP 2026-07-28, basic/transports/streamable-http: every POST has the version in a header: -32020, 400."""
     async with web() as http:
         answer = await http.stateless("tools/list", headers={"MCP-Protocol-Version": None})
         assert (answer.status, answer.code) == (400, -32020)
 
 
 async def test_row_initialize_without_anything_is_a_handshake(web: Webs) -> None:
-    """mcp-wire.md §2.5: V absent, initialize → handshake."""
+    """MCP 2026-07-28, basic/versioning: `initialize` selects the handshake."""
     async with web() as http:
         assert "mcp-session-id" in (await http.post(initialize("2024-11-05"))).headers
 
 
 async def test_row_nothing_at_all_is_a_bad_request(web: Webs) -> None:
-    """mcp-wire.md §2.5: V absent, nothing else → 400."""
+    """MCP 2025-11-25, basic/transports: without a session, where one is required → 400."""
     async with web() as http:
         assert (await http.post(request("tools/list"))).status == 400
 
 
 async def test_row_get_without_anything_is_not_allowed(web: Webs) -> None:
-    """mcp-wire.md §2.5: a HTTP+SSE opener on /mcp → 405, and told where to go."""
+    """MCP 2025-11-25, basic/transports: GET may get 405; docs/errors.md#over-http: and is told where HTTP+SSE is."""
     async with web() as http:
         answer = await http.ask("GET", "/mcp", {"Accept": "text/event-stream"})
         assert answer.status == 405
@@ -251,14 +251,14 @@ async def test_row_get_without_anything_is_not_allowed(web: Webs) -> None:
 
 
 async def test_row_get_with_a_handshake_version_needs_a_session(web: Webs) -> None:
-    """mcp-wire.md §3.3: missing where required → 400."""
+    """MCP 2025-11-25, basic/transports: a session id that is missing where it is required → 400."""
     async with web() as http:
         headers = {"Accept": "text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
         assert (await http.ask("GET", "/mcp", headers)).status == 400
 
 
 async def test_row_get_and_delete_of_a_session_with_the_modern_header_are_not_allowed(web: Webs) -> None:
-    """mcp-wire.md §2.5: GET, V modern or unknown → 405; DELETE with modern V → 405."""
+    """MCP 2026-07-28, basic/transports/streamable-http: GET and DELETE → 405; also of unknown versions."""
     async with web() as http:
         client = await http.session()
         for verb in ("GET", "DELETE"):
@@ -269,7 +269,7 @@ async def test_row_get_and_delete_of_a_session_with_the_modern_header_are_not_al
 
 
 async def test_both_eras_are_served_side_by_side(web: Webs) -> None:
-    """mcp-wire.md §2.5, end: the era is chosen per request."""
+    """MCP 2026-07-28, basic/versioning: both eras may be served on one endpoint; each request shows its own."""
     async with web(echo()) as http:
         client = await http.session()
         answers = await asyncio.gather(
@@ -317,7 +317,7 @@ MIRROR = {
 async def test_arguments_that_a_tool_wants_in_headers(
     arguments: dict[str, Any], headers: dict[str, str], code: int | None, web: Webs
 ) -> None:
-    """mcp-wire.md §3.5."""
+    """MCP 2026-07-28, basic/transports/streamable-http, custom headers from tool parameters."""
     async with web({"s": ScriptedServer(tools={"m": None}, definitions=[MIRROR])}) as http:
         answer = await http.stateless("tools/call", {"name": "s__m", "arguments": arguments}, dict(headers))
         assert answer.json.get("error", {}).get("code") == code
@@ -328,7 +328,7 @@ async def test_arguments_that_a_tool_wants_in_headers(
 
 
 async def test_progress_makes_the_answer_a_stream_without_event_ids(web: Webs) -> None:
-    """mcp-wire.md §3.4: related notices, the response, the end; no event ids, no session."""
+    """MCP 2026-07-28, basic/transports/streamable-http: notices, the response, the end; no event ids, no session."""
     async with web(echo()) as http:
         opened = await http.open_stateless("tools/call", {"name": "s__report", "_meta": {"progressToken": "p"}})
         assert opened.headers["content-type"] == "text/event-stream"
@@ -339,7 +339,7 @@ async def test_progress_makes_the_answer_a_stream_without_event_ids(web: Webs) -
 
 
 async def test_an_error_after_the_stream_began_is_its_last_event(web: Webs) -> None:
-    """mcp-wire.md §2.4, end: once SSE has started the status is 200."""
+    """MCP 2026-07-28, basic/transports/streamable-http: the response ends the stream. The status was sent: 200."""
 
     async def failing(server: ScriptedServer, message: dict[str, Any]) -> None:
         server.progress(message, 1)
@@ -354,7 +354,7 @@ async def test_an_error_after_the_stream_began_is_its_last_event(web: Webs) -> N
 
 @pytest.mark.parametrize("token", [None, 1])
 async def test_a_disconnect_is_a_cancel(token: int | None, web: Webs) -> None:
-    """mcp-wire.md §3.4: before the stream has begun as well as after."""
+    """MCP 2026-07-28, basic/transports/streamable-http, cancellation: before the stream has begun as well as after."""
     held = Held()
     server = ScriptedServer(tools={"wait": held})
     async with web({"s": server}) as http:
@@ -398,7 +398,7 @@ async def test_a_disconnect_just_when_the_stream_begins_is_a_cancel(web: Webs, m
 
 
 async def test_a_subscription_hears_of_changes(web: Webs) -> None:
-    """mcp-wire.md §4.6: the acknowledgement first, then changes, each under the id of the request, type kept."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: acknowledged, then changes under the request's id, type kept."""
     async with web(echo()) as http:
         opened = await http.open_stateless("subscriptions/listen", LISTEN, id_="L7")
         assert opened.headers["content-type"] == "text/event-stream"
@@ -413,7 +413,7 @@ async def test_a_subscription_hears_of_changes(web: Webs) -> None:
 
 
 async def test_a_subscription_hears_only_what_it_asked_for(web: Webs) -> None:
-    """mcp-wire.md §4.6: only requested kinds; the honoured subset is told."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: only requested kinds; the honoured subset is told."""
     async with web(echo(), keep_alive=0.05) as http:
         opened = await http.open_stateless("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
         assert (await opened.message())["params"]["notifications"] == {"promptsListChanged": True}
@@ -422,7 +422,7 @@ async def test_a_subscription_hears_only_what_it_asked_for(web: Webs) -> None:
 
 
 async def test_a_subscription_ends_with_a_result_when_the_gateway_stops(web: Webs) -> None:
-    """mcp-wire.md §4.6: the server SHOULD answer the listen request, then close."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: the server SHOULD answer the listen request, then close."""
     async with web() as http:
         opened = await http.open_stateless("subscriptions/listen", LISTEN, id_=4)
         await opened.message()
@@ -432,7 +432,7 @@ async def test_a_subscription_ends_with_a_result_when_the_gateway_stops(web: Web
 
 
 async def test_a_stop_lets_calls_end_and_takes_no_new_ones(web: Webs) -> None:
-    """Issue 3: a graceful end, for both eras."""
+    """docs/behaviour.md#shutdown-and-kill--9, for both eras."""
     held = Held()
     async with web({"s": ScriptedServer(tools={"wait": held})}) as http:
         client = await http.session()

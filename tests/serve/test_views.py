@@ -51,7 +51,7 @@ async def _listed(http: Web, path: str, headers: dict[str, str] | None = None) -
     ("path", "expected"), [("/mcp", WHOLE), ("/mcp/agent", ["s__get"]), ("/mcp/admin/", ["s__drop"])]
 )
 async def test_a_view_is_served_at_its_path(path: str, expected: list[str], web: Webs) -> None:
-    """Issue 5 point 3: /mcp/<view>, for both eras."""
+    """docs/views.md: /mcp/<view>, for both eras."""
     async with web(_servers(), top=TOP) as http:
         assert await _listed(http, path) == expected
         opened = await http.post(initialize(), path=path)
@@ -82,7 +82,7 @@ async def test_requests_of_one_connection_are_each_answered_for_their_path(web: 
 
 
 async def test_an_unknown_view_is_404_with_the_known_names(web: Webs) -> None:
-    """Issue 5 point 3."""
+    """docs/views.md#tokens: an unknown view is 404."""
     async with web(_servers(), top=TOP) as http:
         for path in ("/mcp/agnet", "/mcp/agent/more", "/mcp//agent", "/mcp/%61gents"):
             answer = await http.post(request("tools/list"), path=path)
@@ -93,7 +93,7 @@ async def test_an_unknown_view_is_404_with_the_known_names(web: Webs) -> None:
 
 
 async def test_a_token_bound_to_a_view_opens_only_that_view(web: Webs) -> None:
-    """Issue 5 point 3: bound to tokens, so that each client sees what it should."""
+    """docs/views.md#tokens: each client sees what it should."""
     guard = Guard(tokens=["main"], views={"for-agent": "agent", "for-admin": "admin"})
     async with web(_servers(), top=TOP, guard=guard) as http:
         agent, admin, main = _bearer("for-agent"), _bearer("for-admin"), _bearer("main")
@@ -127,7 +127,7 @@ async def test_tokens_of_views_alone_close_everything_else(web: Webs) -> None:
 
 
 async def test_a_view_can_be_the_default(web: Webs) -> None:
-    """Issue 5 point 3: `muxway serve --view`."""
+    """docs/views.md: `muxway serve --view`."""
     async with web(_servers(), top=TOP, view="agent") as http:
         assert await _listed(http, "/mcp") == ["s__get"]
         assert await _listed(http, "/mcp/admin") == ["s__drop"]
@@ -135,7 +135,7 @@ async def test_a_view_can_be_the_default(web: Webs) -> None:
 
 @pytest.mark.parametrize(("path", "expected"), [("/sse", WHOLE), ("/sse/agent", ["s__get"])])
 async def test_http_sse_has_views_too(path: str, expected: list[str], web: Webs) -> None:
-    """Issue 5 point 3: /sse/<view>."""
+    """docs/views.md: /sse/<view>."""
     async with web(_servers(), top=TOP) as http:
         stream = await http.open("GET", path, {"Accept": "text/event-stream"})
         where = (await stream.event()).data.decode()
@@ -147,7 +147,7 @@ async def test_http_sse_has_views_too(path: str, expected: list[str], web: Webs)
 
 
 async def test_a_view_is_told_only_of_its_own_changes(web: Webs) -> None:
-    """Issue 5 point 3: list_changed of a view only when that view's list changed."""
+    """docs/views.md#what-is-in-it: list_changed of a view only when that view's list changed."""
     async with web(
         _servers(), top={"views": {"agent": {"tools": ["s__get*"]}, "admin": {"tools": ["s__drop*"]}}}
     ) as http:
@@ -185,7 +185,7 @@ def _muxway(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_shows_the_tools_of_a_view(config: Path) -> None:
-    """Issue 5 point 3: `muxway tools --view NAME`."""
+    """docs/views.md: `muxway tools --view NAME`."""
     done = _muxway("tools", "--config", str(config), "--view", "reading", "--json")
     names = [tool["name"] for tool in json.loads(done.stdout)["tools"]]
     whole = _muxway("tools", "--config", str(config), "--json")
@@ -196,14 +196,14 @@ def test_the_command_shows_the_tools_of_a_view(config: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["stdio", "serve", "tools"])
 def test_an_unknown_view_ends_the_command_with_the_known_names(verb: str, config: Path) -> None:
-    """Issue 5 point 3: exit 2."""
+    """docs/cli.md: exit 2."""
     done = _muxway(verb, "--config", str(config), "--view", "raeding")
     assert done.returncode == 2
     assert 'no view "raeding". There are: reading.' in done.stderr
 
 
 def test_a_view_is_served_on_stdin_and_stdout(config: Path) -> None:
-    """Issue 5 point 3: `muxway stdio --view NAME`."""
+    """docs/views.md: `muxway stdio --view NAME`."""
     message, _ = modern("tools/list")
     done = _muxway(
         "stdio", "--config", str(config), "--view", "reading", "--list-wait", "20", input=json.dumps(message) + "\n"
@@ -232,7 +232,7 @@ def serving(config: Path) -> Iterator[str]:
 
 
 def test_views_are_served_over_http_by_the_command(serving: str) -> None:
-    """Issue 5 point 3: `muxway serve --view NAME`, and tokens of the config."""
+    """docs/views.md: `muxway serve --view NAME`, and tokens of the config."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
