@@ -204,8 +204,8 @@ class StatelessExchange(Reply):
             admission = switchboard.admission
             refusal = admission.enter(self.call.caller.principal)
             if refusal is not None:
-                # With status 200, as for all other errors of this code (mcp-wire.md §2.4). To the Python SDK 1.x a 503
-                # is the end of the connection and of all its other calls.
+                # With status 200, as all errors of this code have (docs/errors.md#over-http). To the Python SDK 1.x
+                # a 503 is the end of the connection and of all its other calls.
                 self.failed(refusal)
                 return
             self._admission = admission

@@ -3,7 +3,7 @@
 What a caller cannot parse is put in words it can, or dropped; all else stays the bytes
 that came, and a tool or result with nothing to convert is the very object that came in.
 Texts are searched for the words in question before anything is opened: most have none.
-Extra members break no client, unknown types of content do (mcp-wire §9.4), so members are
+Extra members break no client, unknown types of content do (docs/compatibility.md#what-crosses), so members are
 taken away only where the table says so.
 """
 
