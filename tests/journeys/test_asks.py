@@ -113,7 +113,7 @@ async def test_a_stateless_server_is_told_what_nobody_here_has_heard_of(revision
 @pytest.mark.parametrize("server_revision", HANDSHAKE_REVISIONS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_caller_that_declared_nothing_is_asked_nothing(revision: str, server_revision: str) -> None:
-    """mcp-wire.md §9.7: -32601 for a capability that was not declared."""
+    """docs/behaviour.md#questions-of-servers: -32601 for a capability that was not declared."""
     seen: list[dict[str, Any]] = []
 
     async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -743,7 +743,7 @@ async def test_cancelling_a_call_withdraws_its_question() -> None:
 async def test_a_thousand_parked_calls_hold_in_little_memory_and_are_all_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Issue 4, Speed: under 50 MB."""
+    """docs/behaviour.md#questions-of-servers: under 50 MB."""
     monkeypatch.setattr("muxway.core.crossing._GATHERING", 0.001)
 
     async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:

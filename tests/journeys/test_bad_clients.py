@@ -40,7 +40,7 @@ async def _echo_still_works(client: RawClient) -> None:
     ],
 )
 async def test_a_line_that_is_no_request_gets_an_error_that_says_why(line: bytes, code: int, says: str) -> None:
-    """Issue, Bad input: a client that sends junk."""
+    """docs/behaviour.md#a-server-talks-nonsense: a client's bad line gets an error that says what is wrong."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         client.say(line)
@@ -54,7 +54,7 @@ async def test_a_line_that_is_no_request_gets_an_error_that_says_why(line: bytes
     "line", [b"", b"   ", b"\r", b'{"jsonrpc":"2.0","id":99,"result":{}}', b'{"jsonrpc":"2.0","method":"x"}']
 )
 async def test_lines_that_need_no_answer_get_none(line: bytes) -> None:
-    """mcp-wire.md §8.4: unknown notifications are ignored; answers to nothing are dropped."""
+    """JSON-RPC 2.0 §4.1: notifications get no answer, known or not. Ours: answers to nothing are dropped."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         door = world.gateway.memory_door()
         client = RawClient(door)
@@ -65,7 +65,7 @@ async def test_lines_that_need_no_answer_get_none(line: bytes) -> None:
 
 
 async def test_a_message_after_junk_or_a_byte_order_mark_is_understood() -> None:
-    """Issue point 2: junk before a message, BOM, CR LF."""
+    """docs/behaviour.md#a-server-talks-nonsense: junk before a message, BOM, CR LF."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         for id_, prefix in enumerate((b"\xef\xbb\xbf", b"warming up... ", b"\xff\xff "), start=50):
@@ -75,7 +75,7 @@ async def test_a_message_after_junk_or_a_byte_order_mark_is_understood() -> None
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "resources/list", "anything"])
 async def test_a_call_before_initialize_is_refused_with_the_remedy(method: str) -> None:
-    """Issue, Bad input: a call before `initialize`."""
+    """docs/errors.md#errors: a call before `initialize`."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = RawClient(world.gateway.memory_door())
         error = (await client.ask(method, {"name": "up__echo"})).error
@@ -96,7 +96,7 @@ async def test_initialize_twice_is_refused_and_the_session_goes_on() -> None:
 
 
 async def test_initialize_without_a_version_says_what_is_missing() -> None:
-    """Issue, Bad input: wrong params."""
+    """docs/errors.md#errors: wrong params."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = RawClient(world.gateway.memory_door())
         error = (await client.ask("initialize", {})).error
@@ -109,7 +109,7 @@ async def test_initialize_without_a_version_says_what_is_missing() -> None:
     [*((r, r) for r in HANDSHAKE_REVISIONS), ("2026-07-28", "2025-11-25"), ("1999-01-01", "2025-11-25")],
 )
 async def test_initialize_echoes_a_known_version_and_answers_the_newest_otherwise(asked: str, answered: str) -> None:
-    """mcp-wire.md §2.1."""
+    """MCP 2025-11-25, basic/lifecycle: a version that the server speaks is echoed, else it names another."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = RawClient(world.gateway.memory_door())
         result = (await client.ask("initialize", {"protocolVersion": asked, "capabilities": {}})).result
@@ -120,7 +120,7 @@ async def test_initialize_echoes_a_known_version_and_answers_the_newest_otherwis
 
 @pytest.mark.parametrize("method", ["resources/write", "prompts/call", "completion/list", "no/such"])
 async def test_a_method_that_is_not_offered_is_not_found(method: str) -> None:
-    """mcp-wire.md §1.1: without the capability, -32601."""
+    """JSON-RPC 2.0 §5.1: -32601 for a method that is not available."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         for revision in ("2025-11-25", "2026-07-28"):
             error = (await (await world.client(revision)).ask(method, {})).error
@@ -132,13 +132,13 @@ async def test_a_method_that_is_not_offered_is_not_found(method: str) -> None:
     "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
 )
 async def test_handshake_methods_do_not_exist_statelessly(method: str) -> None:
-    """mcp-wire.md §2.4 step 5."""
+    """MCP 2026-07-28, changelog: they were removed, so JSON-RPC 2.0 §5.1: -32601."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         assert (await (await world.client("2026-07-28")).ask(method, {})).error["code"] == -32601
 
 
 async def test_a_bad_envelope_is_refused_by_its_own_code() -> None:
-    """mcp-wire.md §2.4 steps 2 and 4."""
+    """MCP 2026-07-28, basic/index: -32602 for half an envelope, -32022 for a version without a stateless form."""
     version, capabilities = "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities"
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = RawClient(world.gateway.memory_door())
@@ -165,7 +165,7 @@ async def test_a_bad_envelope_is_refused_by_its_own_code() -> None:
     ],
 )
 async def test_wrong_call_params_are_named(params: dict[str, Any], says: str) -> None:
-    """Issue, Bad input: wrong params."""
+    """docs/errors.md#errors: wrong params."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         error = (await client.ask("tools/call", params)).error
@@ -175,7 +175,7 @@ async def test_wrong_call_params_are_named(params: dict[str, Any], says: str) ->
 
 
 async def test_the_same_id_twice_does_not_disturb_the_first() -> None:
-    """Issue, Bad input: the same id twice."""
+    """docs/errors.md#errors: the same id twice."""
     release = asyncio.Event()
 
     async def wait(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -195,7 +195,7 @@ async def test_the_same_id_twice_does_not_disturb_the_first() -> None:
 
 
 async def test_ten_thousand_calls_at_once_are_all_answered_to_their_own_callers() -> None:
-    """Issue, Bad input: 10,000 calls at once, where so many are allowed."""
+    """docs/behaviour.md#too-much-at-once: 10,000 calls at once, where so many are allowed."""
     limits = {"maxCalls": 10_000, "maxCallsPerClient": 10_000}
     entries = {"up": {"maxQueue": 10_000}}
     async with a_world({"up": ScriptedServer(tools={"echo": None})}, entries=entries, gateway=limits) as world:
@@ -207,7 +207,7 @@ async def test_ten_thousand_calls_at_once_are_all_answered_to_their_own_callers(
 
 
 async def test_two_clients_with_the_same_ids_get_their_own_answers() -> None:
-    """mcp-wire.md §8.1: ids of one connection say nothing on another."""
+    """docs/behaviour.md#what-passes-untouched: ids of one connection say nothing on another."""
     entries = {"up": {"maxQueue": 600}}
     limits = {"maxCallsPerClient": 200}
     async with a_world({"up": ScriptedServer(tools={"echo": None})}, entries=entries, gateway=limits) as world:
@@ -221,7 +221,7 @@ async def test_two_clients_with_the_same_ids_get_their_own_answers() -> None:
 
 
 async def test_handshake_and_stateless_requests_share_one_pipe() -> None:
-    """Issue point 2: handshake and 2026-07-28 requests side by side."""
+    """docs/behaviour.md#what-passes-untouched: handshake and 2026-07-28 requests side by side."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         door = world.gateway.memory_door()
         modern = RawClient(door, revision="2026-07-28")
@@ -237,7 +237,7 @@ async def test_handshake_and_stateless_requests_share_one_pipe() -> None:
 
 
 async def test_a_client_that_leaves_mid_call_cancels_its_own_calls_only() -> None:
-    """Issue, Bad input: closes its end mid-call."""
+    """docs/behaviour.md#client-leaves: closes its end mid-call."""
     started = asyncio.Event()
 
     def hang(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -260,7 +260,7 @@ async def test_a_client_that_leaves_mid_call_cancels_its_own_calls_only() -> Non
 
 
 async def test_a_batch_is_answered_as_one_array_in_2025_03_26() -> None:
-    """mcp-wire.md §8.4: unbundle, process in parallel, answer with an array; never forward a batch."""
+    """MCP 2025-03-26, basic/index, and JSON-RPC 2.0 §6: batches are taken. Ours: and never forwarded as such."""
     server = ScriptedServer(tools={"echo": None})
     async with a_world({"up": server}) as world:
         client = await world.client("2025-03-26")

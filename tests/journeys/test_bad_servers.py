@@ -43,7 +43,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("line", MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_answer_fails_its_own_call_at_once(line: bytes) -> None:
-    """reliability.md B4: it never waits for a timeout; others are unaffected."""
+    """docs/behaviour.md#a-server-talks-nonsense: it never waits for a timeout; others are unaffected."""
     async with a_world({"up": ScriptedServer(tools={"bad": _saying(line), "echo": None})}) as world:
         client = await world.client()
         outcome = await client.call("up__bad")
@@ -66,13 +66,13 @@ REPAIRED = {
 
 @pytest.mark.parametrize("line", REPAIRED.values(), ids=REPAIRED)
 async def test_an_answer_that_can_be_understood_is(line: bytes) -> None:
-    """reliability.md B3 and B4: succeed, or repair."""
+    """docs/behaviour.md#a-server-talks-nonsense: succeed, or repair."""
     async with a_world({"up": ScriptedServer(tools={"odd": _saying(line)})}) as world:
         assert (await (await world.client()).call("up__odd")).result["ok"] == 1
 
 
 async def test_junk_before_an_answer_is_skipped() -> None:
-    """reliability.md B3: pollution does not hurt the call."""
+    """docs/behaviour.md#a-server-talks-nonsense: pollution does not hurt the call."""
 
     def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
         for junk in (
@@ -95,7 +95,10 @@ async def test_junk_before_an_answer_is_skipped() -> None:
 
 
 async def test_an_answer_to_the_wrong_id_reaches_nobody() -> None:
-    """reliability.md B6: nothing is ever delivered to the wrong call; unknown, repeated and late ids are dropped."""
+    """docs/behaviour.md#a-server-talks-nonsense.
+
+    Nothing is ever delivered to the wrong call; unknown, repeated and late ids are dropped.
+    """
 
     def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
         for wrong in (0, -1, 10**30, "x", request["id"] + 1, [], {}, "9999999"):
@@ -112,7 +115,7 @@ async def test_an_answer_to_the_wrong_id_reaches_nobody() -> None:
 
 @pytest.mark.parametrize("method", ["ping", "roots/list", "sampling/createMessage", "elicitation/create", "made/up"])
 async def test_a_request_of_the_server_is_answered(method: str) -> None:
-    """reliability.md B8: with the right result, or an error for what was never declared."""
+    """docs/behaviour.md#a-server-talks-nonsense: with the right result, or an error for what was never declared."""
 
     def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.say({"jsonrpc": "2.0", "id": "s1", "method": method, "params": {}})
@@ -128,7 +131,7 @@ async def test_a_request_of_the_server_is_answered(method: str) -> None:
 
 
 async def test_a_flood_of_notices_does_not_drown_the_answer() -> None:
-    """reliability.md B7."""
+    """docs/behaviour.md#a-server-talks-nonsense: the call is answered all the same."""
 
     def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
         for n in range(5000):
@@ -142,7 +145,7 @@ async def test_a_flood_of_notices_does_not_drown_the_answer() -> None:
 
 @pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list", "no/such"])
 async def test_a_stateless_server_that_asks_for_what_was_never_declared_fails_only_that_call(method: str) -> None:
-    """mcp-wire.md §9.3: what was never declared cannot be asked for."""
+    """MCP 2026-07-28, basic/patterns/mrtr: what was never declared cannot be asked for."""
 
     def tool(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.need(request, {"q": {"method": method}}, "s")
@@ -172,7 +175,10 @@ async def test_input_required_that_says_nothing_is_malformed(wrong: dict[str, An
 
 
 async def test_the_era_is_probed_and_remembered() -> None:
-    """mcp-wire.md §2.7: discover first; anything but a stateless server's own answer means a handshake."""
+    """MCP 2026-07-28, basic/transports/stdio.
+
+    Discover first; anything but a stateless server's own answer means a handshake.
+    """
     async with a_world(
         {"old": ScriptedServer("2024-11-05", tools={"a": None}), "new": ScriptedServer("2026-07-28", tools={"b": None})}
     ) as world:
@@ -201,7 +207,7 @@ async def test_the_era_is_probed_and_remembered() -> None:
     ],
 )
 async def test_any_other_answer_to_the_probe_leads_to_a_handshake(answer: dict[str, Any]) -> None:
-    """mcp-wire.md §2.7 points 2 to 4."""
+    """MCP 2026-07-28, basic/transports/stdio: no known modern answer, so a handshake."""
 
     class Odd(ScriptedServer):
         async def _handle(self, message: dict[str, Any], line: bytes) -> None:
@@ -215,7 +221,7 @@ async def test_any_other_answer_to_the_probe_leads_to_a_handshake(answer: dict[s
 
 
 async def test_a_server_of_unknown_revisions_only_is_refused_with_what_we_speak() -> None:
-    """mcp-wire.md §2.7 point 3: nothing mutual → fail, do not fall back."""
+    """MCP 2026-07-28, basic/transports/stdio: nothing mutual → fail, do not fall back."""
 
     class Future(ScriptedServer):
         async def _handle(self, message: dict[str, Any], line: bytes) -> None:
@@ -229,7 +235,7 @@ async def test_a_server_of_unknown_revisions_only_is_refused_with_what_we_speak(
 
 
 async def test_a_server_that_dies_of_the_probe_is_started_again_with_a_handshake() -> None:
-    """mcp-wire.md §2.7 point 6."""
+    """docs/behaviour.md#start: the era is found out, also if asking makes the server crash."""
 
     class Fragile(ScriptedServer):
         async def _handle(self, message: dict[str, Any], line: bytes) -> None:
@@ -248,7 +254,7 @@ async def test_a_server_that_dies_of_the_probe_is_started_again_with_a_handshake
 
 @pytest.mark.parametrize(("pin", "revision"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")])
 async def test_a_pinned_era_is_not_probed(pin: str, revision: str) -> None:
-    """mcp-wire.md §2.8: allow a pin per upstream."""
+    """docs/configuration.md#servers: `era` says what to speak."""
     server = ScriptedServer(revision, tools={"a": None})
     async with a_world({"up": server}, entries={"up": {"era": pin}}) as world:
         assert world.gateway.servers()[0].revision == revision
@@ -256,7 +262,7 @@ async def test_a_pinned_era_is_not_probed(pin: str, revision: str) -> None:
 
 
 async def test_a_probe_that_gets_no_answer_is_never_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """mcp-wire.md §2.7 point 7: a late answer is ignored, and no `notifications/cancelled` is sent for the probe."""
+    """Ours: a late answer is ignored, and no `notifications/cancelled` is sent for the probe."""
     monkeypatch.setattr("muxway.upstream.greeting._PROBE", 0.3)
     server = ScriptedServer("2025-06-18", tools={"a": None}, silent=frozenset({"server/discover"}))
     async with a_world({"up": server}) as world:
@@ -268,7 +274,7 @@ async def test_a_probe_that_gets_no_answer_is_never_cancelled(monkeypatch: pytes
 
 @pytest.mark.parametrize("silent", ["initialize", "tools/list"])
 async def test_a_server_that_never_answers_fails_alone_and_says_why(silent: str) -> None:
-    """Issue, Bad input: a child that never answers."""
+    """docs/behaviour.md#start: a server that never answers holds up nobody else."""
     async with a_world(
         {
             "mute": ScriptedServer(tools={"a": None}, silent=frozenset({silent})),
@@ -294,7 +300,7 @@ class Slow(ScriptedServer):
 
 
 async def test_a_slow_server_does_not_hold_up_the_others() -> None:
-    """Issue point 3: the gateway answers at once with what is ready."""
+    """docs/behaviour.md#start: the gateway answers at once with what is ready."""
     slow = Slow(tools={"a": None})
     slow.go = asyncio.Event()
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:

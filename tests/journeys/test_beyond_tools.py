@@ -53,7 +53,7 @@ async def listed(client: RawClient, method: str, key: str, identity: str) -> lis
 @every_client
 @every_server
 async def test_everything_can_be_listed_and_used_between_any_two_revisions(revision: str, server_revision: str) -> None:
-    """Issue 4, points 1 to 3: every cell of the matrix."""
+    """docs/behaviour.md#resources-and-prompts: every pair of revisions."""
     servers = {"one": library(server_revision, "one"), "two": library(server_revision, "two")}
     async with a_world(servers) as world:
         client = await world.client(revision)
@@ -97,7 +97,7 @@ async def test_everything_can_be_listed_and_used_between_any_two_revisions(revis
 @every_client
 @every_server
 async def test_what_is_not_there_is_not_found_in_the_clients_words(revision: str, server_revision: str) -> None:
-    """mcp-wire.md §9.1: -32002 for handshake clients, -32602 for stateless ones, whoever says it."""
+    """docs/compatibility.md#resources: -32002 for handshake clients, -32602 for stateless ones, whoever says it."""
     server = ScriptedServer(revision=server_revision, resources={"doc:1": "x"})
     async with a_world({"one": server, "two": library()}, entries={"one": {"hiddenResources": ["doc:h*"]}}) as world:
         client = await world.client(revision)
@@ -110,7 +110,7 @@ async def test_what_is_not_there_is_not_found_in_the_clients_words(revision: str
 
 
 async def test_servers_are_asked_only_for_what_they_declare() -> None:
-    """mcp-wire.md §1.1: a method whose capability is not declared is not to be called."""
+    """MCP 2025-11-25, basic/lifecycle: a method whose capability is not declared is not to be called."""
     server = ScriptedServer(tools={"a": None})
     async with a_world({"up": server}):
         asked = {message["method"] for message in server.heard if message["method"].endswith("/list")}
@@ -118,7 +118,7 @@ async def test_servers_are_asked_only_for_what_they_declare() -> None:
 
 
 async def test_a_first_revision_server_that_declares_nothing_is_asked_for_everything() -> None:
-    """Issue 4: some servers of 2024-11-05 declare nothing; a method they do not know means they have none."""
+    """Ours: some servers of 2024-11-05 declare nothing; a method they do not know means they have none."""
     server = ScriptedServer(revision="2024-11-05", tools={"a": None}, resources={"doc:1": "x"}, capabilities={})
     async with a_world({"up": server}) as world:
         (shown,) = world.gateway.servers()
@@ -127,7 +127,7 @@ async def test_a_first_revision_server_that_declares_nothing_is_asked_for_everyt
 
 
 async def test_whatever_error_such_a_server_gives_for_a_list_it_has_none() -> None:
-    """mcp-wire.md §10, trap 5: servers in the field answer an unknown method in many ways."""
+    """Ours: servers in the field answer an unknown method in many ways."""
 
     class Odd(ScriptedServer):
         async def _handle(self, message: dict[str, Any], line: bytes) -> None:
@@ -185,7 +185,7 @@ async def test_a_list_that_cannot_be_read_costs_only_itself(method: str) -> None
 
 
 async def test_limits_hold_for_every_kind() -> None:
-    """Issue 4: most items, every page, repeated cursors."""
+    """docs/behaviour.md#size-limits: most items, every page, repeated cursors."""
     server = ScriptedServer(
         prompts={f"p{number}": None for number in range(9)},
         resources={f"doc:{number}": "x" for number in range(9)},
@@ -202,7 +202,7 @@ async def test_limits_hold_for_every_kind() -> None:
 
 
 async def test_prompts_and_resources_are_filtered_and_renamed_by_the_configuration() -> None:
-    """Issue 4, points 1 and 2: exposed and hidden, prompts with renames as for tools."""
+    """docs/configuration.md#filters-and-renames: exposed and hidden, prompts with renames as for tools."""
     server = ScriptedServer(
         prompts={"a": None, "b": None, "c": None},
         resources={"doc:1": "x", "doc:2": "y", "key:1": "secret"},
@@ -238,7 +238,7 @@ async def test_prompts_and_resources_are_filtered_and_renamed_by_the_configurati
     ],
 )
 async def test_a_change_of_one_kind_lists_only_that_kind_anew(kind: str, methods: set[str]) -> None:
-    """Issue 4, point 4: re-list what has changed, tell of a real difference."""
+    """docs/behaviour.md#lists: re-list what has changed, tell of a real difference."""
     server = library()
     server.tools["t"] = None
     async with a_world({"up": server}) as world:
@@ -281,7 +281,7 @@ async def test_a_change_while_the_server_starts_is_not_missed() -> None:
 
 
 async def test_a_storm_of_changes_causes_few_listings() -> None:
-    """Issue 4, speed: 2,000 `list_changed` cause at most 5 re-lists; the last change is seen."""
+    """docs/subscriptions.md#lists: 2,000 `list_changed` cause at most 5 re-lists; the last change is seen."""
     server = library()
     async with a_world({"up": server}) as world:
         before = sum(message["method"] == "resources/list" for message in server.heard)
@@ -299,7 +299,10 @@ async def test_a_storm_of_changes_causes_few_listings() -> None:
 
 
 async def test_links_in_results_can_be_read_by_the_client_that_got_them() -> None:
-    """mcp-wire.md §8.5: links and embedded resources of tools lead back to the server that gave them."""
+    """docs/behaviour.md#resources-and-prompts.
+
+    Links and embedded resources of tools lead back to the server that gave them.
+    """
 
     def linking(server: ScriptedServer, request: dict[str, Any]) -> None:
         blocks = [
@@ -342,7 +345,7 @@ async def test_what_a_crashed_server_had_is_not_given_by_another() -> None:
 
 
 async def test_progress_and_cancellation_work_for_reads_too() -> None:
-    """Issue 4, point 3: for every method."""
+    """MCP 2025-11-25, basic/utilities/progress and basic/utilities/cancellation: for every request."""
     waiting = asyncio.Event()
 
     def slow(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -361,7 +364,7 @@ async def test_progress_and_cancellation_work_for_reads_too() -> None:
 
 
 async def test_a_program_uses_resources_and_prompts_as_it_uses_tools() -> None:
-    """Issue 4: the library shows what clients see."""
+    """docs/library.md#a-gateway-in-your-program: the library shows what clients see."""
     async with a_world({"one": library(name="one"), "two": library("2026-07-28", "two")}) as world:
         gateway = world.gateway
         assert [resource.uri for resource in gateway.resources()][2:] == [
@@ -393,7 +396,10 @@ async def test_a_program_uses_resources_and_prompts_as_it_uses_tools() -> None:
 
 
 async def test_two_gateways_in_a_row_still_lead_every_uri_home() -> None:
-    """Issue 4: muxway behind muxway. Wrapped by the inner one, wrapped again by the outer one."""
+    """docs/behaviour.md#resources-and-prompts.
+
+    muxway behind muxway. Wrapped by the inner one, wrapped again by the outer one.
+    """
     async with a_world({"fs": library(name="inner fs"), "db": library(name="inner db")}) as inner:
 
         class Inner:
@@ -433,7 +439,10 @@ async def test_two_gateways_in_a_row_still_lead_every_uri_home() -> None:
 
 @pytest.mark.parametrize("server_revision", ["2025-11-25", "2026-07-28"])
 async def test_a_read_that_asks_first_comes_back_in_our_words_too(server_revision: str) -> None:
-    """Issue 4, point 5: a read may be answered with questions; hints and URIs are right after the second round."""
+    """MCP 2026-07-28, basic/patterns/mrtr.
+
+    A read may be answered with questions; hints and URIs are right after the second round.
+    """
     form = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
 
     async def asking(server: ScriptedServer, request: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world, said
 @pytest.mark.parametrize("server_revision", REVISIONS)
 @pytest.mark.parametrize("client_revision", REVISIONS)
 async def test_a_tool_call_crosses_between_any_two_revisions(client_revision: str, server_revision: str) -> None:
-    """Issue: a client of any revision uses a server of any revision (design.md §1.4)."""
+    """docs/compatibility.md#what-crosses: a client of any revision uses a server of any revision."""
     server = ScriptedServer(server_revision, tools={"echo": None})
     async with a_world({"up": server}) as world:
         client = await world.client(client_revision)
@@ -34,7 +34,7 @@ async def test_a_tool_call_crosses_between_any_two_revisions(client_revision: st
 
 
 async def test_ids_of_either_type_come_back_as_they_came() -> None:
-    """mcp-wire.md §1.6: `1` and `"1"` are different ids, and both may be open at once."""
+    """JSON-RPC 2.0 §5: `1` and `"1"` are different ids, and both may be open at once."""
     release = asyncio.Event()
 
     async def wait(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ async def test_ids_of_either_type_come_back_as_they_came() -> None:
 
 
 async def test_an_id_is_echoed_in_its_own_spelling() -> None:
-    """Ours: payloads and ids stay the bytes that came in (design.md §1.1)."""
+    """docs/behaviour.md#what-passes-untouched: payloads and ids stay the bytes that came in."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         client.say(rb'{"jsonrpc":"2.0","id":"a\u0062\/c","method":"tools/list"}')
@@ -75,7 +75,7 @@ async def test_an_upstream_error_arrives_unchanged() -> None:
 @pytest.mark.parametrize("spelling", ["up__echo", "up:echo", "up.echo"])
 @pytest.mark.parametrize("separator", ["__", ":", "."])
 async def test_calls_are_accepted_in_all_three_spellings_whatever_is_listed(separator: str, spelling: str) -> None:
-    """design.md §5: each seed's callers work with every setting."""
+    """docs/names.md#what-a-call-may-say: all three spellings, with every setting."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}, gateway={"separator": separator}) as world:
         client = await world.client()
         assert await client.tools() == [f"up{separator}echo"]
@@ -84,7 +84,7 @@ async def test_calls_are_accepted_in_all_three_spellings_whatever_is_listed(sepa
 
 @pytest.mark.parametrize(("revision", "code"), [*((r, -32601) for r in HANDSHAKE_REVISIONS), ("2026-07-28", -32602)])
 async def test_an_unknown_tool_gets_its_revisions_code(revision: str, code: int) -> None:
-    """design.md §7: the seeds' code for handshake revisions, the specification's for 2026-07-28."""
+    """docs/errors.md#errors: -32601 in handshake revisions; in 2026-07-28 -32602, as its page server/tools says."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client(revision)
         error = (await client.call("invalid:tool_name")).error
@@ -103,7 +103,10 @@ async def test_an_unknown_tool_error_names_the_nearest_ones() -> None:
 
 @pytest.mark.parametrize("client_revision", REVISIONS)
 async def test_progress_arrives_under_the_callers_own_token(client_revision: str) -> None:
-    """mcp-wire.md §8.1: the client's token with its type comes back; 2024-11-05 knows no message."""
+    """MCP 2025-11-25, basic/utilities/progress.
+
+    The client's token with its type comes back; 2024-11-05 knows no message.
+    """
 
     def work(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.progress(request, 1, total=2, message="half", vendor={"x": 1})
@@ -125,7 +128,7 @@ async def test_progress_arrives_under_the_callers_own_token(client_revision: str
 
 
 async def test_no_token_means_no_token_upstream() -> None:
-    """mcp-wire.md §8.1: a token is minted upstream only if the client wants progress."""
+    """docs/behaviour.md#cancel-and-progress: a token is minted upstream only if the client wants progress."""
     server = ScriptedServer(tools={"echo": None})
     async with a_world({"up": server}) as world:
         await (await world.client()).call("up__echo")
@@ -133,7 +136,7 @@ async def test_no_token_means_no_token_upstream() -> None:
 
 
 async def test_vendor_and_trace_keys_of_meta_travel_on_and_hop_keys_do_not() -> None:
-    """mcp-wire.md §8.6."""
+    """docs/behaviour.md#what-passes-untouched: keys that speak of one hop are written anew, all others pass."""
     server = ScriptedServer(tools={"echo": None})
     async with a_world({"up": server}) as world:
         client = await world.client("2026-07-28")
@@ -142,7 +145,7 @@ async def test_vendor_and_trace_keys_of_meta_travel_on_and_hop_keys_do_not() -> 
 
 
 async def test_unknown_params_travel_on() -> None:
-    """design.md §1.1: lossless; only the name changes."""
+    """docs/behaviour.md#what-passes-untouched: lossless; only the name changes."""
     server = ScriptedServer(tools={"echo": None})
     async with a_world({"up": server}) as world:
         await (await world.client()).call("up__echo", {"a": 1}, vendorParam={"x": None}, zz=[1.0])
@@ -155,7 +158,7 @@ async def test_unknown_params_travel_on() -> None:
 
 
 async def test_a_cancel_reaches_the_server_and_the_call_gets_no_answer() -> None:
-    """design.md §4, Cancel; mcp-wire.md §8.4."""
+    """MCP 2025-11-25, basic/utilities/cancellation: the receiver stops, frees what it used, and sends no answer."""
     started = asyncio.Event()
 
     async def hang(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -178,7 +181,7 @@ async def test_a_cancel_reaches_the_server_and_the_call_gets_no_answer() -> None
 
 
 async def test_a_cancel_of_something_unknown_is_ignored() -> None:
-    """mcp-wire.md §8.4: unknown id → ignore."""
+    """MCP 2025-11-25, basic/utilities/cancellation: a cancellation of an unknown request may be ignored."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         client.tell("notifications/cancelled", {"requestId": 4711})
@@ -188,7 +191,7 @@ async def test_a_cancel_of_something_unknown_is_ignored() -> None:
 
 
 async def test_a_silent_call_is_given_up_and_the_server_told() -> None:
-    """Issue point 6: a timeout per call that tells the upstream."""
+    """docs/behaviour.md#a-server-hangs: a timeout per call that tells the upstream."""
 
     def hang(server: ScriptedServer, request: dict[str, Any]) -> None:
         return None
@@ -205,7 +208,7 @@ async def test_a_silent_call_is_given_up_and_the_server_told() -> None:
 
 
 async def test_progress_extends_the_idle_clock_but_not_the_hard_limit() -> None:
-    """reliability.md B10 and §4.2: call_timeout is idle time, call_max is absolute."""
+    """docs/behaviour.md#a-server-hangs: `callTimeout` is idle time, `callMax` is absolute."""
 
     async def work(server: ScriptedServer, request: dict[str, Any]) -> None:
         for step in range(100):
@@ -258,7 +261,10 @@ _OBJECT_TEXT = st.builds(_object, st.lists(st.tuples(_KEYS, _JSON_TEXT), max_siz
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(arguments=_OBJECT_TEXT, extra=_OBJECT_TEXT)
 def test_arguments_and_results_cross_byte_for_byte(arguments: str, extra: str) -> None:
-    """Issue point 11: unknown fields, nulls, big integers, odd numbers, duplicate-looking keys and non-ASCII text."""
+    """docs/behaviour.md#what-passes-untouched.
+
+    Unknown fields, nulls, big integers, odd numbers, duplicate-looking keys and non-ASCII text.
+    """
 
     async def run() -> None:
         result = b'{"content":[],"vendor":' + extra.encode() + b"}"

@@ -27,7 +27,7 @@ def grow(server: NoteServer, kind: str) -> None:
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 async def test_a_session_hears_of_a_server_that_arrives(revision: str) -> None:
-    """Issue point 3: list_changed as others arrive."""
+    """docs/behaviour.md#start: list_changed as others arrive."""
     async with a_world({"one": ScriptedServer(tools={"a": None})}) as world:
         client = await world.client(revision)
         assert await client.tools() == ["one__a"]
@@ -40,7 +40,10 @@ async def test_a_session_hears_of_a_server_that_arrives(revision: str) -> None:
 
 
 async def test_a_stateless_client_hears_of_changes_where_it_listens() -> None:
-    """mcp-wire.md §4.6: acknowledged first, each notice stamped with the listen request's own id."""
+    """MCP 2026-07-28, basic/patterns/subscriptions.
+
+    Acknowledged first, each notice stamped with the listen request's own id.
+    """
     async with a_world({"one": ScriptedServer(tools={"a": None})}) as world:
         client = await world.client("2026-07-28")
         for id_ in ("L7", 7):
@@ -59,7 +62,7 @@ async def test_a_stateless_client_hears_of_changes_where_it_listens() -> None:
 
 
 async def test_a_listen_ends_with_a_result_when_the_gateway_goes() -> None:
-    """mcp-wire.md §4.6: the server SHOULD answer the listen request on a graceful end."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: the server SHOULD answer the listen request on a graceful end."""
     async with a_world({"one": ScriptedServer(tools={"a": None})}) as world:
         door = world.gateway.memory_door()
         client = RawClient(door, revision="2026-07-28")
@@ -74,7 +77,7 @@ async def test_a_listen_ends_with_a_result_when_the_gateway_goes() -> None:
 
 
 async def test_a_servers_own_change_is_listed_anew_and_told_once() -> None:
-    """mcp-wire.md §8.4: re-list, and tell only of a real difference."""
+    """docs/behaviour.md#lists: re-list, and tell only of a real difference."""
     server = ScriptedServer(tools={"a": None})
     async with a_world({"up": server}) as world:
         client = await world.client()
@@ -95,7 +98,10 @@ async def test_a_servers_own_change_is_listed_anew_and_told_once() -> None:
 async def test_a_change_of_any_kind_is_told_to_clients_of_any_revision(
     revision: str, server_revision: str, kind: str
 ) -> None:
-    """Issue 4 point 4: list_changed of any kind, once, on the stream that asked for it or in the session."""
+    """docs/behaviour.md#changes-and-subscriptions.
+
+    list_changed of any kind, once, on the stream that asked for it or in the session.
+    """
     server = notes(server_revision, tools={"a": None})
     async with a_world({"up": server}) as world:
         client = await world.client(revision)
@@ -117,7 +123,7 @@ async def test_a_change_of_any_kind_is_told_to_clients_of_any_revision(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_change_that_nobody_sees_is_told_to_nobody(kind: str) -> None:
-    """mcp-wire.md §8.4: one notification only if what the client sees changed."""
+    """docs/behaviour.md#changes-and-subscriptions: one notification only if what the client sees changed."""
     server = notes(tools={"a": None})
     hidden = {f"hidden{kind.capitalize()}": ["*"] if kind == "resources" else ["new0", "new1"]}
     async with a_world({"up": server}, entries={"up": hidden}) as world:
@@ -135,7 +141,7 @@ async def test_a_change_that_nobody_sees_is_told_to_nobody(kind: str) -> None:
 
 
 async def test_a_stream_hears_only_of_the_kinds_it_asked_for() -> None:
-    """mcp-wire.md §10.35: no unsolicited kinds."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: no unsolicited kinds."""
     server = notes(tools={"a": None})
     async with a_world({"up": server}) as world:
         client = await world.client(MODERN)
@@ -152,7 +158,7 @@ async def test_a_stream_hears_only_of_the_kinds_it_asked_for() -> None:
 
 @pytest.mark.parametrize("server_revision", ["2025-11-25", MODERN])
 async def test_a_storm_of_changes_costs_few_listings_and_few_words(server_revision: str) -> None:
-    """Issue 4, speed: 2,000 list_changed cause at most 5 re-lists; one notification per effective change."""
+    """docs/subscriptions.md#lists: 2,000 notices cost at most five listings; one notification per effective change."""
     server = notes(server_revision, tools={"a": None})
     async with a_world({"up": server}) as world:
         clients = [await world.client(), await world.client(MODERN)]
@@ -176,7 +182,10 @@ async def test_a_storm_of_changes_costs_few_listings_and_few_words(server_revisi
 
 
 async def test_a_crash_fails_what_waits_at_once_and_takes_the_tools_away_if_it_stays() -> None:
-    """Issue point 4: waiting calls fail at once, everyone else goes on; the tools go if it stays away."""
+    """docs/behaviour.md#a-server-crashes.
+
+    Waiting calls fail at once, everyone else goes on; the tools go if it stays away.
+    """
 
     def crash(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.end()
@@ -207,14 +216,14 @@ async def test_a_crash_fails_what_waits_at_once_and_takes_the_tools_away_if_it_s
 
 
 async def test_every_page_of_a_server_is_followed() -> None:
-    """Issue point 5: every upstream page followed."""
+    """MCP 2025-11-25, server/utilities/pagination: every upstream page followed."""
     server = ScriptedServer(tools={f"t{n}": None for n in range(25)}, page_size=4)
     async with a_world({"up": server}) as world:
         assert await (await world.client()).tools() == [f"up__t{n}" for n in range(25)]
 
 
 async def test_a_list_that_never_ends_is_cut_with_a_note() -> None:
-    """reliability.md §2.2 listloop: guards on cursors."""
+    """docs/behaviour.md#a-server-talks-nonsense: a list without end is cut, with a warning."""
 
     class Endless(ScriptedServer):
         def _list(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -226,7 +235,10 @@ async def test_a_list_that_never_ends_is_cut_with_a_note() -> None:
 
 
 async def test_our_own_pages_follow_page_size_and_survive_a_change() -> None:
-    """Issue point 5: an own cursor when pageSize is set; a client half way through goes on in its list."""
+    """docs/configuration.md#gateway.
+
+    An own cursor when pageSize is set; a client half way through goes on in its list.
+    """
     async with a_world(
         {"up": ScriptedServer(tools={f"t{n}": None for n in range(5)})}, gateway={"pageSize": 2}
     ) as world:
@@ -244,7 +256,10 @@ async def test_our_own_pages_follow_page_size_and_survive_a_change() -> None:
 
 
 async def test_a_broken_definition_costs_only_itself() -> None:
-    """Issue point 5: a tool whose definition is broken is left out alone, with a warning."""
+    """docs/behaviour.md#a-server-talks-nonsense.
+
+    A tool whose definition is broken is left out alone, with a warning.
+    """
     definitions = [
         {"name": "good", "inputSchema": {"type": "object"}, "x-vendor": {"n": 1.0}},
         {"name": "no_schema"},
@@ -263,7 +278,7 @@ async def test_a_broken_definition_costs_only_itself() -> None:
 
 
 async def test_listings_are_the_same_bytes_for_everyone_until_something_changes() -> None:
-    """Issue point 5: encoded once per catalog version."""
+    """Ours: encoded once per catalog version."""
     async with a_world({"up": ScriptedServer(tools={"a": None})}) as world:
         catalog = world.gateway.switchboard.catalog
         for _ in range(3):

@@ -133,7 +133,10 @@ PARTIAL_OUTPUT = {
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_three_servers_in_parallel_with_one_failing_give_the_right_partial_outcome(revision: str) -> None:
-    """Issue 5, must show: parallel steps, one failing, within its deadline, for clients of every revision."""
+    """docs/composed-tools.md#when-something-fails.
+
+    Parallel steps, one failing, within its deadline, for clients of every revision.
+    """
     stage = Stage()
     schema = {"type": "object", "properties": {"who": {"type": "string"}}, "required": ["who"]}
     world = config(PARTIAL, output=PARTIAL_OUTPUT, inputSchema=schema, deadline=5)
@@ -158,7 +161,7 @@ async def test_three_servers_in_parallel_with_one_failing_give_the_right_partial
 
 
 async def test_a_failing_step_ends_the_call_and_cancels_the_others() -> None:
-    """Issue 5, point 4: `onError: fail` is the default."""
+    """docs/composed-tools.md#when-something-fails: `onError: fail` is the default."""
     stage = Stage()
     steps = [
         {"name": "slow", "tool": "one__slow", "arguments": {"name": "slow"}},
@@ -197,7 +200,7 @@ async def test_what_is_skipped_skips_what_uses_its_result() -> None:
 
 
 async def test_for_each_item_a_call_and_the_results_in_order() -> None:
-    """Issue 5, point 4: forEach with a bound."""
+    """docs/composed-tools.md#order: forEach with a bound."""
     stage = Stage()
     steps = [
         {"name": "find", "tool": "one__list", "arguments": {"count": "${input.count}"}},
@@ -222,7 +225,7 @@ async def test_for_each_item_a_call_and_the_results_in_order() -> None:
 
 
 async def test_a_thousand_items_run_a_few_at_a_time() -> None:
-    """Issue 5, bad input: endless forEach is bounded. Ours: no more than eight calls of a step at once."""
+    """docs/composed-tools.md#order: `maxItems` bounds a forEach, and eight calls of it run at a time."""
     stage = Stage()
     steps = [{"name": "each", "tool": "one__slow", "forEach": "${input.items}", "maxItems": 1000}]
     async with a_world(stage.servers, **config(steps, output="${steps.each.ok}")) as world:
@@ -261,7 +264,7 @@ async def test_items_that_fail_are_null_or_left_out(on_error: str, expected: lis
 
 
 async def test_hostile_text_reaches_the_next_step_as_one_value() -> None:
-    """Issue 5, point 4: hostile text in results stays one literal value."""
+    """docs/composed-tools.md#references: hostile text in results stays one literal value."""
     stage = Stage()
     found = "${steps.read.result.text}"
     steps = [
@@ -275,7 +278,7 @@ async def test_hostile_text_reaches_the_next_step_as_one_value() -> None:
 
 
 async def test_numbers_pass_from_step_to_step_as_they_are() -> None:
-    """design.md: nothing lost; 1.0 stays 1.0, thirty digits stay thirty digits."""
+    """docs/composed-tools.md#references: nothing lost; 1.0 stays 1.0, thirty digits stay thirty digits."""
     servers = {"one": ScriptedServer(tools={"a": None}), "two": ScriptedServer(tools={"b": None})}
     arguments = {"x": "${input.x}", "y": "${input.y}"}
     steps = [
@@ -292,7 +295,7 @@ async def test_numbers_pass_from_step_to_step_as_they_are() -> None:
 
 
 async def test_a_result_of_fifty_megabytes_is_refused_with_the_reason() -> None:
-    """Issue 5, bad input: results of 50 MB inside a composition are bounded and explained."""
+    """docs/composed-tools.md#when-something-fails: results of 50 MB inside a composition are bounded and explained."""
     stage = Stage()
     size = 50 * 1024 * 1024
     steps = [{"name": "big", "tool": "one__huge", "arguments": {"bytes": "${input.bytes}"}}]
@@ -323,7 +326,7 @@ async def test_small_results_add_up_to_the_bound_too() -> None:
 
 
 async def test_the_deadline_ends_what_is_left() -> None:
-    """Issue 5, point 4: overall deadline; steps that may fail leave a partial outcome."""
+    """docs/composed-tools.md#when-something-fails: overall deadline; steps that may fail leave a partial outcome."""
     stage = Stage()
     steps = [
         {"name": "quick", "tool": "one__echo", "arguments": {"v": 1}},
@@ -348,7 +351,7 @@ async def test_the_deadline_ends_what_is_left() -> None:
 
 
 async def test_cancelling_the_call_cancels_its_steps() -> None:
-    """Issue 5, point 4: cancellation."""
+    """docs/composed-tools.md#which-tools: cancelling the call cancels its steps."""
     stage = Stage()
     steps = [
         {"name": "a", "tool": "one__slow", "arguments": {"name": "a"}},
@@ -367,7 +370,7 @@ async def test_cancelling_the_call_cancels_its_steps() -> None:
 
 
 async def test_progress_tells_step_by_step_and_never_goes_back() -> None:
-    """Issue 5, point 4: progress per step, to callers who asked for it."""
+    """docs/composed-tools.md#which-tools: progress per step, to callers who asked for it."""
     stage = Stage()
     steps = [
         {"name": "a", "tool": "one__progress"},
@@ -392,7 +395,10 @@ async def test_progress_tells_step_by_step_and_never_goes_back() -> None:
 @pytest.mark.parametrize("server", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_questions_of_a_step_reach_the_caller(revision: str, server: str) -> None:
-    """Issue 5, point 4: the caller is asked as in any call, whatever the two sides speak; the deadline waits."""
+    """docs/composed-tools.md#which-tools.
+
+    The caller is asked as in any call, whatever the two sides speak; the deadline waits.
+    """
     stage = Stage((server, server, server))
     steps = [
         {"name": "who", "tool": "one__curious"},
@@ -498,7 +504,7 @@ async def test_a_step_whose_server_is_down_says_so() -> None:
 
 
 async def test_a_dry_run_says_what_would_be_called_and_calls_nothing() -> None:
-    """Issue 5, point 4: dry run, where it is configured."""
+    """docs/composed-tools.md#check-it: dry run, where it is configured."""
     stage = Stage()
     steps = [
         {

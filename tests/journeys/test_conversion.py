@@ -56,7 +56,7 @@ def copy(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("client", REVISIONS)
 async def test_each_client_is_shown_the_tools_in_its_own_words(client: str, server: str) -> None:
-    """Issue 3, point 6; mcp-wire §9.4: converted or dropped, and what is unknown stays."""
+    """docs/compatibility.md#definitions-of-tools: converted or dropped, and what is unknown stays."""
     async with a_world({"up": a_server(server)}) as world:
         asking = await world.client(client)
         tools = {tool.pop("name"): tool for tool in (await asking.ask("tools/list")).result["tools"]}
@@ -104,7 +104,7 @@ async def test_each_client_is_shown_the_tools_in_its_own_words(client: str, serv
     ],
 )
 async def test_each_client_gets_results_it_can_parse(client: str, content: Any, structured: Any, server: str) -> None:
-    """Issue 3, point 6; mcp-wire §9.4: unknown types of content break typed clients."""
+    """docs/compatibility.md#results: unknown types of content break typed clients."""
     async with a_world({"up": a_server(server)}) as world:
         result = (await (await world.client(client)).call("up__rich")).result
     assert result["content"] == content
@@ -116,7 +116,7 @@ async def test_each_client_gets_results_it_can_parse(client: str, content: Any, 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("client", REVISIONS)
 async def test_a_result_fits_the_schema_the_client_was_shown(client: str, server: str) -> None:
-    """mcp-wire §9.4 and §9.9: wrapped alike. A handshake server has no right to such a tool; some have one."""
+    """docs/compatibility.md#results: wrapped alike. A handshake server has no right to such a tool; some have one."""
     async with a_world({"up": a_server(server)}) as world:
         result = (await (await world.client(client)).call("up__numbers")).result
     if client == "2026-07-28":
@@ -128,7 +128,7 @@ async def test_a_result_fits_the_schema_the_client_was_shown(client: str, server
 
 @pytest.mark.parametrize("client", REVISIONS[:-1])
 async def test_a_handshake_servers_plain_result_arrives_byte_for_byte(client: str) -> None:
-    """Issue 3, point 6: what a client can parse passes as it came, odd spelling and all."""
+    """docs/behaviour.md#what-passes-untouched: what a client can parse passes as it came, odd spelling and all."""
     result = b'{ "content":[ {"type":"text","text":"\\u0041 \\/ audio"}, {"type":"image","n":1E5} ] ,"x":-0.0,"y":null}'
 
     def odd(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -140,7 +140,7 @@ async def test_a_handshake_servers_plain_result_arrives_byte_for_byte(client: st
 
 
 async def test_clients_of_all_revisions_at_once_each_get_their_own_listing() -> None:
-    """Issue 3, point 6, and issue 2, point 5: encoded once for each revision, and never mixed up."""
+    """docs/compatibility.md#definitions-of-tools: encoded once for each revision, and never mixed up."""
     async with a_world({"up": a_server("2026-07-28")}, gateway={"pageSize": 2}) as world:
         clients = [await world.client(revision) for revision in REVISIONS]
         first = [(await client.ask("tools/list")).result["tools"] for client in clients]
@@ -152,7 +152,7 @@ async def test_clients_of_all_revisions_at_once_each_get_their_own_listing() -> 
 
 
 async def test_a_listing_is_converted_once_for_each_revision_and_shared_where_nothing_differs() -> None:
-    """Issue 3, point 6: conversion costs nothing when nothing needs converting."""
+    """Ours: conversion costs nothing when nothing needs converting."""
     variants = [convert.tool_converter(revision) for revision in era.REVISIONS.values()]
     async with a_world({"up": ScriptedServer(tools={"plain": None})}) as world:
         catalog = world.gateway.switchboard.catalog

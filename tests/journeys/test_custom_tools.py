@@ -29,7 +29,7 @@ def _config() -> dict[str, object]:
 
 
 async def test_a_compound_tool_lists_its_subtools_and_runs_the_one_asked_for() -> None:
-    """Issue point 7."""
+    """docs/configuration.md#compound-tools: one tool whose schema names the servers and tools that it may run."""
     servers = _servers()
     async with a_world(servers, **_config()) as world:
         client = await world.client()
@@ -48,7 +48,7 @@ async def test_a_compound_tool_lists_its_subtools_and_runs_the_one_asked_for() -
 
 
 async def test_what_is_not_listed_is_refused_with_the_list_of_what_is() -> None:
-    """Issue point 7."""
+    """docs/configuration.md#compound-tools: nothing but what is listed there can be run."""
     servers = _servers()
     async with a_world(servers, **_config()) as world:
         client = await world.client()

@@ -28,7 +28,10 @@ def state(world: World, name: str = "up") -> str:
 
 
 async def test_a_server_that_crashes_is_back_and_nobody_is_told_of_a_change() -> None:
-    """Issue 6 point 1: the call fails at once, the next one waits for the restart, the list stays as it is."""
+    """docs/behaviour.md#a-server-crashes.
+
+    The call fails at once, the next one waits for the restart, the list stays as it is.
+    """
     async with a_world({"up": ScriptedServer(tools={"crash": crash, "echo": None})}) as world:
         client = await world.client()
         error = (await client.call("up__crash")).error
@@ -41,7 +44,7 @@ async def test_a_server_that_crashes_is_back_and_nobody_is_told_of_a_change() ->
 
 
 async def test_a_herd_causes_one_restart() -> None:
-    """Issue 6 point 1: however many call a server that is away, it is started once."""
+    """docs/behaviour.md#a-server-crashes: however many call a server that is away, it is started once."""
     async with a_world({"up": ScriptedServer(tools={"crash": crash, "echo": None})}) as world:
         client = await world.client()
         await client.call("up__crash")
@@ -51,7 +54,10 @@ async def test_a_herd_causes_one_restart() -> None:
 
 
 async def test_a_server_that_stays_away_fails_calls_at_once_and_says_when_to_come_back() -> None:
-    """Issue 6 point 1: calls meanwhile fail in 50 ms, with retryAfterMs; it is never given up for good."""
+    """docs/behaviour.md#a-server-crashes.
+
+    Calls meanwhile fail in 50 ms, with retryAfterMs; it is never given up for good.
+    """
     server = ScriptedServer(tools={"echo": None})
     async with a_world({"up": server, "other": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
@@ -73,7 +79,10 @@ async def test_a_server_that_stays_away_fails_calls_at_once_and_says_when_to_com
 
 
 async def test_restart_gives_a_fresh_server_while_callers_wait() -> None:
-    """Issue 6 point 7: `muxway restart` behind the curtain; the list stays, calls that come meanwhile succeed."""
+    """docs/cli.md#muxway-restart.
+
+    `muxway restart` behind the curtain; the list stays, calls that come meanwhile succeed.
+    """
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         restarting = asyncio.ensure_future(world.gateway.restart("up"))
@@ -86,7 +95,7 @@ async def test_restart_gives_a_fresh_server_while_callers_wait() -> None:
 
 
 async def test_an_idle_server_sleeps_listed_until_somebody_calls() -> None:
-    """Issue 6 point 1: the catalog of a sleeping server stays listed, a call wakes it."""
+    """docs/behaviour.md#start: the catalog of a sleeping server stays listed, a call wakes it."""
     async with a_world({}) as world:
         await world.gateway.add("up", server=ScriptedServer(tools={"echo": None}), idleStop=0.1)
         client = await world.client()
@@ -119,7 +128,10 @@ async def test_a_server_at_work_does_not_fall_asleep() -> None:
 @pytest.mark.parametrize("runs", [True, False], ids=["dies after it was ready", "never gets ready"])
 @pytest.mark.parametrize("dice", [0.0, 0.5, 1.0])
 def test_a_crash_loop_costs_little_for_ever(runs: bool, dice: float) -> None:
-    """reliability.md 2.2 and S26: at most 8 starts in the first minute, 18 in ten, about one a minute after that."""
+    """docs/behaviour.md#a-server-crashes.
+
+    At most 8 starts in the first minute, 18 in ten, about one a minute after that.
+    """
     restarts, now, starts = Restarts(lambda: dice), 0.0, list[float]()
     while now < 3600:
         starts.append(now)
@@ -135,7 +147,7 @@ def test_a_crash_loop_costs_little_for_ever(runs: bool, dice: float) -> None:
 
 
 def test_a_quiet_minute_is_forgiven() -> None:
-    """Issue 6 point 1: reset after a quiet minute: the next restart comes at once again."""
+    """docs/behaviour.md#a-server-crashes: reset after a quiet minute: the next restart comes at once again."""
     restarts = Restarts(lambda: 0.5)
     for now in (0.0, 1.0, 2.0):
         restarts.began(now)

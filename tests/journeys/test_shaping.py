@@ -49,7 +49,7 @@ async def _listed(client: RawClient) -> dict[str, Any]:
 @pytest.mark.parametrize("served", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_shaped_tool_is_called_in_its_new_words(revision: str, served: str) -> None:
-    """Issue 5 point 3."""
+    """docs/behaviour.md#shapes-and-views: the server gets what it expects, from callers of every revision."""
     server = _server(served)
     async with a_world({"s": server}, entries={"s": {"shape": SHAPE}}) as world:
         client = await world.client(revision)
@@ -73,7 +73,7 @@ async def test_a_shaped_tool_is_called_in_its_new_words(revision: str, served: s
 @pytest.mark.parametrize("served", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_result_is_reshaped_for_every_caller(revision: str, served: str) -> None:
-    """Issue 5 point 3: by JMESPath."""
+    """docs/shaping.md#how-it-works: by JMESPath."""
     data = {"total": 2, "items": [{"name": "a", "secret": "x"}, {"name": "b", "secret": "y"}]}
     server = _server(served, _answers_with({"content": [{"type": "text", "text": json.dumps(data)}]}))
     shape = {"search": {"result": "{names: items[].name, total: total}"}}
@@ -86,7 +86,7 @@ async def test_a_result_is_reshaped_for_every_caller(revision: str, served: str)
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_an_expression_that_fails_costs_its_call_only(revision: str) -> None:
-    """Issue 5, bad input: the call fails alone, the gateway stays up."""
+    """docs/behaviour.md#shapes-and-views: the call fails alone, the gateway stays up."""
     server = _server("2025-11-25", _answers_with({"content": [{"type": "text", "text": "not found"}]}))
     server.tools["other"] = None
     server.definitions = [DEFINITION, {"name": "other", "inputSchema": {"type": "object"}}]
@@ -131,7 +131,7 @@ async def test_a_shaped_call_that_asks_goes_on_with_the_same_arguments(served: s
 
 
 async def test_a_compound_call_that_asks_goes_on_with_the_answers() -> None:
-    """Issue 4: also where the server gets other arguments than the caller gave."""
+    """docs/behaviour.md#questions-of-servers: also where the server gets other arguments than the caller gave."""
     asks = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
 
     async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ async def test_a_value_of_the_environment_is_put_in_and_shown_nowhere(monkeypatc
 
 
 def test_wrong_shapes_are_config_errors_that_name_their_place() -> None:
-    """Issue 5, bad input."""
+    """docs/shaping.md#what-is-checked: patterns, expressions, names, defaults and variables, when the file is read."""
     shape = {
         "a": {"name": "same", "result": "items["},
         "b": {"name": "same", "result": "nope(items)"},

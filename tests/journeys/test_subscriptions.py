@@ -67,7 +67,7 @@ async def crash(world: World, name: str) -> None:
 @pytest.mark.parametrize("server_revision", REVISIONS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_client_hears_of_what_it_subscribed_to(revision: str, server_revision: str) -> None:
-    """mcp-wire.md §9.1, all pairs of revisions: subscribe, update, unsubscribe."""
+    """docs/behaviour.md#changes-and-subscriptions: subscribe, update, unsubscribe, between all pairs of revisions."""
     server = notes(server_revision)
     async with a_world({"up": server}) as world:
         client, other = await world.client(revision), await world.client()
@@ -85,7 +85,7 @@ async def test_a_client_hears_of_what_it_subscribed_to(revision: str, server_rev
 
 
 async def test_a_client_is_answered_after_its_server_has_agreed() -> None:
-    """mcp-wire.md §8.4: reply after the upstream confirmed."""
+    """docs/subscriptions.md#resources: reply after the upstream confirmed."""
     server = notes(silent=frozenset(("resources/subscribe",)))
     async with a_world({"up": server}) as world:
         client = await world.client()
@@ -129,7 +129,7 @@ async def test_a_server_that_says_nothing_does_not_keep_a_client_subscribed() ->
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_two_clients_make_one_subscription_and_the_last_one_ends_it(era: str) -> None:
-    """mcp-wire.md §8.4: reference counts."""
+    """docs/subscriptions.md#resources: reference counts."""
     server = notes(era)
     async with a_world({"up": server}) as world:
         one, two = await world.client("2025-06-18"), await world.client(MODERN)
@@ -152,7 +152,7 @@ async def test_two_clients_make_one_subscription_and_the_last_one_ends_it(era: s
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_the_end_of_a_client_releases_everything(era: str) -> None:
-    """mcp-wire.md §8.4: session end → release all."""
+    """docs/subscriptions.md#resources: the end of a session ends its subscriptions."""
     server = notes(era)
     async with a_world({"up": server}) as world:
         for revision in ("2025-03-26", MODERN):
@@ -168,7 +168,7 @@ async def test_the_end_of_a_client_releases_everything(era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("revision", ERAS)
 async def test_a_part_of_what_was_subscribed_to_counts(era: str, revision: str) -> None:
-    """mcp-wire.md §1.4, §10.36: the URI of an update may be a sub-resource."""
+    """MCP 2025-11-25, schema: the URI of an update may be a sub-resource."""
     server = notes(era, "note://a", "note://ab", "dir:///x/")
     async with a_world({"up": server}) as world:
         client = await world.client(revision)
@@ -194,7 +194,7 @@ async def test_a_client_of_the_whole_and_the_part_hears_of_the_part_once() -> No
 
 
 async def test_updates_carry_the_uris_that_clients_know() -> None:
-    """mcp-wire.md §8.1: exposed URIs; what two servers have is told apart, also here."""
+    """docs/subscriptions.md#resources: exposed URIs; what two servers have is told apart, also here."""
     first, second = notes(), notes(MODERN)
     async with a_world({"one": first, "two": second}) as world:
         client = await world.client()
@@ -213,7 +213,7 @@ async def test_updates_carry_the_uris_that_clients_know() -> None:
 
 
 async def test_a_server_cannot_speak_for_another_ones_resources() -> None:
-    """Issue 4, bad input: another server's URI; nothing crossed."""
+    """docs/subscriptions.md#resources: another server's URI; nothing crossed."""
     first, second = notes("2025-11-25", "note://a"), notes("2025-11-25", "memo://m")
     async with a_world({"one": first, "two": second}) as world:
         client = await world.client()
@@ -224,7 +224,7 @@ async def test_a_server_cannot_speak_for_another_ones_resources() -> None:
 
 
 async def test_what_is_hidden_stays_hidden_in_news() -> None:
-    """Issue 4 point 1: hiddenResources; the part that may not be seen is told of as the whole."""
+    """docs/subscriptions.md#resources: hiddenResources; the part that may not be seen is told of as the whole."""
     server = notes("2025-11-25", "note://a")
     async with a_world({"up": server}, entries={"up": {"hiddenResources": ["*secret*"]}}) as world:
         client = await world.client()
@@ -239,7 +239,7 @@ async def test_what_is_hidden_stays_hidden_in_news() -> None:
 
 @pytest.mark.parametrize("params", [{}, {"uri": 5}, {"uri": None}, {"uri": ["note://a"]}])
 async def test_a_subscription_needs_a_uri(params: dict[str, Any]) -> None:
-    """mcp-wire.md §1.7: bad params."""
+    """docs/errors.md#errors: bad params."""
     async with a_world({"up": notes()}) as world:
         client = await world.client()
         for method in ("resources/subscribe", "resources/unsubscribe"):
@@ -247,7 +247,7 @@ async def test_a_subscription_needs_a_uri(params: dict[str, Any]) -> None:
 
 
 async def test_what_was_never_subscribed_to_can_be_unsubscribed_from() -> None:
-    """mcp-wire.md §8.4: `{}`; and no server is bothered."""
+    """Ours: `{}`; and no server is bothered."""
     server = notes()
     async with a_world({"up": server}) as world:
         client = await world.client()
@@ -257,7 +257,7 @@ async def test_what_was_never_subscribed_to_can_be_unsubscribed_from() -> None:
 
 
 async def test_what_nobody_has_cannot_be_subscribed_to() -> None:
-    """mcp-wire.md §1.7: not found by revision; a stream honours the rest."""
+    """docs/errors.md#errors: not found by revision; a stream honours the rest."""
     servers = {"one": notes("2025-11-25", "note://a"), "two": notes("2025-11-25", "memo://m")}
     async with a_world(servers) as world:
         client = await world.client()
@@ -269,7 +269,7 @@ async def test_what_nobody_has_cannot_be_subscribed_to() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_server_without_subscriptions_is_not_asked(era: str) -> None:
-    """Issue 4 point 4: -32602 where the server has no such capability."""
+    """docs/subscriptions.md#resources: -32602 where the server has no such capability."""
     server = notes(era, capabilities={"resources": {}})
     async with a_world({"up": server}) as world:
         client = await world.client()
@@ -280,14 +280,14 @@ async def test_a_server_without_subscriptions_is_not_asked(era: str) -> None:
 
 
 async def test_the_first_servers_declared_nothing_and_are_asked_all_the_same() -> None:
-    """mcp-wire.md §8.3: what a server of 2024-11-05 can do may be more than it says."""
+    """Ours: what a server of 2024-11-05 can do may be more than it says."""
     server = notes("2024-11-05", capabilities={})
     async with a_world({"up": server}) as world:
         assert await subscribe(await world.client(), "note://a") == ["note://a"]
 
 
 async def test_a_servers_refusal_is_passed_on() -> None:
-    """Issue 4 point 4: its error; and it may be tried again."""
+    """docs/errors.md#errors: its error; and it may be tried again."""
     server = notes(unknown=frozenset(("note://a",)))
     async with a_world({"up": server}) as world:
         client = await world.client()
@@ -300,7 +300,7 @@ async def test_a_servers_refusal_is_passed_on() -> None:
 
 
 async def test_what_a_stateless_server_does_not_acknowledge_fails() -> None:
-    """mcp-wire.md §9.1: a URI missing from the ack → -32602; the others are not touched by it."""
+    """docs/errors.md#errors: a URI missing from the ack → -32602; the others are not touched by it."""
     server = notes(MODERN, unknown=frozenset(("note://b",)))
     async with a_world({"up": server}) as world:
         client = await world.client()
@@ -341,7 +341,7 @@ async def test_one_bad_uri_of_one_client_does_not_fail_those_of_others() -> None
 
 
 async def test_a_stateless_server_that_knows_no_streams_is_left_alone() -> None:
-    """mcp-wire.md §4.6: -32601 to listen."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: -32601 to listen."""
 
     class Deaf(NoteServer):
         def _listen(self, message: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -358,7 +358,7 @@ async def test_a_stateless_server_that_knows_no_streams_is_left_alone() -> None:
 
 
 async def test_handshake_methods_are_unknown_to_stateless_callers_and_the_other_way_round() -> None:
-    """mcp-wire.md §1.1: subscribe is of A to D, listen of M."""
+    """MCP 2026-07-28, changelog: subscribe is of the handshake revisions, listen of 2026-07-28."""
     async with a_world({"up": notes()}) as world:
         modern, old = await world.client(MODERN), await world.client()
         for method in ("resources/subscribe", "resources/unsubscribe"):
@@ -385,7 +385,7 @@ async def test_handshake_methods_are_unknown_to_stateless_callers_and_the_other_
     ],
 )
 async def test_a_filter_of_the_wrong_shape_is_refused(wanted: object) -> None:
-    """mcp-wire.md §4.6, §1.7: bad params; nothing is left behind."""
+    """docs/errors.md#errors: bad params; nothing is left behind."""
     server = notes()
     async with a_world({"up": server}) as world:
         client = await world.client(MODERN)
@@ -396,7 +396,7 @@ async def test_a_filter_of_the_wrong_shape_is_refused(wanted: object) -> None:
 
 
 async def test_a_filter_may_want_nothing_or_what_nobody_knows() -> None:
-    """mcp-wire.md §4.6: the honoured subset is told."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: the honoured subset is told."""
     async with a_world({"up": notes()}) as world:
         client = await world.client(MODERN)
         nothing = {"toolsListChanged": False, "promptsListChanged": None, "resourceSubscriptions": None}
@@ -410,7 +410,10 @@ async def test_a_filter_may_want_nothing_or_what_nobody_knows() -> None:
 
 
 async def test_the_acknowledgement_comes_first_whatever_happens_meanwhile() -> None:
-    """mcp-wire.md §10.35: no notification before the ack; what happened until then is told after it."""
+    """MCP 2026-07-28, basic/patterns/subscriptions.
+
+    No notification before the ack; what happened until then is told after it.
+    """
     server = notes(silent=frozenset(("resources/subscribe",)))
     async with a_world({"up": server}) as world:
         client = await world.client(MODERN)
@@ -431,7 +434,10 @@ async def test_the_acknowledgement_comes_first_whatever_happens_meanwhile() -> N
 
 
 async def test_a_stream_that_is_cancelled_before_it_begins_leaves_nothing_behind() -> None:
-    """mcp-wire.md §4.6: the client may end it at any time; what is cancelled is not answered."""
+    """MCP 2026-07-28, basic/patterns/subscriptions.
+
+    The client may end it at any time; what is cancelled is not answered.
+    """
     server = notes(silent=frozenset(("resources/subscribe",)))
     async with a_world({"up": server}) as world:
         client = await world.client(MODERN)
@@ -446,7 +452,7 @@ async def test_a_stream_that_is_cancelled_before_it_begins_leaves_nothing_behind
 
 
 async def test_streams_of_one_client_are_told_apart() -> None:
-    """mcp-wire.md §4.6: several may coexist; each notice is stamped with its own."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: several may coexist; each notice is stamped with its own."""
     server = notes()
     async with a_world({"up": server}) as world:
         client = await world.client(MODERN)
@@ -467,7 +473,10 @@ async def test_streams_of_one_client_are_told_apart() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_server_that_comes_back_is_subscribed_to_again(era: str) -> None:
-    """Issue 4 point 4: re-subscription after a reconnect; there is no replay, so clients are told to look."""
+    """docs/subscriptions.md#resources.
+
+    Re-subscription after a reconnect; there is no replay, so clients are told to look.
+    """
     server = notes(era)
     async with a_world({"up": server}) as world:
         old, modern = await world.client(), await world.client(MODERN)
@@ -495,7 +504,7 @@ class Late(NoteServer):
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_a_subscription_waits_for_a_server_that_is_starting(revision: str) -> None:
-    """Design decision 7, calls are held while servers start: and so are these."""
+    """docs/design/decisions/0007-hold-calls-while-starting.md: and so are these."""
     server = Late(resources={"note://a": "x"})
     server.go = asyncio.Event()
     async with a_world({"one": notes("2025-11-25", "memo://m")}) as world:
@@ -511,7 +520,7 @@ async def test_a_subscription_waits_for_a_server_that_is_starting(revision: str)
 
 
 async def test_a_server_that_is_away_takes_no_subscriptions() -> None:
-    """Issue 4 point 4: a reason, and at once."""
+    """docs/errors.md#-32603-the-server-gave-no-usable-answer: a reason, and at once."""
     server = notes()
     async with a_world({"up": server}) as world:
         client = await world.client()
@@ -522,7 +531,7 @@ async def test_a_server_that_is_away_takes_no_subscriptions() -> None:
 
 
 async def test_a_server_that_goes_fails_what_waits_for_it_to_agree() -> None:
-    """Issue 4 point 4: nobody waits for ever."""
+    """docs/errors.md#-32603-the-server-gave-no-usable-answer: nobody waits for ever."""
     server = notes(silent=frozenset(("resources/subscribe",)))
     async with a_world({"up": server}) as world:
         client = await world.client()
@@ -549,7 +558,10 @@ async def test_a_server_that_is_removed_takes_its_subscriptions_along() -> None:
 
 @pytest.mark.parametrize("politely", [True, False])
 async def test_a_stream_that_ends_is_opened_again_and_the_lists_are_read_again(politely: bool) -> None:
-    """mcp-wire.md §4.6, §10.37: a result, a cancellation or neither; re-listen, refetch, as nothing is replayed."""
+    """MCP 2026-07-28, basic/patterns/subscriptions.
+
+    A result, a cancellation or neither; re-listen, refetch, as nothing is replayed.
+    """
     server = notes(MODERN, tools={"a": None})
     async with a_world({"up": server}) as world:
         client = await world.client()
@@ -566,7 +578,10 @@ async def test_a_stream_that_ends_is_opened_again_and_the_lists_are_read_again(p
 
 
 async def test_a_wider_stream_is_open_before_the_narrower_one_is_ended() -> None:
-    """mcp-wire.md §9.1: open, wait for the ack, then cancel; nothing is lost or told twice meanwhile."""
+    """docs/subscriptions.md#changes-and-subscriptions.
+
+    Open, wait for the ack, then cancel; nothing is lost or told twice meanwhile.
+    """
     told: list[str] = []
 
     class Chatty(NoteServer):
@@ -589,7 +604,7 @@ async def test_a_wider_stream_is_open_before_the_narrower_one_is_ended() -> None
 
 
 async def test_a_stream_asks_only_for_what_the_server_can_tell() -> None:
-    """mcp-wire.md §4.6: per its capabilities."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: per its capabilities."""
     server = notes(MODERN, capabilities={"tools": {"listChanged": True}, "prompts": {}, "resources": {}})
     quiet = NoteServer(revision=MODERN, tools={"t": None}, capabilities={"tools": {}})
     async with a_world({"up": server, "quiet": quiet}):
@@ -618,7 +633,7 @@ async def test_an_open_stream_is_not_taken_for_a_call_that_waits() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_flood_of_subscriptions_has_a_limit_and_hurts_nobody(era: str) -> None:
-    """Issue 4, bad input: subscribe floods. 1,000 URIs a client; the others go on."""
+    """docs/subscriptions.md#limits: subscribe floods. 1,000 URIs a client; the others go on."""
     server = notes(era, "note://a", tools={"echo": None})
     async with a_world({"up": server}) as world:
         bad, good = await world.client(), await world.client()
@@ -744,7 +759,7 @@ async def test_a_server_that_never_agrees_costs_only_those_who_asked(monkeypatch
 
 
 async def test_a_server_that_ends_every_stream_is_asked_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 4 point 4: back-off; meanwhile nobody waits for a stream that will not come soon."""
+    """docs/subscriptions.md#resources: back-off; meanwhile nobody waits for a stream that will not come soon."""
     monkeypatch.setattr("muxway.upstream.listening._PAUSE", 0.02)
     monkeypatch.setattr("muxway.upstream.listening._SOON", 0.2)
 
@@ -764,7 +779,7 @@ async def test_a_server_that_ends_every_stream_is_asked_less_and_less(monkeypatc
 
 
 async def test_a_slow_reader_gets_the_last_word_and_not_all_of_them() -> None:
-    """Issue 4 point 4: coalescing. What waits is bounded by what was subscribed to."""
+    """docs/subscriptions.md#resources: coalescing. What waits is bounded by what was subscribed to."""
     from muxway.downstream.mailbox import Mailbox
 
     said: list[bytes] = []
@@ -789,7 +804,7 @@ async def test_a_slow_reader_gets_the_last_word_and_not_all_of_them() -> None:
 
 
 async def test_what_a_server_logs_outside_any_call_is_for_the_only_client() -> None:
-    """Issue 4 point 3: with a second session nobody can tell whose it is."""
+    """docs/subscriptions.md#log-messages: with a second session nobody can tell whose it is."""
     server = notes(tools={"echo": None})
     said = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "hm"}}
     async with a_world({"up": server}) as world:
@@ -810,7 +825,7 @@ async def test_what_a_server_logs_outside_any_call_is_for_the_only_client() -> N
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 async def test_a_clients_roots_are_no_servers_business(revision: str) -> None:
-    """mcp-wire.md §8.4: links are shared, so a server could not know whose roots changed."""
+    """docs/behaviour.md#questions-of-servers: links are shared, so a server could not know whose roots changed."""
     server = notes(revision, tools={"echo": None})
     async with a_world({"up": server}) as world:
         client = await world.client(revision)

@@ -257,7 +257,10 @@ async def test_a_start_that_breaks_in_an_unforeseen_way_has_failed() -> None:
 
 
 async def test_what_is_changed_about_a_server_holds_at_once() -> None:
-    """Issue 6 point 4: a server that is only treated otherwise keeps its process; `idleStop` given or taken back."""
+    """docs/reload.md#what-happens-to-a-server.
+
+    A server that is only treated otherwise keeps its process; `idleStop` given or taken back.
+    """
     upstream = await ready(an_upstream(counting(), idle_stop=0.1))
     awake = Care()
     upstream.adjust(5.0, 5.0, 10, awake, upstream._limits)
@@ -307,7 +310,7 @@ def chain(servers: dict[str, Any], **top: Any) -> Config:
 
 
 async def test_a_gateway_that_ends_during_a_swap_ends_both() -> None:
-    """Issue 6 point 5: also the one that was still being started, and tasks of ours."""
+    """docs/behaviour.md#shutdown-and-kill--9: also the one that was still being started, and tasks of ours."""
     old, new = counting(), counting()
     new.silent = frozenset({"server/discover", "initialize"})
     async with Gateway.open(chain({"up": old})) as gateway:
@@ -319,7 +322,10 @@ async def test_a_gateway_that_ends_during_a_swap_ends_both() -> None:
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 async def test_a_gateway_that_ends_right_after_a_reload_ends_what_that_let_go(turns: int) -> None:
-    """Issue 6 point 5: a server that is being let go when the gateway ends is ended, whatever the moment."""
+    """docs/behaviour.md#shutdown-and-kill--9.
+
+    A server that is being let go when the gateway ends is ended, whatever the moment.
+    """
     gone, stays = counting(), counting()
     async with Gateway.open(chain({"gone": gone, "stays": stays})) as gateway:
         await gateway.apply(chain({"stays": stays}))
@@ -362,7 +368,7 @@ async def test_subscriptions_outlast_a_swap_to_a_server_that_comes_late() -> Non
 
 
 async def test_one_reload_is_one_change_of_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 6 point 4: one `list_changed` per effective change, however many servers come and go with it."""
+    """docs/behaviour.md#reload: one `list_changed` per effective change, however many servers come and go with it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     lazy = {"command": sys.executable, "args": [SERVER], "start": "lazy"}
     after = parse_config({"mcpServers": {"b": lazy, "c": lazy}})
@@ -416,7 +422,7 @@ async def test_a_view_that_is_gone_shows_nothing_to_those_who_still_look() -> No
 
 
 async def test_an_object_that_offers_nothing_changes_nothing() -> None:
-    """Issue 6 point 4: what cannot be used is refused as a whole."""
+    """docs/behaviour.md#reload: what cannot be used is refused as a whole."""
     up = counting()
     async with Gateway.open(chain({"up": up})) as gateway:
         with pytest.raises(MuxwayError, match="no public methods"):
@@ -426,7 +432,7 @@ async def test_an_object_that_offers_nothing_changes_nothing() -> None:
 
 
 async def test_a_middleware_learns_of_secrets_that_were_rotated() -> None:
-    """Issue 6 point 4: what hides secrets hides those of the configuration in force."""
+    """docs/configuration.md#secrets: what hides secrets hides those of the configuration in force."""
 
     def config(secret: str) -> Config:
         made = chain({"up": up}, gateway={"middleware": ["redact"]})
@@ -448,7 +454,7 @@ async def test_a_middleware_learns_of_secrets_that_were_rotated() -> None:
 
 
 async def test_a_restart_is_one_of_every_process_of_a_server() -> None:
-    """Issue 6 point 7: `muxway restart` leaves nothing of the old server running."""
+    """docs/cli.md#muxway-restart: `muxway restart` leaves nothing of the old server running."""
     async with a_gateway() as gateway:
         ann, _ = await client_of(gateway, b"ann")
         bob, _ = await client_of(gateway, b"bob")
@@ -475,7 +481,7 @@ async def test_a_server_in_use_by_its_further_connections_does_not_sleep() -> No
 async def test_no_more_processes_than_allowed_also_when_they_wait_for_their_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Issue 6 point 1: the cap on processes counts those that are yet to be started."""
+    """docs/behaviour.md#size-limits: the cap on processes counts those that are yet to be started."""
     monkeypatch.setattr("muxway.upstream.nursery._SPAWNS_AT_ONCE", 1)
     servers = {name: {"command": sys.executable, "args": [SERVER]} for name in "abc"}
     async with Gateway.open(parse_config({"mcpServers": servers, "gateway": {"maxProcesses": 2}})) as gateway:
@@ -485,7 +491,7 @@ async def test_no_more_processes_than_allowed_also_when_they_wait_for_their_star
 async def test_a_sleeping_server_that_is_not_lazy_any_more_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 6 point 4: what a reload adjusts holds at once."""
+    """docs/reload.md#what-happens-to-a-server: what a reload adjusts holds at once."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     async with a_gateway(start="lazy"):
         pass
@@ -517,7 +523,10 @@ async def test_what_is_remembered_of_a_lazy_server_is_not_trusted(
 
 
 async def test_secrets_in_what_a_server_says_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:
-    """Issue 6 point 6, log hygiene: lines that are no messages, and the words of a start that fails."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Secrets in lines that are no messages, and the words of a start that fails.
+    """
     secret = "hunter2-hunter2"
 
     def babble(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -567,7 +576,10 @@ async def test_a_gateway_that_ends_says_so_once() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_whatever_happens_every_call_has_one_outcome_and_nothing_is_left(seed: int) -> None:
-    """Issue 6 points 1 and 4: crashes, sleep, restarts, reloads and removals in any order, with calls all the time."""
+    """docs/behaviour.md#under-all-of-it.
+
+    Crashes, sleep, restarts, reloads and removals in any order, with calls all the time.
+    """
     dice = Random(seed)
     made: list[Counting] = []
 

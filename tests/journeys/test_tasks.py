@@ -1,4 +1,4 @@
-"""Tools that run as tasks, and slow tools as tasks, whatever both sides know of them (mcp-wire.md §9.5)."""
+"""Tools that run as tasks, and slow tools as tasks, whatever both sides know of them (docs/tasks.md)."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def test_what_a_task_asks_reaches_the_caller(revision: str, server_revisio
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_a_server_may_ask_before_it_makes_the_task(revision: str) -> None:
-    """mcp-wire.md §5.3: rounds of questions may precede the task, and their keys are independent."""
+    """MCP tasks extension (SEP-2663): rounds of questions may precede the task, and their keys are independent."""
 
     async def then_work(job: Job) -> None:
         who = await job.ask("who", "elicitation/create", ELICIT)

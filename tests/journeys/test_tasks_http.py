@@ -22,7 +22,7 @@ NATIVE = "task/ä 1"
 
 
 async def test_a_request_about_a_task_names_it_in_a_header_as_its_server_does() -> None:
-    """mcp-wire.md §5.3: `Mcp-Name` is the taskId, and each hop has its own."""
+    """MCP tasks extension (SEP-2663): `Mcp-Name` is the taskId, and each hop has its own."""
 
     async def about_task(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse | None:
         del remote, request
@@ -50,7 +50,7 @@ async def test_a_request_about_a_task_names_it_in_a_header_as_its_server_does() 
 
 
 async def test_a_2025_server_asks_on_the_stream_of_the_result() -> None:
-    """mcp-wire.md §5.2: in `input_required` the caller fetches the result, and is asked there."""
+    """MCP 2025-11-25, basic/utilities/tasks: in `input_required` the caller fetches the result, and is asked there."""
     answered = asyncio.Event()
     given: dict[str, Any] = {}
 

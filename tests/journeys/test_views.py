@@ -72,7 +72,7 @@ async def _names(client: RawClient, method: str, member: str, key: str) -> list[
 )
 @pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
 async def test_a_view_lists_what_it_selects(view: dict[str, Any], expected: list[str], revision: str) -> None:
-    """Issue 5 point 3: named selections of servers and tools."""
+    """docs/views.md#what-is-in-it: named selections of servers and tools."""
     tools = {"All": {"description": "d", "subtools": {"a": {"tools": ["get"]}}}}
     async with _world({"v": view}, tools=tools) as world:
         assert await (await _client(world, "v", revision)).tools() == expected
@@ -84,7 +84,7 @@ async def test_a_view_lists_what_it_selects(view: dict[str, Any], expected: list
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_what_is_not_in_the_view_looks_like_an_unknown_tool(revision: str) -> None:
-    """Issue 5 point 3: in every spelling, whether its server is up or not."""
+    """docs/views.md#what-is-in-it: in every spelling, whether its server is up or not."""
     async with _world({"v": {"servers": ["a"], "tools": ["a__get", "b__*"]}}) as world:
         client = await _client(world, "v", revision)
         assert said((await client.call("a:get", {"x": 1})).result) == {"x": 1}
@@ -119,7 +119,7 @@ async def test_a_server_of_the_view_that_is_down_is_not_unknown() -> None:
 
 
 async def test_prompts_resources_templates_and_instructions_are_those_of_the_view() -> None:
-    """Issue 5 point 3."""
+    """docs/views.md#what-is-in-it: what is not in a view does not exist there, of any kind."""
     views = {"v": {"servers": ["b"]}, "w": {"prompts": ["*__q"], "resources": ["file:///a/*"]}, "all": {}}
     async with _world(views) as world:
         v, w, everything = [await _client(world, name) for name in ("v", "w", "all")]
@@ -151,7 +151,7 @@ async def test_prompts_resources_templates_and_instructions_are_those_of_the_vie
 
 
 async def test_compound_tools_of_a_view_reach_what_it_does_not_list() -> None:
-    """Issue 5 point 3: included if their name matches."""
+    """docs/views.md#what-is-in-it: included if their name matches."""
     tools = {"All": {"description": "d", "subtools": {"a": {"tools": ["drop"]}}}}
     async with _world({"v": {"tools": ["All"]}}, tools=tools) as world:
         client = await _client(world, "v")
@@ -160,7 +160,7 @@ async def test_compound_tools_of_a_view_reach_what_it_does_not_list() -> None:
 
 
 async def test_a_view_shapes_by_public_name_and_the_whole_stays_as_it_is() -> None:
-    """Issue 5 point 3: views with their own shaping."""
+    """docs/views.md#what-is-in-it: views with their own shaping."""
     shape = {"a__get": {"name": "fetch", "arguments": {"x": {"rename": "n", "enum": [1, 2]}}, "result": "x"}}
     tools = {"Own": {"description": "d", "subtools": {"a": {"tools": ["get"]}}}}
     own = {"Own": {"name": "Mine", "arguments": {"server": {"hide": True, "value": "a"}}, "result": "x"}}
@@ -176,7 +176,7 @@ async def test_a_view_shapes_by_public_name_and_the_whole_stays_as_it_is() -> No
 
 
 async def test_a_view_hears_of_changes_in_its_own_lists_only() -> None:
-    """Issue 5 point 3: list_changed of a view only when that view's list changed."""
+    """docs/views.md#what-is-in-it: list_changed of a view only when that view's list changed."""
     async with _world({"a": {"servers": ["a"]}, "b": {"servers": ["b"]}}) as world:
         of_a, of_b, whole = [await _client(world, name) for name in ("a", "b", None)]
         server = world.servers["b"]
@@ -190,7 +190,7 @@ async def test_a_view_hears_of_changes_in_its_own_lists_only() -> None:
 
 
 async def test_lists_of_a_view_do_not_depend_on_the_connection() -> None:
-    """Issue 5 point 3: the same bytes for all, whoever came first."""
+    """docs/views.md#what-is-in-it: the same bytes for all, whoever came first."""
     async with _world({"v": {"tools": ["*__get"]}}) as world:
         lines = set()
         for _ in range(3):
@@ -209,7 +209,7 @@ async def test_pages_of_a_view_have_cursors_of_their_own() -> None:
 
 
 async def test_middleware_of_a_view_is_around_its_calls_only() -> None:
-    """Issue 5 point 3: views with their own limits."""
+    """docs/views.md#middleware: views with their own limits."""
     views = {"v": {"middleware": [{"use": "limit", "rate": "1/h", "match": ["a__get"]}]}, "w": {}}
     async with _world(views) as world:
         limited, free = await _client(world, "v"), await _client(world, "w")
@@ -231,7 +231,7 @@ async def test_cached_lists_of_one_view_are_not_shown_in_another() -> None:
 
 
 async def test_what_a_view_names_in_vain_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Issue 5, bad input: unknown tools in a view. Once, and not what is only away for the moment."""
+    """docs/configuration.md#views: unknown tools in a view. Once, and not what is only away for the moment."""
     async with _world({"v": {"tools": ["a__gte", "a__get"], "prompts": ["z*"]}}, {"a": _servers()["a"]}) as world:
         assert world.gateway.notes("v") == [
             "view \"v\": tool 'a__gte': named in tools, but there is no such tool",
@@ -243,7 +243,7 @@ async def test_what_a_view_names_in_vain_is_told(caplog: pytest.LogCaptureFixtur
 
 
 def test_wrong_views_are_config_errors_that_name_their_place() -> None:
-    """Issue 5, bad input: unknown servers, two views with one token, bad names."""
+    """docs/configuration.md#views: unknown servers, two views with one token, bad names."""
     views = {
         "a b": {},
         "one": {"servers": ["gihub"], "tokens": ["same-token", ""]},
@@ -281,7 +281,7 @@ def test_wrong_views_are_config_errors_that_name_their_place() -> None:
 
 
 async def test_a_view_of_500_of_5000_tools_lists_as_fast_as_the_whole() -> None:
-    """Issue 5, speed: pages are encoded once for each view."""
+    """docs/views.md#cost: pages are encoded once for each view."""
     tools = {f"{'get' if n % 10 == 0 else 'set'}_{n}": None for n in range(5000)}
     servers = {"a": ScriptedServer(tools=tools, remember=False), "b": ScriptedServer()}
     async with _world({"v": {"tools": ["a__get_*"]}}, servers) as world:
