@@ -47,7 +47,7 @@ def members(raw: Buffer) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
 def test_each_crossing_has_a_converter(revision: Revision) -> None:
-    """mcp-wire §2.3: every stateless result has a resultType, and no other has."""
+    """MCP 2026-07-28, basic/index: every stateless result has a resultType, and no other has."""
     assert bytes(to_handshake(b'{"resultType":"complete","x":1}', revision)) == b'{"x":1}'
     assert members(converter(revision)(b'{"x":1}'))["resultType"] == b'"complete"'
 
@@ -55,7 +55,7 @@ def test_each_crossing_has_a_converter(revision: Revision) -> None:
 @pytest.mark.parametrize("upstream", HANDSHAKE)
 @pytest.mark.parametrize("caller", HANDSHAKE)
 def test_between_handshake_revisions_only_the_old_ones_have_a_converter(caller: Revision, upstream: Revision) -> None:
-    """Issue 3, point 6: conversion costs nothing when nothing needs converting."""
+    """Ours: conversion costs nothing when nothing needs converting."""
     old = caller.date < "2025-06-18"
     assert (result_converter(caller, upstream, OURS) is not None) == old
     assert result_converter(caller, upstream, OURS, wrapped=True) is not None
@@ -69,7 +69,7 @@ def test_between_handshake_revisions_only_the_old_ones_have_a_converter(caller: 
     [b"{}", b" {}", b'{"content":[]}', b'{"content":[],"_meta":{}}', b'{"_meta":{"k":1E5}}', b'{"x":"_meta"}'],
 )
 def test_a_stateless_caller_gets_a_result_type_and_the_gateways_name(result: bytes) -> None:
-    """mcp-wire §2.3 and §8.6: resultType is a must, serverInfo is ours."""
+    """MCP 2026-07-28, basic/index: resultType is a must; serverInfo is ours."""
     got = json.loads(bytes(converter()(result)))
     wanted = json.loads(result)
     meta = wanted.pop("_meta", {})
@@ -94,7 +94,7 @@ def test_an_empty_result_with_a_space_in_it_is_still_empty(result: bytes) -> Non
 def test_nothing_else_changes_on_the_way_to_a_stateless_caller(
     result: dict[str, bytes], meta: dict[str, bytes], space: bytes
 ) -> None:
-    """Issue 2, point 11: byte for byte, with or without a `_meta` of the upstream's own."""
+    """docs/behaviour.md#what-passes-untouched: byte for byte, with or without a `_meta` of the server's own."""
     bare = members(converter()(json_text.write(result, space)))
     assert bare == {**result, "resultType": b'"complete"', "_meta": bare["_meta"]}
     assert members(bare["_meta"]) == {SERVER_INFO: OURS}
@@ -115,7 +115,7 @@ def test_words_that_look_like_our_keys_inside_a_result_are_left_alone() -> None:
 
 
 def test_between_stateless_sides_the_name_becomes_ours_and_the_rest_stays() -> None:
-    """mcp-wire §8.6: drop the upstream's serverInfo, forward the rest; §2.3: extension result types are theirs."""
+    """MCP 2026-07-28, basic/index: serverInfo is of who answers, here us; extensions have result types of their own."""
     result = b'{"resultType":"other","ttlMs":5,"cacheScope":"public","_meta":{"%s":{"name":"theirs"},"k":null}}'
     got = members(converter()(result % SERVER_INFO.encode()))
     meta = members(got.pop("_meta"))
@@ -125,7 +125,7 @@ def test_between_stateless_sides_the_name_becomes_ours_and_the_rest_stays() -> N
 
 @pytest.mark.parametrize("upstream", REVISIONS.values())
 def test_the_old_kind_of_task_is_not_mentioned_to_a_stateless_caller(upstream: Revision) -> None:
-    """mcp-wire §9.4, upwards: strip related-task meta. A stateless server's is not of that kind, and stays."""
+    """docs/tasks.md: the two kinds do not understand each other. A stateless server's key is its own, and stays."""
     result = b'{"_meta":{"%s":{"taskId":"1"},"k":1}}' % (PREFIX + "related-task").encode()
     meta = members(members(converter(upstream)(result))["_meta"])
     assert meta.keys() == {"k", SERVER_INFO} | ({PREFIX + "related-task"} if upstream.stateless else set())
@@ -150,7 +150,7 @@ def test_the_old_kind_of_task_is_not_mentioned_to_a_stateless_caller(upstream: R
     ],
 )
 def test_a_handshake_caller_does_not_see_what_only_the_other_era_knows(result: bytes, kept: bytes) -> None:
-    """mcp-wire §9.4: strip resultType, cache hints and serverInfo; vendor keys stay."""
+    """docs/compatibility.md#results: resultType, cache hints and serverInfo go; vendor keys stay."""
     assert bytes(to_handshake(result)) == kept
 
 
@@ -166,7 +166,7 @@ def test_a_handshake_caller_does_not_see_what_only_the_other_era_knows(result: b
 def test_there_and_back_again_every_member_is_still_there(
     result: dict[str, bytes], meta: dict[str, bytes], space: bytes
 ) -> None:
-    """Issue 2, point 11: crossing both ways loses nothing and changes no byte of any value."""
+    """docs/behaviour.md#what-passes-untouched: crossing both ways loses nothing and changes no byte of any value."""
     whole = {**result, "_meta": json_text.write(meta)}
     back = members(to_handshake(converter()(json_text.write(whole, space))))
     assert members(back.pop("_meta")) == meta
@@ -177,7 +177,7 @@ def test_there_and_back_again_every_member_is_still_there(
 
 @pytest.mark.parametrize("result", [b'{"content":[ 1E5 ],"x":null}', b"{}", b' {"_meta":{"k": 1}}', b"[1]"])
 def test_what_needs_no_change_is_the_object_that_came(result: bytes) -> None:
-    """design.md, idea 1: payloads stay raw."""
+    """docs/design/decisions/0001-raw-payloads.md."""
     assert to_handshake(result) is result
 
 
@@ -188,7 +188,7 @@ def test_what_needs_no_change_is_the_object_that_came(result: bytes) -> None:
     "result", [b'{"resultType":"input_required","inputRequests":{}}', b'{ "a":1, "resultType" : "input_required" }']
 )
 def test_a_question_is_never_passed_off_as_a_result(result: bytes) -> None:
-    """design.md §4: until asking is bridged, input_required is refused, whoever calls."""
+    """MCP 2026-07-28, basic/patterns/mrtr: input_required is no outcome; converters refuse it, whoever calls."""
     for caller in HANDSHAKE:
         with pytest.raises(InputRequired):
             to_handshake(result, caller)

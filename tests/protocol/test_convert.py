@@ -1,4 +1,4 @@
-"""Tools and results in the words of each revision: the table of mcp-wire §9.4, and that nothing else changes."""
+"""Tools and results in each revision's words: docs/compatibility.md#what-crosses, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def listed(caller: Revision, **members: Any) -> dict[str, Any]:
 def test_sound_is_an_embedded_resource_to_callers_that_know_no_sound(
     caller: Revision, shown: dict[str, Any], upstream: Revision
 ) -> None:
-    """mcp-wire §9.4, row 1. 2025-03-26 brought audio."""
+    """MCP 2025-03-26, changelog: it brought audio. docs/compatibility.md#results."""
     assert given_to({"content": [AUDIO, WORDS]}, caller, upstream) == {"content": [shown, WORDS]}
 
 
@@ -90,7 +90,7 @@ def test_sound_is_an_embedded_resource_to_callers_that_know_no_sound(
 def test_a_resource_link_is_text_to_callers_that_know_no_links(
     caller: Revision, shown: dict[str, Any], upstream: Revision
 ) -> None:
-    """mcp-wire §9.4, row 2. 2025-06-18 brought resource links."""
+    """MCP 2025-06-18, changelog: it brought resource links. docs/compatibility.md#results."""
     assert given_to({"content": [WORDS, LINK]}, caller, upstream) == {"content": [WORDS, shown]}
 
 
@@ -138,14 +138,14 @@ def test_two_sounds_have_two_addresses() -> None:
     **ids,
 )
 def test_structured_content_that_is_no_object_is_wrapped_or_dropped(caller: Revision, shown: dict[str, Any]) -> None:
-    """mcp-wire §9.4, row 3, and the trace in §9.9. Only a stateless server may send it."""
+    """docs/compatibility.md#results. Only a stateless server may send it (MCP 2026-07-28, server/tools)."""
     assert given_to({"content": [], "structuredContent": [1, 2]}, caller, M) == shown
 
 
 @pytest.mark.parametrize("upstream", ALL, **ids)
 @pytest.mark.parametrize("caller", ALL, **ids)
 def test_a_structured_object_stays_or_becomes_text(caller: Revision, upstream: Revision) -> None:
-    """Issue 3, point 6, and mcp-wire §6: structured content came with 2025-06-18."""
+    """MCP 2025-06-18, changelog: it brought structured content. docs/compatibility.md#results."""
     result = {"content": [WORDS], "structuredContent": {"n": 1}, "isError": False, "x-v": 1}
     in_words = {"content": [WORDS, copy('{"n":1}')], "isError": False, "x-v": 1}
     assert given_to(result, caller, upstream) == (in_words if caller in (A, B) else result)
@@ -154,7 +154,7 @@ def test_a_structured_object_stays_or_becomes_text(caller: Revision, upstream: R
 @pytest.mark.parametrize("caller", [C, D], **ids)
 @pytest.mark.parametrize("value", [None, True, 0, "text", [], [{}]])
 def test_every_kind_of_value_can_be_wrapped(caller: Revision, value: Any) -> None:
-    """mcp-wire §6: 2026-07-28 allows any JSON value, null too."""
+    """MCP 2026-07-28, server/tools: structured content may be any JSON value, null too."""
     got = given_to({"content": [], "structuredContent": value}, caller, M)
     assert got == {"content": [copy(json.dumps(value))], "structuredContent": {"result": value}}
 
@@ -175,7 +175,7 @@ def test_an_object_is_wrapped_too_where_the_schema_was(
 
 @pytest.mark.parametrize("content", ["absent", None, []])
 def test_the_copy_is_made_where_there_was_no_content(content: Any) -> None:
-    """mcp-wire §9.4: ensure the text copy. Every revision requires `content`."""
+    """MCP 2025-11-25, schema, CallToolResult: every revision requires `content`, so the copy makes one."""
     result = {"structuredContent": {"n": 1}} | ({} if content == "absent" else {"content": content})
     assert given_to(result, A, D) == {"content": [copy('{"n":1}')]}
 
@@ -195,7 +195,7 @@ def test_the_copy_is_made_where_there_was_no_content(content: Any) -> None:
 )
 @pytest.mark.parametrize("caller", [A, B, C, D], **ids)
 def test_a_copy_the_server_made_is_not_made_again(caller: Revision, structured: Any, text: str) -> None:
-    """mcp-wire §6: the text duplicate is a SHOULD, in any spelling; typed servers say a wrapped value bare."""
+    """MCP 2025-11-25, server/tools: a server SHOULD say it in text too, in any spelling; some leave out the wrapper."""
     result = {"content": [WORDS, copy(text)], "structuredContent": structured}
     assert given_to(result, caller, M)["content"] == result["content"]
 
@@ -219,7 +219,7 @@ def test_what_says_something_else_is_no_copy(structured: Any, block: dict[str, A
 
 
 def test_a_copy_keeps_the_spelling_of_the_original() -> None:
-    """design.md, idea 1: number spelling and order stay, whatever Python would make of them."""
+    """docs/behaviour.md#what-passes-untouched: number spelling and order stay, whatever Python would make of them."""
     structured = rb'{"b": 1.10, "a": 1e999, "s":"\ud83c\udf89 \"q\" \u00e9"}'
     got = json.loads(bytes(crossed(b'{"content":[],"structuredContent":%s}' % structured, B, D)))
     assert got == {"content": [copy(structured.decode())]}
@@ -248,13 +248,13 @@ def test_a_result_whose_content_is_no_list_is_left_alone(content: Any) -> None:
     ("caller", "shown"), [(A, None), (B, None), (C, ARRAY_IN_OBJECT), (D, ARRAY_IN_OBJECT), (M, ARRAY)], **ids
 )
 def test_an_output_schema_of_no_object_is_wrapped_or_dropped(caller: Revision, shown: Any) -> None:
-    """mcp-wire §9.4, row 4."""
+    """docs/compatibility.md#definitions-of-tools."""
     assert listed(caller, outputSchema=ARRAY) == ({} if shown is None else {"outputSchema": shown})
 
 
 @pytest.mark.parametrize("caller", ALL, **ids)
 def test_an_output_schema_of_an_object_stays_where_it_is_known(caller: Revision) -> None:
-    """mcp-wire §6: since 2025-06-18."""
+    """MCP 2025-06-18, changelog: output schemas came with structured content."""
     assert listed(caller, outputSchema=OBJECT) == ({} if caller in (A, B) else {"outputSchema": OBJECT})
 
 
@@ -273,7 +273,7 @@ TOOL = {"title": "T", "annotations": {"title": "old", "readOnlyHint": True}, "ic
     **ids,
 )
 def test_each_revision_is_shown_the_members_it_knows(caller: Revision, shown: dict[str, Any]) -> None:
-    """mcp-wire §9.4, row 5, and upwards. `execution` goes to nobody, because no tasks are offered."""
+    """docs/compatibility.md#definitions-of-tools. `execution` goes to nobody, because no tasks are offered."""
     assert listed(caller, **TOOL) == shown
 
 
@@ -288,13 +288,13 @@ def test_each_revision_is_shown_the_members_it_knows(caller: Revision, shown: di
     ],
 )
 def test_a_title_moves_into_the_annotations_for_2025_03_26(members: dict[str, Any], shown: dict[str, Any]) -> None:
-    """mcp-wire §9.4, row 5; §6: of two titles the tool's own is the one that is displayed."""
+    """docs/compatibility.md#definitions-of-tools; MCP 2025-11-25, schema: of two titles the tool's own is displayed."""
     assert listed(B, **members) == shown
 
 
 @pytest.mark.parametrize("caller", ALL, **ids)
 def test_meta_stays_for_everybody(caller: Revision) -> None:
-    """mcp-wire §6: harmless for older peers. §5.6: unknown keys are preserved."""
+    """docs/behaviour.md#what-passes-untouched: unknown keys of `_meta` pass; older clients ignore them."""
     assert listed(caller, _meta={"ui": {"resourceUri": "ui://x"}}) == {"_meta": {"ui": {"resourceUri": "ui://x"}}}
 
 
@@ -306,7 +306,7 @@ def test_meta_stays_for_everybody(caller: Revision) -> None:
     [{}, True, False, ARRAY, {"type": ["object", "null"]}, {"oneOf": [OBJECT, ARRAY]}, {"properties": {}}],
 )
 def test_whatever_does_not_say_object_is_wrapped(schema: Any) -> None:
-    """mcp-wire §6: before 2026-07-28 the root must say `type: object`; typed clients refuse the whole list else."""
+    """MCP 2025-11-25, schema, Tool: the root must say `type: object`; typed clients refuse the whole list else."""
     assert listed(D, outputSchema=schema)["outputSchema"]["properties"] == {"result": schema}
     assert convert.is_wrapped(json.dumps({"name": "t", "outputSchema": schema}).encode())
 
@@ -332,7 +332,7 @@ def test_only_a_tools_own_output_schema_decides(definition: dict[str, Any], wrap
 
 
 def test_references_inside_a_wrapped_schema_still_lead_somewhere() -> None:
-    """mcp-wire §9.4: the schema is wrapped the same way. A local reference counts from the root, which has moved."""
+    """JSON Schema 2020-12 §8.2.3.1: a local reference counts from the root, which has moved."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "array",
@@ -383,7 +383,7 @@ def opened(raw: Buffer) -> dict[str, bytes]:
 def test_a_result_with_nothing_to_convert_is_the_object_that_came(
     members: dict[str, bytes], texts: list[bytes], space: bytes, pair: tuple[Revision, Revision]
 ) -> None:
-    """Issue 3, point 6: what a client can parse passes byte for byte."""
+    """docs/behaviour.md#what-passes-untouched: what a client can parse passes byte for byte."""
     blocks = [json_text.write({"type": b'"text"', "text": text}, space) for text in texts]
     result = Raw(json_text.write({**members, "content": b"[" + b" ,".join(blocks) + b"]"}, space))
     assert crossed(result, *pair) is result
@@ -394,7 +394,7 @@ def test_a_result_with_nothing_to_convert_is_the_object_that_came(
 def test_between_newer_handshake_revisions_not_even_a_word_is_looked_for(
     value: bytes, caller: Revision, upstream: Revision
 ) -> None:
-    """Issue 3, point 6: nothing is paid where nothing can need it."""
+    """Ours: nothing is paid where nothing can need it."""
     assert result_converter(caller, upstream, OURS) is None
     assert crossed(value, caller, upstream) is value
 
@@ -418,7 +418,7 @@ def test_converting_loses_no_member_it_does_not_know(
     caller: Revision,
     upstream: Revision,
 ) -> None:
-    """mcp-wire §5.6: unknown fields of results and blocks are preserved, byte for byte; and it is still JSON."""
+    """docs/behaviour.md#what-passes-untouched: unknown members of results and blocks stay; and it is still JSON."""
     block = json_text.write({**extra, "type": json.dumps(kind).encode(), "data": b'"AA=="', "uri": b'"u:1"'}, space)
     result = {**members, "content": b"[" + block + b"]"} | (
         {} if structured is None else {"structuredContent": structured}
@@ -440,7 +440,7 @@ def test_converting_loses_no_member_it_does_not_know(
 def test_wrapping_keeps_the_value_as_it_was_written(
     members: dict[str, bytes], value: bytes, space: bytes, caller: Revision
 ) -> None:
-    """design.md, idea 1: payloads stay raw, inside a wrapper too."""
+    """docs/behaviour.md#what-passes-untouched: inside a wrapper, too."""
     result = json_text.write({**members, "content": b"[]", "structuredContent": value, "resultType": b'"x"'}, space)
     got = opened(crossed(result, caller, M))
     content = json.loads(got.pop("content"))
@@ -458,7 +458,7 @@ def test_wrapping_keeps_the_value_as_it_was_written(
 def test_a_definition_with_nothing_to_convert_is_the_object_that_came(
     members: dict[str, bytes], space: bytes, caller: Revision
 ) -> None:
-    """Issue 3, point 6; words of ours deeper down are somebody else's."""
+    """docs/behaviour.md#what-passes-untouched; words of ours deeper down are somebody else's."""
     schema = b'{"title":"In","properties":{"icons":{},"execution":{},"annotations":{},"outputSchema":{}}}'
     definition = json_text.write({"name": b'"t"', "inputSchema": schema, **members}, space)
     assert convert.tool_converter(caller)(definition) is definition
@@ -479,7 +479,7 @@ def test_a_converted_definition_has_all_its_unknown_members(
     annotations: bytes | None,
     caller: Revision,
 ) -> None:
-    """mcp-wire §5.6: unknown fields on tools are preserved; schemas are forwarded verbatim."""
+    """docs/behaviour.md#what-passes-untouched: unknown members of tools stay; schemas pass as they are."""
     odd = {"outputSchema": output, "title": title, "annotations": annotations, "icons": b"[]", "execution": b"{}"}
     schema = b'{"type":"object","maximum":1E5}'
     given_ = {"name": b'"t"', "inputSchema": schema, **members} | {k: v for k, v in odd.items() if v is not None}
@@ -516,7 +516,7 @@ def test_words_inside_a_text_are_no_reason_to_touch_a_result(caller: Revision) -
 
 @pytest.mark.parametrize("depth", [500, 100_000])
 def test_depth_without_end_ends_nobody(depth: int) -> None:
-    """reliability.md: nested without end is a fault of one message."""
+    """docs/behaviour.md#size-limits: nested without end is a fault of one message."""
     deep = b"[" * depth + b"]" * depth
     result = b'{"content":[{"type":"text","text":"%s"}],"structuredContent":%s}' % (deep, deep)
     for caller in (A, D):

@@ -33,7 +33,7 @@ def envelope(**keys: bytes) -> dict[str, Raw]:
 def test_each_revision_is_told_from_the_others(
     date: str, stateless: bool, batches: bool, progress_message: bool, unknown_tool_code: int
 ) -> None:
-    """mcp-wire §1.6, §2, and design.md §7 for the code: the one table of revisions."""
+    """The table of revisions: batches only in 2025-03-26, stateless since 2026-07-28; docs/errors.md has the code."""
     revision = REVISIONS[date]
     assert revision.date == date
     assert (revision.stateless, revision.batches) == (stateless, batches)
@@ -42,7 +42,7 @@ def test_each_revision_is_told_from_the_others(
 
 
 def test_all_five_revisions_are_offered_newest_first() -> None:
-    """mcp-wire §8.3: list all five, newest first."""
+    """MCP 2026-07-28, server/discover: what is supported. Ours: all five, newest first."""
     assert list(era.SUPPORTED) == sorted(ALL, reverse=True)
     assert era.NEWEST.date == "2026-07-28"
     assert era.NEWEST_HANDSHAKE.date == "2025-11-25"
@@ -61,7 +61,7 @@ def test_all_five_revisions_are_offered_newest_first() -> None:
     ],
 )
 def test_initialize_is_answered_with_the_same_revision_or_our_newest(requested: str | None, answered: str) -> None:
-    """mcp-wire §2.1: echo what we speak, else our newest handshake revision; never an error, never 2026-07-28."""
+    """MCP 2025-11-25, basic/lifecycle: the same version if we speak it, else our newest that has a handshake."""
     assert era.negotiate(requested).date == answered
 
 
@@ -76,13 +76,13 @@ def test_initialize_is_answered_with_the_same_revision_or_our_newest(requested: 
     ],
 )
 def test_a_request_that_names_no_revision_is_of_the_handshake_era(meta: dict[str, Raw] | None) -> None:
-    """mcp-wire §2.6: only the reserved protocolVersion key makes a request stateless."""
+    """MCP 2026-07-28, basic/versioning: only the version in `_meta` makes a request stateless."""
     assert era.read_envelope(meta) is None
 
 
 @pytest.mark.parametrize("date", ALL)
 def test_only_the_stateless_revision_can_be_named_in_an_envelope(date: str) -> None:
-    """mcp-wire §8.3: reject enveloped requests that name a handshake revision with -32022."""
+    """MCP 2026-07-28, basic/versioning: -32022 for what has no stateless form here."""
     meta = envelope(version=messages.encode(date))
     if date == "2026-07-28":
         assert era.read_envelope(meta) is not None
@@ -95,7 +95,7 @@ def test_only_the_stateless_revision_can_be_named_in_an_envelope(date: str) -> N
 
 
 def test_an_unknown_revision_is_refused_with_what_is_supported() -> None:
-    """mcp-wire §1.7: -32022 with data {supported, requested}."""
+    """MCP 2026-07-28, basic/versioning: -32022 with data {supported, requested}."""
     with pytest.raises(UnsupportedVersion) as caught:
         era.read_envelope(envelope(version=b'"2027-01-01"'))
     assert caught.value.data == {"supported": list(reversed(ALL)), "requested": "2027-01-01"}
@@ -106,7 +106,7 @@ def test_an_unknown_revision_is_refused_with_what_is_supported() -> None:
 def test_an_envelope_without_capabilities_is_wrong_before_its_version_is_looked_at(
     capabilities: bytes | None, date: str
 ) -> None:
-    """mcp-wire §2.4: step 2 (both required keys, -32602) comes before step 4 (version, -32022)."""
+    """MCP 2026-07-28, basic/index: what lacks a required key is malformed (-32602) before its version counts."""
     meta = envelope(version=messages.encode(date))
     del meta[CLIENT_CAPABILITIES]
     if capabilities is not None:
@@ -119,14 +119,14 @@ def test_an_envelope_without_capabilities_is_wrong_before_its_version_is_looked_
 
 @pytest.mark.parametrize("version", [b"null", b"20260728", b"{}", b"[]", b"true"])
 def test_a_version_that_is_no_text_is_wrong(version: bytes) -> None:
-    """mcp-wire §2.2: a string, required."""
+    """MCP 2026-07-28, basic/index: a string, required."""
     with pytest.raises(InvalidParams) as caught:
         era.read_envelope(envelope(version=version))
     assert PROTOCOL_VERSION in caught.value.message
 
 
 def test_what_the_caller_says_of_itself_stays_as_it_came() -> None:
-    """mcp-wire §2.2: clientInfo and logLevel are optional, and nothing may be refused for lack of them."""
+    """MCP 2026-07-28, basic/index: clientInfo and logLevel are optional; nothing may be refused for lack of them."""
     plain = era.read_envelope(envelope())
     assert plain is not None
     assert (bytes(plain.capabilities), plain.client_info, plain.log_level) == (b"{}", None, None)
@@ -140,7 +140,7 @@ def test_what_the_caller_says_of_itself_stays_as_it_came() -> None:
 
 
 def test_keys_of_one_hop_are_those_and_no_others() -> None:
-    """mcp-wire §8.6: drop the envelope and the token; trace and vendor keys go along."""
+    """docs/behaviour.md#what-passes-untouched: envelope and token speak of one hop; trace and vendor keys travel on."""
     assert {
         "io.modelcontextprotocol/protocolVersion",
         "io.modelcontextprotocol/clientInfo",

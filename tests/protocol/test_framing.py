@@ -37,21 +37,21 @@ def lines_of(chunks: Iterable[bytes], limit: int = DEFAULT_LIMIT) -> tuple[list[
 @settings(max_examples=200, deadline=None)
 @given(stream=streams, cuts=st.lists(st.integers(0, 400), max_size=12))
 def test_any_split_gives_the_same_lines(stream: bytes, cuts: list[int]) -> None:
-    """Issue 2, point 2: any chunking."""
+    """MCP 2025-11-25, basic/transports, stdio: a newline ends a message, however its bytes arrive."""
     assert lines_of(chop(stream, cuts)) == lines_of([stream])
 
 
 @settings(max_examples=100, deadline=None)
 @given(stream=streams)
 def test_one_byte_at_a_time_gives_the_same_lines(stream: bytes) -> None:
-    """Issue 2, point 2: any chunking, the finest included."""
+    """MCP 2025-11-25, basic/transports, stdio: a newline ends a message, also byte by byte."""
     assert lines_of(stream[at : at + 1] for at in range(len(stream))) == lines_of([stream])
 
 
 @settings(max_examples=150, deadline=None)
 @given(stream=streams)
 def test_lines_are_what_stands_between_newlines_and_nothing_else_cuts(stream: bytes) -> None:
-    r"""mcp-wire §3.1: `\n` delimits; U+2028, VT, FF and NEL are legal inside JSON strings."""
+    r"""MCP 2025-11-25, basic/transports, stdio: newlines delimit; U+2028, VT, FF and NEL may stand in JSON strings."""
     *whole, rest = stream.split(b"\n")
     assert lines_of([stream]) == ([line for line in whole if line], rest)
 
@@ -63,7 +63,7 @@ def test_lines_are_what_stands_between_newlines_and_nothing_else_cuts(stream: by
     cuts=st.lists(st.integers(0, 80_000), max_size=12),
 )
 def test_lines_over_the_limit_are_reported_once_in_their_place(sizes: list[int], limit: int, cuts: list[int]) -> None:
-    """Issue 2, point 2: bounded; the lines before and after a giant survive it, however it is cut."""
+    """docs/behaviour.md#size-limits: one over the limit is skipped; the lines around it survive, however it is cut."""
     lines = [(b"%d" % index) * size for index, size in enumerate(sizes)]
     expected = [Oversized(line[:4096]) if len(line) > limit else line for line in lines]
     stream = b"".join(line + b"\n" for line in lines)
@@ -82,7 +82,7 @@ def test_a_line_of_exactly_the_limit_is_kept(size: int, kept: bool, step: int) -
 
 
 def test_a_giant_is_reported_before_its_end_which_may_never_come() -> None:
-    """Issue 2, bad input: a child that sends a line without end."""
+    """docs/behaviour.md#a-server-talks-nonsense: a line without end fails its call."""
     framer = LineFramer(10)
     assert framer.feed(b"before\n12345678") == [b"before"]
     assert framer.feed(b"901") == [Oversized(b"12345678901")]
@@ -97,7 +97,7 @@ def test_the_head_of_a_giant_is_kept_to_tell_whose_answer_it_was() -> None:
 
 
 def test_what_is_skipped_is_not_kept() -> None:
-    """Issue 2, point 2: bounded. 32 MiB of one line pass through less than a quarter of a megabyte."""
+    """docs/behaviour.md#size-limits: skipped without being kept. 32 MiB of a line take less than 256 KiB."""
     framer, chunk = LineFramer(64 * 1024), b"x" * 4096
     tracemalloc.start()
     try:
@@ -138,7 +138,7 @@ class Metered(bytes):
     ("chunk", "total"), [(1, 256 * 1024), (97, 4 * 1024 * 1024), (4096, 16 * 1024 * 1024), (65536, 16 * 1024 * 1024)]
 )
 def test_work_grows_with_the_bytes_not_with_their_square(chunk: int, total: int) -> None:
-    """Issue 2, point 2: linear. Each byte is touched a few times, however small the pieces of a large line are."""
+    """Ours: linear. Each byte is touched a few times, however small the pieces of a large line are."""
     framer, piece = LineFramer(), Metered(b"x" * chunk)
     Metered.touched = 0
     fed = 0
@@ -152,7 +152,7 @@ def test_work_grows_with_the_bytes_not_with_their_square(chunk: int, total: int)
 
 
 def test_many_small_lines_of_one_chunk_are_each_touched_a_few_times() -> None:
-    """Issue 2, point 2: linear, also when one read brings ten thousand lines."""
+    """Ours: linear, also when one read brings ten thousand lines."""
     data = Metered(b'{"jsonrpc":"2.0"}\n' * 10_000)
     Metered.touched = 0
     assert len(LineFramer().feed(data)) == 10_000

@@ -29,13 +29,13 @@ def headers(method: str, **params: Any) -> dict[str, str] | None:
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
 def test_every_text_comes_back(text: str) -> None:
-    """mcp-wire.md §3.4: receivers decode before they compare."""
+    """MCP 2026-07-28, basic/transports/streamable-http: receivers decode before they compare."""
     assert decode_value(encode_value(text)) == text
 
 
 @given(st.text())
 def test_every_encoded_text_can_stand_in_a_header(text: str) -> None:
-    """mcp-wire.md §3.4: printable ASCII without blanks at its ends."""
+    """RFC 9110 §5.5: printable ASCII without blanks at its ends."""
     value = encode_value(text)
     assert value == value.strip()
     assert all(" " <= character <= "~" for character in value)
@@ -54,7 +54,7 @@ def test_every_encoded_text_can_stand_in_a_header(text: str) -> None:
     ],
 )
 def test_only_what_cannot_stand_as_it_is_becomes_base64(text: str, value: str) -> None:
-    """mcp-wire.md §3.4; what looks like the markers is itself encoded."""
+    """MCP 2026-07-28, basic/transports/streamable-http: what looks like the markers is itself encoded."""
     assert encode_value(text) == value
 
 
@@ -62,12 +62,12 @@ def test_only_what_cannot_stand_as_it_is_becomes_base64(text: str, value: str) -
     "value", ["=?base64?YQ?=", "=?base64?Y Q==?=", "=?base64?YR==?=", "=?base64?/w==?=", "=?base64?ä?="]
 )
 def test_base64_that_is_broken_or_spelled_otherwise_is_no_value(value: str) -> None:
-    """mcp-wire.md §3.4: undecodable or non-canonical is a mismatch."""
+    """MCP 2026-07-28, basic/transports/streamable-http: undecodable is a mismatch. Ours: so is another spelling."""
     assert decode_value(value) is None
 
 
 def test_blanks_around_a_value_are_not_part_of_it() -> None:
-    """mcp-wire.md §3.4: the conformance suite sends them."""
+    """RFC 9110 §5.5: blanks around a value are not part of it; the conformance suite sends them."""
     assert decode_value("  x \t") == "x"
 
 
@@ -83,20 +83,20 @@ def test_blanks_around_a_value_are_not_part_of_it() -> None:
     ],
 )
 def test_a_stateless_request_repeats_what_it_is_about(method: str, params: dict[str, Any], name: str | None) -> None:
-    """mcp-wire.md §3.4."""
+    """MCP 2026-07-28, basic/transports/streamable-http, standard request headers."""
     expected = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method} | ({"Mcp-Name": name} if name else {})
     assert headers(method, **params, _meta={VERSION: "2026-07-28"}) == expected
 
 
 def test_a_handshake_request_repeats_nothing() -> None:
-    """mcp-wire.md §2.2: the envelope makes the difference."""
+    """MCP 2026-07-28, basic/index: the envelope makes the difference."""
     assert headers("tools/call", name="x") is None
     assert headers("tools/call", name="x", _meta={"progressToken": 1}) is None
     assert stateless_headers("ping", None) is None
 
 
 def test_a_session_id_is_visible_ascii() -> None:
-    """mcp-wire.md §3.3."""
+    """MCP 2025-11-25, basic/transports: a session id is visible ASCII."""
     assert is_session_id("a-B~!")
     assert not any(map(is_session_id, ["", "a b", "ä", "a\n", "x" * 2000]))
 
@@ -105,7 +105,7 @@ REGION = {"type": "string", "x-mcp-header": "Region"}
 
 
 def test_a_schema_says_which_arguments_are_repeated_in_headers() -> None:
-    """mcp-wire.md §3.5: also inside nested objects; data that looks like an annotation is none."""
+    """MCP 2026-07-28, basic/transports/streamable-http: also in nested objects; data that looks like one is none."""
     inner = {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}
     other = {"type": "object", "default": {"x-mcp-header": "No"}, "enum": [{"x-mcp-header": "No"}]}
     found = param_headers({"properties": {"region": REGION, "deep": inner, "x-mcp-header": other}})
@@ -129,13 +129,13 @@ def test_a_schema_says_which_arguments_are_repeated_in_headers() -> None:
     ],
 )
 def test_an_annotation_in_the_wrong_place_is_refused(schema: Any) -> None:
-    """mcp-wire.md §3.5: an HTTP client must not offer such a tool."""
+    """MCP 2026-07-28, basic/transports/streamable-http: an HTTP client must not offer such a tool."""
     with pytest.raises(BadAnnotation):
         param_headers(schema)
 
 
 def test_values_are_written_as_the_server_will_compare_them() -> None:
-    """mcp-wire.md §3.5: absent and null have no header."""
+    """MCP 2026-07-28, basic/transports/streamable-http: absent and null have no header."""
     wanted = {(name,): name.upper() for name in "abcdefg"} | {("deep", "x"): "X"}
     arguments = {"a": "eu", "b": 42, "c": 42.0, "d": True, "e": None, "f": "ü", "deep": {"x": False}}
     assert param_values(wanted, arguments) == {

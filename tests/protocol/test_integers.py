@@ -33,7 +33,7 @@ def pieces(draw: st.DrawFn) -> str:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(pieces() | st.text(max_size=300).map(json.dumps), max_size=5), st.sampled_from([",", " , ", ",\t"]))
 def test_an_integer_is_found_where_a_parser_finds_it(values: list[str], comma: str) -> None:
-    """Table S20: integer <= 400 digits; digits inside strings and fractions stay untouched."""
+    """Ours: an integer has at most 400 digits; digits inside strings and fractions stay untouched."""
     text = "[" + comma.join(values) + "]"
     assert messages.has_huge_integer(text.encode()) == has_huge(text)
 
@@ -47,7 +47,7 @@ def test_no_place_is_overlooked(before: int) -> None:
 
 
 def test_a_request_with_such_an_integer_is_refused_under_its_id() -> None:
-    """Table S20: `json_bigint`."""
+    """Ours: readers that hold integers in full would take long over it."""
     frame = b'{"jsonrpc":"2.0","id":"a","method":"ping","params":{"x":' + b"9" * 100_000 + b"}}"
     with pytest.raises(NotAnEnvelope, match="400 digits") as refused:
         messages.decode_strict(frame)
@@ -63,7 +63,7 @@ def test_an_id_that_is_one_itself_is_not_sent_back() -> None:
 
 @pytest.mark.parametrize("fill", [b"x", b"7", b'\\"', b"1.5,", b"7777777777,"])
 def test_looking_takes_no_longer_than_reading(fill: bytes) -> None:
-    """Table S20, T3: no input takes more than 100 ms a megabyte. The best of three, as others use the machine too."""
+    """Ours: no input takes more than 100 ms a megabyte. The best of three, as others use the machine too."""
     frame = (b'["%b"]' if fill in (b"x", b"7", b'\\"') else b"[%b0]") % (fill * (4_000_000 // len(fill)))
     best = float("inf")
     for _ in range(3):

@@ -43,7 +43,7 @@ ILLEGAL_IDS = [b"null", b"1.0", b"1.5", b"1e2", b"1E2", b"true", b"false", b"{}"
 
 @pytest.mark.parametrize("id_", LEGAL_IDS)
 def test_an_id_goes_back_as_it_came(id_: bytes) -> None:
-    """Issue 2, point 2: ids of either JSON type returned as they came."""
+    """docs/behaviour.md#what-passes-untouched: ids of either JSON type return as they came."""
     envelope = messages.decode(b'{"jsonrpc":"2.0","id": %s ,"method":"ping"}' % id_)
     assert messages.is_id(envelope.id)
     answer = b"".join(messages.result(envelope.id, b"{}"))
@@ -52,19 +52,19 @@ def test_an_id_goes_back_as_it_came(id_: bytes) -> None:
 
 @pytest.mark.parametrize("id_", ILLEGAL_IDS)
 def test_what_is_no_string_and_no_integer_is_no_id(id_: bytes) -> None:
-    """mcp-wire §1.6: never null, never a float, and a boolean is not an integer."""
+    """MCP 2025-11-25, basic/index: never null; JSON-RPC 2.0 §4: no fraction, and a boolean is not an integer."""
     assert not messages.is_id(messages.decode(b'{"jsonrpc":"2.0","id":%s,"method":"ping"}' % id_).id)
 
 
 def test_an_absent_id_is_told_from_null() -> None:
-    """mcp-wire §1.6: without an id it is a notice; with null it is a mistake."""
+    """JSON-RPC 2.0 §4.1: without an id it is a notice; MCP 2025-11-25, basic/index: with null it is a mistake."""
     assert messages.decode(b'{"jsonrpc":"2.0","method":"m"}').id is ABSENT
     assert bytes(messages.decode(b'{"jsonrpc":"2.0","id":null,"method":"m"}').id) == b"null"
     assert not messages.is_id(ABSENT)
 
 
 def test_an_error_without_a_readable_id_says_null() -> None:
-    """mcp-wire §1.6: null only when the offending id could not be read."""
+    """JSON-RPC 2.0 §5: null only when the offending id could not be read."""
     assert b"".join(messages.failure(None, ParseError("x"))).startswith(b'{"jsonrpc":"2.0","id":null,"error":')
     assert b"".join(messages.failure(b"", ParseError("x"))).startswith(b'{"jsonrpc":"2.0","id":null,"error":')
     assert b"".join(messages.failure(b'"a"', ParseError("x"))).startswith(b'{"jsonrpc":"2.0","id":"a","error":')
@@ -84,7 +84,7 @@ def test_an_error_without_a_readable_id_says_null() -> None:
     ],
 )
 def test_a_request_is_known_in_any_spelling(frame: bytes) -> None:
-    """Issue 2, point 2: order, spaces, CR LF, explicit nulls and unknown fields do not matter."""
+    """RFC 8259 §2, §4: order and blanks do not matter; explicit nulls and unknown members do not either."""
     envelope = messages.decode(frame)
     assert (bytes(envelope.id), envelope.method, envelope.params) == (b"1", "tools/list", None)
     assert envelope.result is ABSENT
@@ -114,7 +114,7 @@ def test_a_request_is_known_in_any_spelling(frame: bytes) -> None:
     ],
 )
 def test_what_is_not_json_is_a_parse_error_however_deep_the_fault_lies(frame: bytes) -> None:
-    """design.md §7: -32700. A payload we do not open is still checked: broken bytes never reach the other side."""
+    """JSON-RPC 2.0 §5.1: -32700. A payload we do not open is checked too: broken bytes never reach the other side."""
     with pytest.raises(ParseError):
         messages.decode(frame)
 
@@ -138,7 +138,7 @@ def test_what_is_not_json_is_a_parse_error_however_deep_the_fault_lies(frame: by
     ],
 )
 def test_json_that_is_no_message_is_told_apart_and_keeps_its_id(frame: bytes, id_: bytes) -> None:
-    """design.md §7: -32600, and mcp-wire §1.6: under its own id whenever one can be read."""
+    """JSON-RPC 2.0 §5.1: -32600, and §5: under its own id whenever one can be read."""
     with pytest.raises(NotAnEnvelope) as caught:
         messages.decode(frame)
     assert caught.value.id == id_
@@ -157,14 +157,14 @@ def test_json_that_is_no_message_is_told_apart_and_keeps_its_id(frame: bytes, id
     ],
 )
 def test_a_line_that_only_begins_like_json_is_a_parse_error(frame: bytes) -> None:
-    """design.md §7 and issue 2, point 2: junk before a message; the commonest begins with [ or a digit."""
+    """JSON-RPC 2.0 §5.1: -32700. Of junk before a message the commonest begins with [ or a digit."""
     with pytest.raises(ParseError):
         messages.decode(frame)
 
 
 @pytest.mark.parametrize("depth", [5_000, 200_000])
 def test_nesting_without_end_is_a_parse_error(depth: int) -> None:
-    """Issue 2, bad input: no message can exhaust the stack."""
+    """docs/behaviour.md#size-limits: levels are limited; no message can exhaust the stack."""
     deep = b"[" * depth + b"]" * depth
     with pytest.raises(ParseError):
         messages.decode(b'{"jsonrpc":"2.0","id":1,"result":' + deep + b"}")
@@ -176,7 +176,7 @@ def test_nesting_without_end_is_a_parse_error(depth: int) -> None:
 
 @pytest.mark.parametrize("read", [messages.decode, messages.salvage, messages.members, messages.said_error])
 def test_nesting_without_end_escapes_from_no_reader(read: Callable[[bytes], object]) -> None:
-    """Issue 2, bad input: one deep message from anybody must not end the loop that read it."""
+    """docs/behaviour.md#size-limits: one deep message from anybody must not end the loop that read it."""
     deep = b"[" * 5_000 + b"]" * 5_000
     frame = b'{"jsonrpc":"1.0","id":1,"code":1,"data":' + deep + b',"result":' + deep + b"}"
     with contextlib.suppress(ParseError, NotAnEnvelope):
@@ -187,7 +187,7 @@ def test_nesting_without_end_escapes_from_no_reader(read: Callable[[bytes], obje
 
 
 def test_a_batch_comes_apart_into_its_own_bytes() -> None:
-    """mcp-wire §1.6: 2025-03-26 receivers must accept arrays."""
+    """MCP 2025-03-26, basic/index: receivers must accept batches."""
     parts = [b'{"jsonrpc":"2.0", "id":1,"method":"a"}', b"5", b'{"x":1E5}']
     frame = b" [" + b" , ".join(parts) + b"]"
     assert messages.is_batch(frame)
@@ -199,7 +199,7 @@ def test_a_batch_comes_apart_into_its_own_bytes() -> None:
 
 @pytest.mark.parametrize("frame", [b"[", b"[1,]", b"[INFO] x", b"{}", b"[] x", b""])
 def test_a_broken_batch_is_a_parse_error(frame: bytes) -> None:
-    """design.md §7: -32700."""
+    """JSON-RPC 2.0 §6: an array that is no JSON is -32700."""
     with pytest.raises(ParseError):
         messages.decode_batch(frame)
 
@@ -215,7 +215,7 @@ def test_a_broken_batch_is_a_parse_error(frame: bytes) -> None:
     id_=st.one_of(st.integers().map(lambda number: b"%d" % number), json_text.strings),
 )
 def test_params_keep_their_bytes(params: dict[str, bytes], unknown: bytes, space: bytes, id_: bytes) -> None:
-    """Issue 2, point 11: arguments cross unchanged. Idea 1 of the design: payloads stay raw."""
+    """docs/behaviour.md#what-passes-untouched: arguments cross unchanged."""
     frame = json_text.write(
         {
             "jsonrpc": b'"2.0"',
@@ -239,7 +239,7 @@ def test_params_keep_their_bytes(params: dict[str, bytes], unknown: bytes, space
 @settings(max_examples=200, deadline=None)
 @given(result=json_text.objects, space=json_text.SPACE)
 def test_a_result_keeps_its_bytes(result: bytes, space: bytes) -> None:
-    """Issue 2, point 11: results cross unchanged: nulls, big integers, 1E5, -0, 1.0, look-alike keys, non-ASCII."""
+    """docs/behaviour.md#what-passes-untouched: nulls, big integers, 1E5, -0, 1.0, look-alike keys, non-ASCII."""
     frame = json_text.write({"jsonrpc": b'"2.0"', "id": b"7", "result": result}, space)
     envelope = messages.decode(frame)
     assert bytes(envelope.result) == result
@@ -251,7 +251,7 @@ def test_a_result_keeps_its_bytes(result: bytes, space: bytes) -> None:
 @settings(max_examples=100, deadline=None)
 @given(data=json_text.values, message=json_text.strings)
 def test_an_error_of_the_upstream_keeps_its_bytes(data: bytes, message: bytes) -> None:
-    """Issue 2, point 6: errors of the upstream forwarded unchanged."""
+    """docs/behaviour.md#what-passes-untouched: errors of the server pass unchanged."""
     error = b'{"x":null,"code": -32000 ,"message":%s,"data":%s}' % (message, data)
     envelope = messages.decode(b'{"jsonrpc":"2.0","id":1,"error":%s}' % error)
     said = messages.said_error(envelope.error)
@@ -262,7 +262,7 @@ def test_an_error_of_the_upstream_keeps_its_bytes(data: bytes, message: bytes) -
 
 
 def test_an_error_whose_data_no_float_can_hold_is_still_passed_on() -> None:
-    """Issue 2, point 6: errors of the upstream forwarded unchanged, number spelling included."""
+    """docs/behaviour.md#what-passes-untouched: errors of the server pass unchanged, number spelling included."""
     error = b'{"code":1,"message":"too big","data":{"limit":1e999}}'
     said = messages.said_error(Raw(error))
     assert said is not None
@@ -308,7 +308,7 @@ RPC_ERRORS = [
     ],
 )
 def test_each_error_has_its_code_on_the_wire(kind: type[RpcError], code: int) -> None:
-    """design.md §7, the table."""
+    """docs/errors.md, the table."""
     assert messages.error_body(kind("why")) == b'{"code":%d,"message":"why"}' % code
     assert kind in RPC_ERRORS
 
@@ -327,7 +327,7 @@ def test_the_table_above_leaves_no_error_out() -> None:
 
 
 def test_code_and_data_of_one_error_can_be_its_own() -> None:
-    """design.md §7: the same fact has another code in another revision."""
+    """docs/errors.md: the same fact has another code in another revision."""
     error = errors.ToolNotFound("Tool not found: é", code=-32602, data={"muxway": {"nearest": ["a"]}})
     body = messages.error_body(error)
     assert body == '{"code":-32602,"message":"Tool not found: é","data":{"muxway":{"nearest":["a"]}}}'.encode()
@@ -335,7 +335,7 @@ def test_code_and_data_of_one_error_can_be_its_own() -> None:
 
 
 def test_a_failed_upstream_is_named_in_the_data() -> None:
-    """design.md §7: -32603 with data.muxway = {reason, upstream}."""
+    """docs/errors.md#-32603-the-server-gave-no-usable-answer: data.muxway = {reason, upstream}."""
     body = json.loads(messages.error_body(UpstreamError("github", "lost", "gone")))
     assert body == {
         "code": -32603,
@@ -357,7 +357,7 @@ def test_an_object_comes_apart_and_together_again(wanted: dict[str, bytes]) -> N
 
 
 def test_requests_and_notices_are_one_line_each() -> None:
-    """mcp-wire §3.1: one message a line, no newline inside."""
+    """MCP 2025-11-25, basic/transports, stdio: one message a line, no newline inside."""
     assert b"".join(messages.request(1, "ping")) == b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
     assert b"".join(messages.request(b'"a"', "m", b"{}")) == b'{"jsonrpc":"2.0","id":"a","method":"m","params":{}}\n'
     assert b"".join(messages.notification("n")) == b'{"jsonrpc":"2.0","method":"n"}\n'
@@ -414,7 +414,7 @@ GOOD = b'{"jsonrpc":"2.0","id":7,"result":{"a":[1E5,null]}}'
     ],
 )
 def test_a_good_message_is_saved_from_what_stands_around_it(before: bytes, after: bytes) -> None:
-    """Issue 2, point 2: survives BOM, junk before a message, CR LF."""
+    """docs/behaviour.md#a-server-talks-nonsense: a byte order mark, junk before a message, CR LF are forgiven."""
     envelope = messages.salvage(before + GOOD + after)
     assert envelope is not None
     assert bytes(envelope.id) == b"7"
@@ -447,7 +447,7 @@ def test_a_message_is_found_whichever_member_comes_first(start: bytes) -> None:
     ],
 )
 def test_only_what_is_broken_inside_a_string_is_replaced(came: bytes, kept: bytes) -> None:
-    """Issue 2, point 2: invalid UTF-8 and lone surrogates go; pairs and escaped backslashes stay as they are."""
+    """docs/behaviour.md#a-server-talks-nonsense: broken UTF-8, half a pair go; pairs and escaped backslashes stay."""
     frame = b'{"jsonrpc":"2.0","id":1,"result":"%s"}'
     with pytest.raises(ParseError):
         messages.decode(frame % came)
@@ -495,7 +495,7 @@ def test_nothing_else_is_guessed_at(frame: bytes) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=60), st.binary(max_size=20))
 def test_no_bytes_at_all_can_make_a_reader_raise_anything_unexpected(before: bytes, after: bytes) -> None:
-    """Issue 2, bad input: junk from anybody has no effect on anyone else."""
+    """docs/behaviour.md#a-server-talks-nonsense: junk from anybody has no effect on anyone else."""
     frame = before + GOOD + after
     messages.salvage(frame)
     messages.visible_ids(frame)
@@ -519,13 +519,13 @@ def test_no_bytes_at_all_can_make_a_reader_raise_anything_unexpected(before: byt
     ],
 )
 def test_ids_are_seen_in_a_line_that_cannot_be_read(frame: bytes, ids: list[bytes]) -> None:
-    """Issue 2, bad input: whoever waits for a broken answer hears of it."""
+    """docs/behaviour.md#a-server-talks-nonsense: whoever waits for a broken answer hears of it."""
     assert messages.visible_ids(frame) == ids
 
 
 @pytest.mark.parametrize("id_", [b"1.5", b"10e3"])
 def test_a_number_that_is_no_integer_is_not_seen_as_an_id(id_: bytes) -> None:
-    """mcp-wire §1.6: never a float."""
+    """MCP 2025-11-25, basic/index: an id is a string or an integer, never a fraction."""
     assert messages.visible_ids(b'{"id":%s,"result":{"trunc' % id_) == []
 
 
@@ -544,5 +544,5 @@ def test_a_number_that_is_no_integer_is_not_seen_as_an_id(id_: bytes) -> None:
     ],
 )
 def test_the_id_of_an_answer_is_seen_where_ids_stand(line: bytes, id_: bytes | None) -> None:
-    """reliability.md §5 rule 3: not any id that happens to be in it."""
+    """docs/behaviour.md#a-server-talks-nonsense: not any id that happens to be in it."""
     assert messages.likely_id(line) == id_

@@ -57,7 +57,7 @@ class Play:
 
 
 def test_each_answer_finds_its_own_request_in_any_order() -> None:
-    """mcp-wire §8.1: own counter per connection."""
+    """JSON-RPC 2.0 §5: an answer has the id of its request, here one that we gave."""
     (
         Play()
         .asks("a").gives(1)
@@ -71,7 +71,7 @@ def test_each_answer_finds_its_own_request_in_any_order() -> None:
 
 
 def test_a_second_answer_to_one_request_is_dropped() -> None:
-    """Issue 2, bad input: the first answer counts; a duplicate ends nobody else's call."""
+    """docs/behaviour.md#a-server-talks-nonsense: the first answer counts; a duplicate ends nobody else's call."""
     (
         Play()
         .asks("a").gives(1)
@@ -84,7 +84,7 @@ def test_a_second_answer_to_one_request_is_dropped() -> None:
 
 
 def test_a_late_answer_is_dropped_after_its_request_was_given_up() -> None:
-    """design.md §4, Cancel: a late answer is ignored."""
+    """MCP 2025-11-25, basic/utilities/cancellation: an answer that comes after the cancellation is ignored."""
     play = Play().asks("a").gives(1)
     del play.peer.ours[1]
     play.hears_answer(b"1").gives(None).has_dropped(1).asks("b").gives(2).hears_answer(b"2").gives("b")
@@ -95,7 +95,7 @@ def test_a_late_answer_is_dropped_after_its_request_was_given_up() -> None:
     [b"9", b'"nine"', b"-1", b"1.5", b"null", b"true", b"{}", b'""', b"99999999999999999999999999", '"²"'.encode()],
 )
 def test_an_answer_with_an_id_we_never_gave_is_dropped(id_: bytes) -> None:
-    """Issue 2, bad input: a child that answers with a wrong id."""
+    """docs/behaviour.md#a-server-talks-nonsense: invented ids reach nobody."""
     Play().asks("a").hears_answer(id_).gives(None).has_dropped(1).hears_answer(b"1").gives("a")
 
 
@@ -105,14 +105,14 @@ def test_a_server_that_turns_our_integer_into_a_string_still_means_that_request(
 
 
 def test_ids_are_never_used_twice() -> None:
-    """mcp-wire §1.6: an id may not be reused within a session, answered or not."""
+    """MCP 2025-11-25, basic/index: an id may not be reused within a session, answered or not."""
     Play().asks("a").gives(1).hears_answer(b"1").gives("a").asks("b").gives(2).loses_the_connection().gives(["b"]).asks(
         "c"
     ).gives(3)
 
 
 def test_progress_finds_the_request_and_leaves_it_open() -> None:
-    """mcp-wire §8.1: the id is also the progress token."""
+    """MCP 2025-11-25, basic/utilities/progress: a token is unique among open requests; here it is the id."""
     (
         Play()
         .asks("a")
@@ -126,7 +126,7 @@ def test_progress_finds_the_request_and_leaves_it_open() -> None:
 
 
 def test_everything_open_is_given_back_once_when_the_connection_is_lost() -> None:
-    """design.md §4, A child dies: every waiting call fails at once."""
+    """docs/behaviour.md#a-server-crashes: every waiting call fails at once."""
     (
         Play()
         .asks("a").asks("b").asks("c")
@@ -154,12 +154,12 @@ def test_everything_open_is_given_back_once_when_the_connection_is_lost() -> Non
     ],
 )
 def test_an_unreadable_line_ends_a_request_only_if_it_shows_whose_it_was(line: bytes, meant: int | None) -> None:
-    """Issue 2, bad input: a child that writes junk fails at most the call the junk was meant for."""
+    """docs/behaviour.md#a-server-talks-nonsense: junk fails at most the call it was meant for."""
     Play().asks("a").asks("b").hears_junk(line).gives(meant).loses_the_connection().gives(["a", "b"])
 
 
 def test_an_answer_without_an_id_is_for_the_only_open_request() -> None:
-    """mcp-wire §1.6: an error may lack its id when ours could not be read. With two open, nobody can tell."""
+    """MCP 2025-11-25, schema, JSONRPCErrorResponse: an error may lack its id. With two open, nobody can tell."""
     peer: Peer[str, str] = Peer()
     assert peer.take_only() is None
     peer.ours[peer.mint()] = "a"
@@ -171,7 +171,7 @@ def test_an_answer_without_an_id_is_for_the_only_open_request() -> None:
 
 
 def test_their_ids_of_either_type_are_two_requests() -> None:
-    """Issue 2, point 2: `1` is not `"1"`."""
+    """docs/behaviour.md#what-passes-untouched: `1` is not `"1"`."""
     peer: Peer[str, str] = Peer()
     peer.theirs[b"1"] = "integer"
     peer.theirs[b'"1"'] = "string"

@@ -43,7 +43,7 @@ def parse(data: bytes, cuts: list[int] | None = None, limit: int = LIMIT) -> lis
 
 @given(data=streams, bom=st.booleans(), cuts=st.lists(st.integers(0, 1 << 16), max_size=40))
 def test_any_chunking_gives_the_same_events(data: bytes, bom: bool, cuts: list[int]) -> None:
-    """mcp-wire.md §10, trap 41."""
+    """WHATWG HTML, server-sent events: lines end in CR, LF or both, wherever a chunk ends."""
     data = b"\xef\xbb\xbf" * bom + data
     assert parse(data, cuts) == parse(data) == parse(data, list(range(len(data))))
 
@@ -82,7 +82,7 @@ def test_a_byte_order_mark_is_skipped_only_at_the_very_beginning() -> None:
 
 
 def test_comments_and_unknown_fields_are_skipped() -> None:
-    """mcp-wire.md §3.4: comment lines keep a connection alive and say nothing."""
+    """WHATWG HTML, server-sent events: comments keep a connection alive and say nothing."""
     assert parse(b": ping\n\n:\n\nfoo: bar\n\ndata\n\n") == [Event("message", b"", "")]
 
 
@@ -93,7 +93,7 @@ def test_an_event_has_the_type_it_names_and_the_next_one_does_not() -> None:
 
 
 def test_an_id_stays_until_the_next_and_one_with_a_nul_is_ignored() -> None:
-    """HTML standard; mcp-wire.md §3.3: an event without data still tells where to resume."""
+    """WHATWG HTML, server-sent events; MCP 2025-11-25, basic/transports: no data, but a place to resume."""
     parser = SseParser(LIMIT)
     assert parser.feed(b"id: 1\n\n") == []
     assert parser.last_id == "1"
@@ -112,7 +112,7 @@ def test_retry_is_a_number_of_milliseconds_or_nothing() -> None:
 
 
 def test_an_endless_event_is_reported_at_once_and_the_next_one_heard() -> None:
-    """Issue 3, Bad input: an endless event must not be waited for, and costs no more than the limit."""
+    """docs/behaviour.md#size-limits: an endless event is not waited for, and costs no more than the limit."""
     parser = SseParser(1000)
     (cut,) = parser.feed(b'data: {"id":7,' + b"x" * 2000)
     assert cut.cut
