@@ -78,12 +78,12 @@ def filled(value: object, *, strict: bool = True) -> bytes:
     ],
 )
 def test_a_reference_becomes_the_value_as_it_came(template: object, expected: bytes) -> None:
-    """Issue 5, point 4: typed references; design.md: nothing lost on the way."""
+    """docs/composed-tools.md#references: with its type and byte for byte."""
     assert filled(template) == expected
 
 
 def test_hostile_text_stays_one_literal_value() -> None:
-    """Issue 5, point 4: hostile text in results stays one literal value."""
+    """docs/composed-tools.md#references: text from a server, however hostile, stays one value."""
     assert json.loads(filled({"q": "${steps.a.result.text}"})) == {"q": HOSTILE}
     assert json.loads(filled({"q": "<${steps.a.result.text}>"})) == {"q": f"<{HOSTILE}>"}
     assert json.loads(filled({"a": "${steps.a.result}", "b": 1})).keys() == {"a", "b"}
@@ -95,7 +95,7 @@ def test_hostile_text_stays_one_literal_value() -> None:
     )
 )
 def test_no_value_can_be_more_than_one_value(value: Any) -> None:
-    """Issue 5, point 4: whatever a result holds, it arrives as it is and nothing around it changes."""
+    """docs/composed-tools.md#references: whatever a result holds arrives as it is, and nothing around it changes."""
     scope = Scope({}, {"a": read_result(messages.encode({"structuredContent": {"v": value}}))})
     template = parse_template(
         {"one": "${steps.a.result.v}", "text": "<${steps.a.result.v}>", "two": 2}, (), pytest.fail
@@ -143,13 +143,13 @@ def test_an_argument_that_a_result_does_not_have_is_a_failure(reference: str) ->
     ],
 )
 def test_conditions(condition: str, expected: bool) -> None:
-    """Issue 5, point 4: `when`."""
+    """docs/composed-tools.md#order: `when`."""
     assert holds(parse_condition(condition), SCOPE) is expected
 
 
 @pytest.mark.parametrize("condition", ["${input.x} < 'a'", "true > 0", "${input.none} < 1", "${input.o} < 2"])
 def test_what_cannot_be_compared_is_said(condition: str) -> None:
-    """Issue 5, bad input: wrong types are explained."""
+    """Ours: a condition that compares what cannot be compared says so."""
     with pytest.raises(Unfit, match="two numbers or two texts"):
         holds(parse_condition(condition), SCOPE)
 
@@ -163,7 +163,7 @@ def test_values_are_the_same_if_their_json_is() -> None:
 
 
 def test_only_an_array_has_items() -> None:
-    """Issue 5, bad input."""
+    """docs/composed-tools.md#order: `forEach` takes an array."""
     complain = pytest.fail
     assert [bytes(one) for one in items_of(parse_template("${steps.a.result.list}", (), complain), SCOPE)] == [
         b"1", b"2", b"3",
@@ -242,7 +242,7 @@ def test_a_tool_that_says_it_failed_has_failed() -> None:
     ],
 )
 def test_the_output_is_structure_and_text(value: bytes, expected: object) -> None:
-    """Issue 5, point 4: output template."""
+    """docs/composed-tools.md#output."""
     assert json.loads(make_result(Raw(value))) == expected
 
 
@@ -274,13 +274,13 @@ SCHEMA = {
     ],
 )
 def test_values_are_held_against_what_a_schema_plainly_says(value: Any, said: list[str]) -> None:
-    """Issue 5, bad input: wrong types."""
+    """docs/composed-tools.md#when-something-fails: a value that does not fit, and why."""
     value = {key: 1 if one is object else one for key, one in value.items()}
     assert [f"{'.'.join(map(str, place))} {why}" for place, why in fitting.misfits(value, SCHEMA)] == said
 
 
 def test_steps_are_held_against_the_schemas_of_their_tools() -> None:
-    """Issue 5, point 4: `muxway check` proves types against the schemas."""
+    """docs/composed-tools.md#check-it: arguments that are missing, unknown or of the wrong type."""
     steps = [
         {"name": "a", "tool": "s__a", "arguments": {"n": "${input.n}", "s": "c", "list": "${input.n}", "typo": 1}},
         {"name": "b", "tool": "s__b", "arguments": {"n": "x${input.n}"}},

@@ -35,7 +35,7 @@ def chosen(arguments: bytes | None) -> Choice:
 
 
 def test_a_compound_tool_lists_its_subtools_and_allows_nothing_else() -> None:
-    """Issue 2, point 7: description lists its subtools, schema is {server, tool, args} with enums."""
+    """docs/configuration.md#compound-tools: the description lists its subtools, the schema has them as enums."""
     (route,) = build(Naming(), [source([RESEARCH])]).routes.values()
     assert route.public == "Research"
     assert route.upstream == ""
@@ -104,7 +104,7 @@ def test_compound_tools_come_first_in_the_order_of_the_configuration() -> None:
 
 
 def test_the_named_subtool_is_chosen_with_its_arguments_untouched() -> None:
-    """Issue 2, point 7: runs the named subtool with its arguments, byte for byte."""
+    """docs/configuration.md#compound-tools: runs the named subtool with its arguments, byte for byte."""
     choice = chosen(b'{"server":"wiki","tool":"search","args":{ "q" : 1E5,"n":null}}')
     assert (choice.upstream, choice.tool, bytes(choice.args)) == ("wiki", "search", b'{ "q" : 1E5,"n":null}')
 
@@ -132,7 +132,7 @@ def test_no_args_are_empty_args() -> None:
     ],
 )
 def test_what_is_not_listed_is_refused_with_what_is(arguments: bytes | None, asked: str) -> None:
-    """Issue 2, point 7: anything not listed is refused with the list of what is."""
+    """docs/configuration.md#compound-tools: anything else is refused with the list."""
     with pytest.raises(InvalidParams) as caught:
         chosen(arguments)
     assert str(caught.value) == (
@@ -148,7 +148,7 @@ def test_args_that_are_no_object_are_refused(args: bytes) -> None:
 
 
 def test_a_call_to_a_compound_tool_reaches_the_subtool() -> None:
-    """Issue 2, point 7, through the switchboard: native name, only `args` as arguments, other params along."""
+    """docs/configuration.md#compound-tools: native name, only `args` as arguments, other params along."""
     link = FakeLink(answers(b'{"content":[]}'))
     world = World({"web": member(link)}, source([RESEARCH]), tools=TOOLS)
     heard = world.call("Research", arguments=b'{"server":"web","tool":"fetch","args":{"u":1.0}}', vendor=b"[ ]")
@@ -157,7 +157,7 @@ def test_a_call_to_a_compound_tool_reaches_the_subtool() -> None:
 
 
 def test_a_subtool_need_not_be_listed_by_itself() -> None:
-    """seeds/mcp-coordinator: a compound tool stands in front of tools that are not exposed."""
+    """docs/configuration.md#compound-tools: whether or not it is also shown alone."""
     link = FakeLink(answers(b"{}"))
     world = World({"web": member(link)}, source([RESEARCH]), offer("web"), tools=TOOLS)
     assert world.names() == ["Research"]
@@ -165,7 +165,7 @@ def test_a_subtool_need_not_be_listed_by_itself() -> None:
 
 
 def test_a_compound_tool_whose_server_is_away_says_which_and_why() -> None:
-    """design.md §7: what happened, to whom."""
+    """docs/errors.md#-32603-the-server-gave-no-usable-answer: what happened, to whom."""
     world = World({"web": member(absence="it exited with status 1")}, source([RESEARCH]), tools=TOOLS)
     heard = world.call("Research", arguments=b'{"server":"web","tool":"fetch"}')
     assert heard.refusal.message == 'server "web" is not running: it exited with status 1'

@@ -47,7 +47,7 @@ async def test_only_the_first_outcome_counts() -> None:
 
 
 async def test_cancelling_the_wait_cancels_the_request() -> None:
-    """design.md §4, Cancel: it falls through the same frames."""
+    """docs/behaviour.md#cancel-and-progress: a cancellation reaches the server."""
     waiter, work = Waiter(), Work()
     task = asyncio.create_task(waiter.outcome(work))
     await asyncio.sleep(0)

@@ -48,7 +48,7 @@ def two(link: FakeLink | None = None, other: FakeLink | None = None) -> World:
 
 @every_caller
 def test_every_list_is_one_of_all_servers(caller: Caller) -> None:
-    """Issue 4, points 1 and 2."""
+    """docs/resources.md: one list of each kind."""
     world = two()
     lists = {method: world.ask(method, {}, caller).value[key] for method, key in LISTS.items()}
     assert lists == {
@@ -66,7 +66,7 @@ def test_every_list_is_one_of_all_servers(caller: Caller) -> None:
 
 
 def test_a_list_is_encoded_once_for_all_who_understand_it() -> None:
-    """Issue 4, speed: listing 10,000 resources costs no more than listing 10,000 tools."""
+    """Ours: listing 10,000 resources costs no more than listing 10,000 tools."""
     uris = tuple(f"u:{number}" for number in range(10_000))
     world = World({}, shows("a", resources=uris))
     first = world.switchboard.resources.pages
@@ -79,7 +79,7 @@ def test_a_list_is_encoded_once_for_all_who_understand_it() -> None:
 
 
 def test_definitions_are_given_in_the_words_of_the_callers_revision() -> None:
-    """mcp-wire §6 and §9.4: title from 2025-06-18 on, icons from 2025-11-25 on."""
+    """docs/compatibility.md#what-crosses: title from 2025-06-18 on, icons from 2025-11-25 on."""
     extra = {"title": Raw(b'"T"'), "icons": Raw(b"[]"), "size": Raw(b"1E3")}
     source = Source(
         upstream="a",
@@ -100,7 +100,7 @@ def test_definitions_are_given_in_the_words_of_the_callers_revision() -> None:
 @pytest.mark.parametrize("method", LISTS)
 @pytest.mark.parametrize("caller", [HANDSHAKE, STATELESS], ids=["handshake", "stateless"])
 def test_pages_of_every_kind_are_read_with_cursors_of_our_own(method: str, caller: Caller) -> None:
-    """Issue 4, bad input: cursors from elsewhere. A cursor of one list is none of another."""
+    """docs/resources.md#pages-and-changes: a cursor of one list is none of another."""
     names = tuple(f"n:{number}" for number in range(5))
     world = World(
         {},
@@ -124,13 +124,13 @@ def test_pages_of_every_kind_are_read_with_cursors_of_our_own(method: str, calle
 @pytest.mark.parametrize("method", LISTS)
 @pytest.mark.parametrize("cursor", [b'"1.2"', b'"tools-1.1"', b'"tools-9.2"', b'"zz-1.2"', b'"prompts-1.99"', b"{}"])
 def test_a_cursor_that_is_not_ours_is_refused_for_every_kind(method: str, cursor: bytes) -> None:
-    """mcp-wire §1.7: -32602."""
+    """MCP 2025-11-25, server/utilities/pagination: an invalid cursor → -32602."""
     world = World({}, offer("t", "a", "b", "c"), shows("a", prompts=("a", "b", "c")), page_size=2)
     assert world.ask(method, {"cursor": cursor}).refusal.code == -32602
 
 
 def test_a_list_holds_as_long_as_all_its_parts_do() -> None:
-    """mcp-wire §8.4: ttlMs is the least of all parts, cacheScope is private if one of them is."""
+    """docs/resources.md#pages-and-changes: ttlMs is the least of all parts, cacheScope is private if one of them is."""
 
     def hinted(name: str, ttl: int, *, public: bool) -> Source:
         return shows(name, resources=(f"{name}:1",), hints={"resources": Hint(ttl, public)})
@@ -149,7 +149,7 @@ def test_a_list_holds_as_long_as_all_its_parts_do() -> None:
 
 
 def test_listeners_hear_what_kind_of_thing_has_changed() -> None:
-    """Issue 4, point 4: told only of a real difference, of its kind."""
+    """docs/subscriptions.md#lists: told only of a real difference, of its kind."""
     world = World({}, offer("t", "x"))
     heard: list[set[str]] = []
     tools: list[int] = []
@@ -181,7 +181,7 @@ def test_every_list_waits_while_the_servers_start() -> None:
 
 @every_caller
 def test_capabilities_are_those_of_the_callers_revision(caller: Caller) -> None:
-    """mcp-wire §1.5 and §8.3: completions from 2025-03-26 on, the others always."""
+    """MCP 2025-03-26, changelog: it brought the capability for completions. The others are always there."""
     offered = two().switchboard.capabilities(caller.revision)
     assert ("completions" in offered) == (caller.revision.date != "2024-11-05")
     assert offered["resources"] == {"subscribe": True, "listChanged": True}
@@ -193,7 +193,7 @@ def test_capabilities_are_those_of_the_callers_revision(caller: Caller) -> None:
 
 
 def test_a_read_goes_out_under_the_native_uri_and_comes_back_under_the_one_asked_for() -> None:
-    """mcp-wire §8.4: resolve the URI, rewrite `contents[].uri` with the same mapping."""
+    """docs/resources.md#resources: the same words in requests and contents."""
     link = FakeLink(answers(b'{"contents":[{"uri":"u:1","blob":"AA==","x":1E3}]}'))
     world = two(other=link)
     heard = world.ask("resources/read", {"uri": b'"muxway://b/u%3A1"', "vendor": b"[1.0]"})
@@ -202,7 +202,7 @@ def test_a_read_goes_out_under_the_native_uri_and_comes_back_under_the_one_asked
 
 
 def test_a_read_of_what_is_not_wrapped_passes_byte_for_byte() -> None:
-    """design.md, idea 1."""
+    """docs/behaviour.md#what-passes-untouched."""
     raw = b'{ "contents" : [ {"uri":"u:1", "blob":"AA=="} ] }'
     world = two(FakeLink(answers(raw)))
     assert world.ask("resources/read", {"uri": b'"u:1"'}).result == raw
@@ -210,7 +210,7 @@ def test_a_read_of_what_is_not_wrapped_passes_byte_for_byte() -> None:
 
 @every_caller
 def test_a_resource_that_nobody_has_is_not_found_in_the_words_of_the_revision(caller: Caller) -> None:
-    """mcp-wire §1.7: -32002 in the handshake revisions, -32602 in 2026-07-28."""
+    """docs/errors.md: -32002 in the handshake revisions, -32602 in 2026-07-28 (there server/resources)."""
     for uri in ("nobody:1", "", wrap("nobody", "u:1"), wrap("a", wrap("b", "u:1"))):
         refusal = two().ask("resources/read", {"uri": quoted(uri)}, caller).refusal
         assert refusal.code == (-32602 if caller.revision.stateless else -32002)
@@ -220,7 +220,7 @@ def test_a_resource_that_nobody_has_is_not_found_in_the_words_of_the_revision(ca
 
 @pytest.mark.parametrize("uri", [None, b"7", b"null", b"{}", b'["u:1"]'])
 def test_a_read_without_a_uri_is_refused(uri: bytes | None) -> None:
-    """Issue 4, bad input: wrong params."""
+    """docs/errors.md: `params.uri must be a string`."""
     heard = two().ask("resources/read", {} if uri is None else {"uri": uri})
     assert isinstance(heard.refusal, InvalidParams)
 
@@ -240,7 +240,7 @@ def test_a_read_without_a_uri_is_refused(uri: bytes | None) -> None:
 def test_an_upstreams_not_found_has_the_code_of_the_callers_era(
     caller: Caller, upstream: str, code: int, message: str, seen: int
 ) -> None:
-    """mcp-wire §9.1: -32002 ↔ -32602, the latter only if it clearly says so. All else stays as it was said."""
+    """MCP 2026-07-28, server/resources: -32602 for -32002, if it clearly says so. All else stays as it was said."""
     raw = b'{"code":%d,"message":%b,"data":{"n":1E3}}' % (code, quoted(message))
     said = UpstreamSaid(raw, message, code, {"n": 1e3})
     world = two(FakeLink(lambda sink: sink.failed(said), REVISIONS[upstream]))
@@ -283,7 +283,7 @@ def test_a_completion_is_worded_for_the_connection_it_goes_over() -> None:
 def test_a_stateless_reader_is_told_how_long_a_resource_holds(
     revision: str, result: bytes, hint: tuple[int, str]
 ) -> None:
-    """mcp-wire §8.4 and trap 23: cache hints on `resources/read` too; for handshake readers none."""
+    """MCP 2026-07-28, server/utilities/caching: hints on `resources/read` too; for handshake readers none."""
     world = two(FakeLink(answers(result), REVISIONS[revision]))
     value = world.ask("resources/read", {"uri": b'"u:1"'}, STATELESS).value
     assert (value["ttlMs"], value["cacheScope"], value["resultType"]) == (*hint, "complete")
@@ -291,7 +291,7 @@ def test_a_stateless_reader_is_told_how_long_a_resource_holds(
 
 
 def test_a_resource_of_a_server_that_is_away_is_not_called_unknown() -> None:
-    """design.md §7: say what happened, to whom. Nobody else is asked for it meanwhile."""
+    """docs/resources.md#resources: what happened, to whom. Nobody else is asked for it meanwhile."""
     link = FakeLink(answers(b"{}"))
     world = two(other=link)
     world.members["a"].settle(None, "it exited with status 1")
@@ -337,7 +337,7 @@ def test_a_removed_servers_resources_are_not_found() -> None:
 
 @pytest.mark.parametrize("spelling", ["b__p", "b:p", "b.p"])
 def test_a_prompt_goes_to_its_server_with_its_arguments_as_they_came(spelling: str) -> None:
-    """Issue 4, point 2: names as for tools."""
+    """docs/resources.md#prompts: names as for tools."""
     link = FakeLink(answers(b'{"messages":[]}'))
     heard = two(other=link).ask("prompts/get", {"name": quoted(spelling), "arguments": b'{ "a":"1" }'})
     assert heard.result == b'{"messages":[]}'
@@ -346,7 +346,7 @@ def test_a_prompt_goes_to_its_server_with_its_arguments_as_they_came(spelling: s
 
 @every_caller
 def test_a_prompt_that_nobody_has_is_refused_with_the_nearest_names(caller: Caller) -> None:
-    """mcp-wire §1.7: unknown prompt -32602 in every revision."""
+    """MCP 2025-11-25, server/prompts: an unknown prompt is -32602, in every revision."""
     refusal = two().ask("prompts/get", {"name": b'"a__q"'}, caller).refusal
     assert isinstance(refusal, InvalidParams)
     assert refusal.message == "Prompt not found: a__q"
@@ -355,14 +355,14 @@ def test_a_prompt_that_nobody_has_is_refused_with_the_nearest_names(caller: Call
 
 @pytest.mark.parametrize("params", [{}, {"name": b"7"}, {"name": b'"a__p"', "arguments": b"[]"}])
 def test_a_prompt_with_wrong_params_is_refused(params: dict[str, bytes]) -> None:
-    """Issue 4, bad input."""
+    """MCP 2025-11-25, server/prompts: wrong params are -32602."""
     link = FakeLink()
     assert two(link).ask("prompts/get", params).refusal.code == -32602
     assert not link.sent
 
 
 def test_a_prompt_of_a_server_that_is_away_is_not_called_unknown() -> None:
-    """design.md §7."""
+    """docs/errors.md#-32603-the-server-gave-no-usable-answer: `not_running`."""
     world = World({"a": member(absence="it is gone")})
     assert world.ask("prompts/get", {"name": b'"a__p"'}).refusal.message == 'server "a" is not running: it is gone'
     starting = World({"a": member(starting=True)})
@@ -380,7 +380,7 @@ def message(content: str) -> bytes:
 
 @every_caller
 def test_messages_are_given_in_the_words_of_the_callers_revision(caller: Caller) -> None:
-    """mcp-wire §9.4: sound to 2024-11-05 as an embedded resource, links to callers before 2025-06-18 as text."""
+    """docs/compatibility.md#results: sound is an embedded resource to 2024-11-05, a link text before 2025-06-18."""
     sound = two(FakeLink(answers(message('{"type":"audio","data":"AA==","mimeType":"audio/wav"}'))))
     (said,) = sound.ask("prompts/get", {"name": b'"a__p"'}, caller).value["messages"]
     assert said["content"]["type"] == ("audio" if caller.revision.audio else "resource")
@@ -394,7 +394,7 @@ def test_messages_are_given_in_the_words_of_the_callers_revision(caller: Caller)
 
 
 def test_messages_with_nothing_to_change_pass_byte_for_byte() -> None:
-    """design.md, idea 1."""
+    """docs/behaviour.md#what-passes-untouched."""
     raw = b'{ "messages":[ {"role":"user","content":{"type":"text","text":"audio uri","n":1E3}} ] }'
     world = two(FakeLink(answers(raw)))
     for caller in CALLERS[:-1]:
@@ -405,7 +405,7 @@ def test_messages_with_nothing_to_change_pass_byte_for_byte() -> None:
 
 
 def test_links_in_the_results_of_tools_can_be_read() -> None:
-    """mcp-wire §8.5: links of one server never lead to another; what nobody lists is remembered."""
+    """docs/resources.md#which-server-a-uri-goes-to: links lead to their own server; what nobody lists is remembered."""
     result = b'{"content":[{"type":"resource_link","uri":"u:1"},{"type":"resource_link","uri":"z:1"}]}'
     links = {name: FakeLink(answers(result)) for name in "ab"}
     world = World(
@@ -429,7 +429,7 @@ def test_links_in_the_results_of_tools_can_be_read() -> None:
 
 
 def test_links_are_in_our_words_for_old_callers_and_from_compound_tools_too() -> None:
-    """mcp-wire §9.4: a caller before 2025-06-18 gets a link as text, with the URI it can be read by."""
+    """docs/compatibility.md#results: before 2025-06-18 a link is text, with the URI it can be read by."""
     result = b'{"content":[{"type":"resource_link","name":"n","uri":"u:1"}]}'
     custom = CustomTool(name="Both", description="", subtools={"b": (SubTool(name="t"),)})
     parts = [
@@ -450,7 +450,7 @@ def test_links_are_in_our_words_for_old_callers_and_from_compound_tools_too() ->
 
 
 def test_two_gateways_in_one_process_learn_nothing_of_each_other() -> None:
-    """Issue 4: nothing crossed."""
+    """Ours: what one gateway learned is its own."""
     one, other = two(), two()
     assert one.switchboard.resources.public_uri("a", "z:1") == "z:1"
     assert one.switchboard.resources.find("z:1") is not None
@@ -458,7 +458,7 @@ def test_two_gateways_in_one_process_learn_nothing_of_each_other() -> None:
 
 
 def test_where_one_server_has_resources_the_callers_own_sink_is_used() -> None:
-    """Issue 4, speed: nothing is paid for where there is nothing to tell apart."""
+    """docs/resources.md#which-server-a-uri-goes-to: with one server nothing is looked at, so nothing is paid."""
     link = FakeLink()
     world = World({"a": member(link)}, shows("a", resources=("u:1",)), offer("t", "x"))
     world.members["t"] = member(link)
@@ -478,7 +478,7 @@ def app(upstream: str, *tools: str, ui: bool = True) -> Source:
 
 
 def test_an_app_may_call_tools_by_their_own_names_where_that_is_unambiguous() -> None:
-    """mcp-wire §8.5, MCP Apps: the app's HTML knows no prefix."""
+    """docs/resources.md#apps: the app's HTML knows no prefix."""
     links = {name: FakeLink(answers(b"{}")) for name in ("a", "b", "c")}
     world = World(
         {name: member(link) for name, link in links.items()},
@@ -506,7 +506,7 @@ def test_an_app_may_call_tools_by_their_own_names_where_that_is_unambiguous() ->
     ],
 )
 def test_a_completion_goes_out_in_the_words_of_its_server(ref: dict[str, str], native: dict[str, str]) -> None:
-    """mcp-wire §8.4: ref.name or ref.uri rewritten, the argument passed."""
+    """docs/resources.md#completion: ref.name or ref.uri in the server's words, the argument passed."""
     link = FakeLink(answers(b'{"completion":{"values":["x"]}}'))
     params = {"ref": json.dumps(ref).encode(), "argument": b'{"name":"x","value":"1"}', "context": b'{"arguments":{}}'}
     heard = two(link).ask("completion/complete", params)
@@ -518,7 +518,7 @@ def test_a_completion_goes_out_in_the_words_of_its_server(ref: dict[str, str], n
 
 @every_caller
 def test_the_context_goes_only_to_servers_that_know_it(caller: Caller) -> None:
-    """mcp-wire §1.1: from 2025-06-18 on."""
+    """docs/resources.md#completion: from 2025-06-18 on."""
     link = FakeLink(answers(b"{}"), caller.revision)
     params = {"ref": b'{"type":"ref/prompt","name":"a__p"}', "argument": b"{}", "context": b"{}"}
     two(link).ask("completion/complete", params)
@@ -527,7 +527,7 @@ def test_the_context_goes_only_to_servers_that_know_it(caller: Caller) -> None:
 
 @every_caller
 def test_a_server_that_cannot_complete_is_not_asked(caller: Caller) -> None:
-    """mcp-wire §8.4: unsupported upstream → no values."""
+    """docs/resources.md#completion: it proposes nothing."""
     link = FakeLink()
     heard = two(other=link).ask("completion/complete", {"ref": b'{"type":"ref/prompt","name":"b__p"}'}, caller)
     assert heard.value["completion"] == {"values": [], "hasMore": False}
@@ -536,7 +536,7 @@ def test_a_server_that_cannot_complete_is_not_asked(caller: Caller) -> None:
 
 
 def test_a_server_that_does_not_know_the_method_has_nothing_to_propose() -> None:
-    """mcp-wire §1.1: 2024-11-05 has no capability for it, so it is tried."""
+    """MCP 2024-11-05 has no capability for completion, so it is tried."""
     said = UpstreamSaid(b'{"code":-32601,"message":"?"}', "?", -32601)
     world = two(FakeLink(lambda sink: sink.failed(said), REVISIONS["2024-11-05"]))
     heard = world.ask("completion/complete", {"ref": b'{"type":"ref/prompt","name":"a__p"}'})
@@ -544,7 +544,7 @@ def test_a_server_that_does_not_know_the_method_has_nothing_to_propose() -> None
 
 
 def test_no_more_than_a_hundred_values_are_given() -> None:
-    """mcp-wire §1.1: values[≤100]."""
+    """MCP 2025-11-25, server/utilities/completion: at most 100 values."""
     values = json.dumps([str(number) for number in range(150)]).encode()
     world = two(FakeLink(answers(b'{"completion":{"values":' + values + b',"total":150},"x":1}')))
     value = world.ask("completion/complete", {"ref": b'{"type":"ref/prompt","name":"a__p"}'}).value
@@ -568,7 +568,7 @@ def test_no_more_than_a_hundred_values_are_given() -> None:
 )
 @pytest.mark.parametrize("caller", [HANDSHAKE, STATELESS], ids=["handshake", "stateless"])
 def test_a_completion_for_what_nobody_has_is_refused(ref: bytes | None, caller: Caller) -> None:
-    """mcp-wire §1.7: -32602."""
+    """MCP 2025-11-25, server/utilities/completion: -32602."""
     assert two().ask("completion/complete", {} if ref is None else {"ref": ref}, caller).refusal.code == -32602
 
 
@@ -581,7 +581,7 @@ def told(name: str, text: str, prefix: str | None = None) -> Source:
 
 
 def test_instructions_of_all_servers_are_merged_under_headings() -> None:
-    """mcp-wire §8.4: in the order of the configuration, with the prefix rule; empties dropped."""
+    """docs/resources.md#instructions: in the order of the configuration, with the prefix rule; empties dropped."""
     text = merged([told("a", "Be kind.\n"), told("b", " \n"), told("c", "Be quick.", "")], Naming())
     assert text == (
         "Several MCP servers stand behind this one.\n\n"
@@ -596,7 +596,7 @@ def test_instructions_of_all_servers_are_merged_under_headings() -> None:
 
 
 def test_long_instructions_are_cut_and_leave_room_for_the_others() -> None:
-    """Issue 4, point 3: with a cap; the cut is marked."""
+    """docs/resources.md#instructions: with a cap; the cut is marked."""
     text = merged([told("a", "é" * 20_000), told("b", "short"), told("c", "x" * 20_000)], Naming())
     assert 8000 < len(text.encode()) <= 8192
     assert "short" in text

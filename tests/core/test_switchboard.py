@@ -31,7 +31,7 @@ def one_server(link: FakeLink | None = None, *tools: str) -> World:
 
 @pytest.mark.parametrize("spelling", ["up__read file", "up:read file", "up.read file", "up__read_file"])
 def test_a_call_goes_to_its_upstream_under_the_native_name(spelling: str) -> None:
-    """Issue 2, point 6: native name spliced in, everything else untouched."""
+    """docs/behaviour.md#what-passes-untouched: only the name changes."""
     link = FakeLink(answers(b'{"content":[],"x":1E5}'))
     world = World({"up": member(link), "other": member(FakeLink())}, offer("up", "read file"), offer("other", "read"))
     heard = world.call(spelling, arguments=b'{ "n" : -0,"\xc3\xa9":null }', vendor=b"[1.0]")
@@ -42,7 +42,7 @@ def test_a_call_goes_to_its_upstream_under_the_native_name(spelling: str) -> Non
 
 
 def test_a_call_under_way_can_be_cancelled_by_what_handle_returns() -> None:
-    """design.md §4, Cancel."""
+    """docs/behaviour.md#cancel-and-progress."""
     link = FakeLink()
     world = one_server(link)
     heard = world.call("up__x")
@@ -52,7 +52,7 @@ def test_a_call_under_way_can_be_cancelled_by_what_handle_returns() -> None:
 
 
 def test_an_error_of_the_upstream_arrives_as_it_was_said() -> None:
-    """Issue 2, point 6: forwarded unchanged; between eras too."""
+    """docs/behaviour.md#what-passes-untouched: a server's error is unchanged, between eras too."""
     said = UpstreamSaid(b'{"code":-1,"message":"no", "data":1E5}', "no", -1, 1e5)
     for caller in CALLERS:
         for revision in REVISIONS.values():
@@ -62,7 +62,7 @@ def test_an_error_of_the_upstream_arrives_as_it_was_said() -> None:
 
 @pytest.mark.parametrize("name", [None, b"7", b"null", b"{}", b'["up__x"]'])
 def test_a_call_without_a_name_is_refused(name: bytes | None) -> None:
-    """Issue 2, bad input: wrong params."""
+    """docs/errors.md: `params.name must be a string`."""
     heard = one_server().ask("tools/call", {} if name is None else {"name": name})
     assert isinstance(heard.refusal, InvalidParams)
     assert "params.name must be a string" in heard.refusal.message
@@ -70,7 +70,7 @@ def test_a_call_without_a_name_is_refused(name: bytes | None) -> None:
 
 @pytest.mark.parametrize("arguments", [b"[]", b'"{}"', b"7", b"true"])
 def test_arguments_that_are_no_object_are_refused(arguments: bytes) -> None:
-    """Issue 2, bad input: wrong params never reach an upstream."""
+    """docs/errors.md: wrong params never reach a server."""
     link = FakeLink()
     heard = one_server(link).call("up__x", arguments=arguments)
     assert isinstance(heard.refusal, InvalidParams)
@@ -80,7 +80,7 @@ def test_arguments_that_are_no_object_are_refused(arguments: bytes) -> None:
 
 @every_caller
 def test_an_unknown_tool_has_the_code_of_the_callers_revision(caller: Caller) -> None:
-    """design.md §7: handshake -32601 as in the seeds, 2026-07-28 -32602 as its specification says."""
+    """docs/errors.md: handshake -32601, 2026-07-28 -32602 as its server/tools says."""
     heard = one_server().call("up__nope", caller)
     assert isinstance(heard.refusal, ToolNotFound)
     assert heard.refusal.message == "Tool not found: up__nope"
@@ -88,7 +88,7 @@ def test_an_unknown_tool_has_the_code_of_the_callers_revision(caller: Caller) ->
 
 
 def test_an_unknown_tool_is_answered_with_the_nearest_names() -> None:
-    """design.md §7: ours say what to do."""
+    """docs/errors.md: `data.muxway.nearest` has like names."""
     heard = one_server(None, "create_issue").call("up__creat_issue")
     assert heard.refusal.data == {"muxway": {"nearest": ["up__create_issue"]}}
     assert one_server().call("zz__zzzzzz").refusal.data is None
@@ -96,7 +96,7 @@ def test_an_unknown_tool_is_answered_with_the_nearest_names() -> None:
 
 @every_caller
 def test_a_bare_name_is_told_to_name_its_server(caller: Caller) -> None:
-    """design.md §7: the seed's message, -32602 in every revision."""
+    """docs/names.md#what-a-call-may-say: -32602 in every revision."""
     heard = one_server().call("x", caller)
     assert isinstance(heard.refusal, InvalidParams)
     assert heard.refusal.code == -32602
@@ -104,7 +104,7 @@ def test_a_bare_name_is_told_to_name_its_server(caller: Caller) -> None:
 
 
 def test_a_name_that_could_be_two_tools_is_refused_with_both() -> None:
-    """design.md §5: accepted in any spelling when it is unambiguous."""
+    """docs/names.md#what-a-call-may-say: a spelling that could be two tools is refused, and both are named."""
     members = {"a": member(FakeLink()), "a.b": member(FakeLink())}
     world = World(members, offer("a", "b.c", prefix="p"), offer("a.b", "c", prefix="q"))
     heard = world.call("a.b.c")
@@ -114,7 +114,7 @@ def test_a_name_that_could_be_two_tools_is_refused_with_both() -> None:
 @pytest.mark.parametrize("spelling", ["down__x", "down:x", "down.x"])
 @every_caller
 def test_a_tool_of_a_server_that_is_away_is_not_called_unknown(caller: Caller, spelling: str) -> None:
-    """design.md §7: say what happened, to whom."""
+    """docs/errors.md#-32603-the-server-gave-no-usable-answer: what happened, to whom."""
     world = World({"down": member(absence="it exited with status 127"), "up": member(FakeLink())}, offer("up", "x"))
     heard = world.call(spelling, caller)
     assert isinstance(heard.refusal, UpstreamError)
@@ -130,7 +130,7 @@ def test_a_tool_of_a_server_that_is_away_is_not_called_unknown(caller: Caller, s
 def test_a_tool_of_a_server_that_has_gone_is_not_called_unknown_under_the_name_it_was_listed_with(
     upstream: str, prefix: str, name: str
 ) -> None:
-    """design.md §4 and §7: a client that still has the old list hears that the server is gone, not that it erred."""
+    """Ours: a client that still has the old list hears that the server is gone, not that it erred."""
     world = World({upstream: member(FakeLink(answers(b"{}")))}, offer(upstream, "x", prefix=prefix))
     assert world.call(name).value == {}
     world.members[upstream].settle(None, "it exited with status 1")
@@ -139,13 +139,13 @@ def test_a_tool_of_a_server_that_has_gone_is_not_called_unknown_under_the_name_i
 
 
 def test_a_server_that_is_away_is_not_blamed_for_another_ones_unknown_tool() -> None:
-    """design.md §7: to whom. `a__b` runs and lacks the tool; that `a` is away is beside the point."""
+    """Ours: to whom. `a__b` runs and lacks the tool; that `a` is away is beside the point."""
     world = World({"a": member(), "a__b": member(FakeLink())}, offer("a__b", "c"))
     assert world.call("a__b__zz").refusal.message == "Tool not found: a__b__zz"
 
 
 def test_a_listed_tool_whose_link_has_just_gone_fails_with_the_reason() -> None:
-    """design.md §4: fails at once, naming the upstream."""
+    """docs/behaviour.md#a-server-crashes: fails at once, naming the server."""
     world = one_server()
     world.members["up"].settle(None, "it was lost")
     world.members["up"].release()
@@ -177,7 +177,7 @@ def test_a_call_that_comes_too_early_is_held_until_its_server_is_up() -> None:
 
 @pytest.mark.parametrize("spelling", ["up:x", "up.x"])
 def test_held_calls_may_be_spelled_in_any_way(spelling: str) -> None:
-    """design.md §5: all three spellings, whenever the call comes."""
+    """docs/names.md#what-a-call-may-say: all three spellings, whenever the call comes."""
     world = starting_up()
     heard = world.call(spelling)
     world.switchboard.publish([offer("up", "x")])
@@ -187,7 +187,7 @@ def test_held_calls_may_be_spelled_in_any_way(spelling: str) -> None:
 
 
 def test_a_held_call_fails_with_the_reason_when_its_server_does_not_come_up() -> None:
-    """design.md §4: every waiting call fails at once."""
+    """docs/behaviour.md#start: who waited for a start that fails gets the reason."""
     world = starting_up()
     heard = [world.call("up__x"), world.call("up__y")]
     world.members["up"].settle(None, "it exited with status 1")
@@ -197,7 +197,7 @@ def test_a_held_call_fails_with_the_reason_when_its_server_does_not_come_up() ->
 
 
 def test_a_held_call_to_a_tool_that_does_not_exist_after_all_is_told_so() -> None:
-    """design.md §7: Tool not found, once that is known."""
+    """docs/behaviour.md#lists: refused once that is known."""
     world = starting_up()
     heard = world.call("up__zz")
     world.switchboard.publish([offer("up", "x")])
@@ -231,7 +231,7 @@ def test_a_held_call_can_still_be_cancelled_once_it_is_on_its_way() -> None:
 
 
 def test_only_calls_for_the_starting_server_are_held() -> None:
-    """Issue 2, point 4: everyone else goes on."""
+    """docs/design/decisions/0007-hold-calls-while-starting.md: everyone else goes on."""
     world = World({"up": member(starting=True), "ready": member(FakeLink(answers(b"{}")))}, offer("ready", "x"))
     assert world.call("ready__x").value == {}
     assert world.call("other__x").refusal.message == "Tool not found: other__x"
@@ -244,7 +244,7 @@ def test_only_calls_for_the_starting_server_are_held() -> None:
 @pytest.mark.parametrize("caller", CALLERS[2:-1], ids=BY_DATE[2:-1])
 @pytest.mark.parametrize("upstream", list(REVISIONS.values())[:-1], ids=BY_DATE[:-1])
 def test_between_handshake_revisions_the_callers_own_sink_is_used(caller: Caller, upstream: object) -> None:
-    """design.md, idea 1: nothing stands in the way of a result that needs no change."""
+    """docs/design/decisions/0001-raw-payloads.md: nothing stands in the way of a result that needs no change."""
     link = FakeLink(None, upstream)  # type: ignore[arg-type]
     heard = one_server(link).call("up__x", caller)
     assert link.sent[0].sink is heard
@@ -253,7 +253,7 @@ def test_between_handshake_revisions_the_callers_own_sink_is_used(caller: Caller
 @pytest.mark.parametrize("caller", CALLERS[:2], ids=BY_DATE[:2])
 @pytest.mark.parametrize("upstream", list(REVISIONS.values())[:-1], ids=BY_DATE[:-1])
 def test_an_older_callers_result_passes_unchanged_unless_it_cannot_parse_it(caller: Caller, upstream: object) -> None:
-    """Issue 3, point 6: converted by revision; what a client can parse passes byte for byte."""
+    """docs/compatibility.md#what-crosses: converted by revision; what a client can parse passes byte for byte."""
     plain = FakeLink(answers(b'{ "content":[1E5]', b" }"), upstream)  # type: ignore[arg-type]
     assert one_server(plain).call("up__x", caller).result == b'{ "content":[1E5] }'
     linking = FakeLink(answers(b'{"content":[{"type":"resource_link","uri":"u:1"}]}'), upstream)  # type: ignore[arg-type]
@@ -261,7 +261,7 @@ def test_an_older_callers_result_passes_unchanged_unless_it_cannot_parse_it(call
 
 
 def test_a_stateless_caller_gets_a_stateless_result_from_a_handshake_upstream() -> None:
-    """mcp-wire §2.3: resultType is a must; the result may come in pieces."""
+    """MCP 2026-07-28, basic/index: resultType is a must; the result may come in pieces."""
     heard = one_server(FakeLink(answers(b'{"content":', b"[1E5]}"))).call("up__x", STATELESS)
     assert heard.value == {
         "resultType": "complete",
@@ -272,7 +272,7 @@ def test_a_stateless_caller_gets_a_stateless_result_from_a_handshake_upstream() 
 
 
 def test_a_handshake_caller_gets_a_handshake_result_from_a_stateless_upstream() -> None:
-    """mcp-wire §9.4: without what only 2026-07-28 knows."""
+    """docs/compatibility.md#results: without what only 2026-07-28 knows."""
     result = b'{"resultType":"complete","content":[-0],"_meta":{"%s":{"name":"s"}}}' % SERVER_INFO.encode()
     heard = one_server(FakeLink(answers(result), NEWEST)).call("up__x")
     assert heard.result == b'{"content":[-0]}'
@@ -280,7 +280,7 @@ def test_a_handshake_caller_gets_a_handshake_result_from_a_stateless_upstream() 
 
 @pytest.mark.parametrize("caller", [HANDSHAKE, STATELESS], ids=["handshake", "stateless"])
 def test_progress_passes_a_converting_sink_as_it_is(caller: Caller) -> None:
-    """Issue 2, point 6: progress; before the outcome, in order."""
+    """docs/behaviour.md#cancel-and-progress: before the outcome, in order."""
 
     def script(sink: object) -> None:
         for number in (1, 2):
@@ -296,14 +296,14 @@ def test_progress_passes_a_converting_sink_as_it_is(caller: Caller) -> None:
 
 
 def test_a_handshake_listing_has_tools_and_nothing_more() -> None:
-    """mcp-wire §2.3: cache hints and resultType belong to the other era."""
+    """docs/compatibility.md#results: cache hints and resultType belong to the other era."""
     heard = one_server(None, "a", "b").ask("tools/list")
     assert list(heard.value) == ["tools"]
     assert [tool["name"] for tool in heard.value["tools"]] == ["up__a", "up__b"]
 
 
 def test_a_stateless_listing_says_how_long_it_holds_and_whose_it_is() -> None:
-    """mcp-wire §2.3: resultType, ttlMs and cacheScope are required, serverInfo in `_meta` should be there."""
+    """MCP 2026-07-28, server/utilities/caching: ttlMs and cacheScope; basic/index: resultType and serverInfo."""
     listing = one_server().ask("tools/list", {}, STATELESS).value
     assert listing.pop("tools")[0]["name"] == "up__x"
     assert listing == {
@@ -316,12 +316,12 @@ def test_a_stateless_listing_says_how_long_it_holds_and_whose_it_is() -> None:
 
 @every_caller
 def test_a_gateway_whose_servers_are_all_starting_lists_nothing_at_once(caller: Caller) -> None:
-    """Issue 2, point 3: `tools/list` answered at once with what is ready."""
+    """Ours: who asks the catalog itself gets what is ready, at once."""
     assert World().ask("tools/list", {}, caller).value["tools"] == []
 
 
 def test_what_is_discovered_is_what_is_offered() -> None:
-    """mcp-wire §2.3 and §8.3: all five revisions, newest first; serverInfo only in `_meta`."""
+    """MCP 2026-07-28, server/discover: serverInfo only in `_meta`. Ours: all five revisions, newest first."""
     assert World().ask("server/discover", {}, STATELESS).value == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
@@ -353,7 +353,7 @@ def test_what_is_discovered_is_what_is_offered() -> None:
     ],
 )
 def test_a_method_that_is_not_offered_is_refused_by_name_and_revision(method: str, caller: Caller) -> None:
-    """design.md §7: -32601, unknown in this revision or not offered."""
+    """docs/errors.md: -32601, unknown in this revision or not offered."""
     heard = one_server().ask(method, {}, caller)
     assert isinstance(heard.refusal, MethodNotFound)
     assert heard.refusal.code == -32601
@@ -379,7 +379,7 @@ def walk(world: World, caller: Caller = HANDSHAKE) -> list[str]:
 @settings(max_examples=40, deadline=None)
 @given(count=st.integers(0, 25), size=st.integers(1, 9), caller=st.sampled_from(CALLERS))
 def test_pages_read_one_after_the_other_are_the_whole_list(count: int, size: int, caller: Caller) -> None:
-    """Issue 2, point 5: an own cursor when pageSize is set."""
+    """docs/resources.md#pages-and-changes: cursors of our own when pageSize is set."""
     tools = [f"t{index}" for index in range(count)]
     world = World({}, offer("up", *tools), page_size=size)
     assert walk(world, caller) == [f"up__{name}" for name in tools]
@@ -407,7 +407,7 @@ def test_a_cursor_stays_good_when_nothing_a_client_sees_has_changed() -> None:
 
 
 def test_a_cursor_of_long_ago_has_expired() -> None:
-    """mcp-wire §8.4: unknown snapshot → -32602, the client starts again. Old lists are not kept for ever."""
+    """docs/errors.md: an expired cursor → -32602, the client starts again. Old lists are not kept for ever."""
     world = World({}, offer("up", "a", "b"), page_size=1)
     cursor = json.dumps(world.ask("tools/list").value["nextCursor"]).encode()
     for index in range(9):
@@ -437,7 +437,7 @@ def test_a_cursor_of_long_ago_has_expired() -> None:
     ],
 )
 def test_a_cursor_that_is_not_ours_is_refused(cursor: bytes) -> None:
-    """mcp-wire §1.7: bad cursor -32602."""
+    """MCP 2025-11-25, server/utilities/pagination: an invalid cursor → -32602."""
     world = World({}, offer("up", "a", "b"), page_size=1)
     assert isinstance(world.ask("tools/list", {"cursor": cursor}).refusal, InvalidParams)
 
@@ -452,7 +452,7 @@ def test_without_pages_there_is_no_cursor_to_give_back() -> None:
 
 
 def test_listeners_hear_of_a_real_difference_only() -> None:
-    """design.md §4: `list_changed` only if the catalog differs."""
+    """docs/subscriptions.md#lists: told only if what clients see has changed."""
     world = World({}, offer("up", "a"))
     heard: list[int] = []
     stop = world.switchboard.listen(lambda _: heard.append(world.switchboard.catalog.version))
@@ -491,7 +491,7 @@ def test_listeners_already_see_the_new_list_when_they_are_told() -> None:
 
 
 def test_new_links_behind_an_unchanged_list_are_used_at_once() -> None:
-    """design.md §4: a restarted child, same tools; calls go to the new link."""
+    """docs/behaviour.md#a-server-crashes: a restarted server, same tools; calls go to the new link."""
     old, new = FakeLink(answers(b'{"old":1}')), FakeLink(answers(b'{"new":1}'))
     world = one_server(old)
     world.members["up"].link = new
@@ -501,7 +501,7 @@ def test_new_links_behind_an_unchanged_list_are_used_at_once() -> None:
 
 
 def test_the_list_does_not_depend_on_who_was_ready_first() -> None:
-    """design.md §8: merge ignores arrival order; the order of the configuration is what counts."""
+    """docs/behaviour.md#lists: whoever was ready first; the order of the configuration is what counts."""
     parts = {"a": offer("a", "b__c", "x"), "a__b": offer("a__b", "c"), "bare": offer("bare", "a__x", "y", prefix="")}
     listings: set[tuple[str, ...]] = set()
     for arrival in itertools.permutations(parts):
@@ -515,7 +515,7 @@ def test_the_list_does_not_depend_on_who_was_ready_first() -> None:
 
 
 def test_a_request_lives_in_the_catalog_it_began_with() -> None:
-    """design.md, idea 5: a change of the list ends no call under way."""
+    """Ours: a change of the list ends no call under way."""
     link = FakeLink()
     world = one_server(link)
     heard = world.call("up__x")
@@ -525,7 +525,7 @@ def test_a_request_lives_in_the_catalog_it_began_with() -> None:
 
 
 def test_a_call_keeps_its_meta_for_the_link_to_rewrite() -> None:
-    """mcp-wire §8.6: `_meta` is rebuilt where the hop is known; the switchboard passes it on."""
+    """docs/behaviour.md#what-passes-untouched: `_meta` is rebuilt where the hop is known; here it is passed on."""
     link, heard = FakeLink(), Heard()
     meta = {"progressToken": Raw(b'"p"'), "traceparent": Raw(b'"00"')}
     call = Call(HANDSHAKE, "tools/call", {"name": Raw(b'"up__x"')}, meta)
