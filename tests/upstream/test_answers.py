@@ -40,7 +40,10 @@ MAX = b"9" * 400
     ],
 )
 async def test_an_answer_that_is_none_fails_its_own_call_at_once_and_no_other(line: bytes) -> None:
-    """reliability.md B4: if the line still shows a pending id, that call errs, and never waits for a time-out."""
+    """docs/behaviour.md#a-server-talks-nonsense.
+
+    If the line still shows a pending id, that call errs, and never waits for a time-out.
+    """
     up = await play()
     one, two, three = up.calls(3)
     up.channel.hear([line])
@@ -56,7 +59,7 @@ async def test_an_answer_that_is_none_fails_its_own_call_at_once_and_no_other(li
     "value", [MAX, b"-" + MAX, b'"%b"' % HUGE, b'"\\"%b"' % HUGE, b"0.%b" % HUGE, b"%b.5" % HUGE, b"1e-%b" % HUGE]
 )
 async def test_long_numbers_that_can_be_read_pass_untouched(value: bytes) -> None:
-    """Table S20: integers of up to 400 digits; digits in strings and fractions are no integers."""
+    """RFC 8259 §6 allows limits: 400 digits of an integer. Digits in strings and fractions are no integers."""
     up = await play()
     outcome, _ = up.call()
     up.channel.hear([b'{"jsonrpc":"2.0","id":1,"result":{"x":%b}}' % value])
@@ -64,7 +67,7 @@ async def test_long_numbers_that_can_be_read_pass_untouched(value: bytes) -> Non
 
 
 async def test_a_question_or_notice_with_an_integer_beyond_reading_goes_no_further() -> None:
-    """Table S20: not to clients; the server that asks is told."""
+    """Ours: clients do not get what they could not read; the server that asks is told."""
     up = await play()
     outcome, _ = up.call()
     params = b'{"progressToken":1,"progress":1,"x":%b}' % HUGE
@@ -94,7 +97,7 @@ def framed(up: Play, limit: int, *chunks: bytes) -> None:
 async def test_the_call_of_an_overlong_answer_is_found_by_the_id_at_either_end(
     start: bytes, end: bytes, pieces: int
 ) -> None:
-    """reliability.md B5. The official TypeScript SDK writes the id last."""
+    """docs/behaviour.md#a-server-talks-nonsense: it fails its call. The official TypeScript SDK writes the id last."""
     up = await play()
     one, two, three = up.calls(3)
     line = start + b"x" * 20_000 + end
@@ -108,7 +111,7 @@ async def test_the_call_of_an_overlong_answer_is_found_by_the_id_at_either_end(
 
 
 async def test_an_overlong_answer_with_its_id_in_front_fails_before_its_end() -> None:
-    """reliability.md B5: the end may never come."""
+    """docs/behaviour.md#a-server-talks-nonsense: the end may never come."""
     up = await play()
     outcome, _ = up.call()
     framed(up, 10_000, b'{"jsonrpc":"2.0","id":1,"result":"' + b"x" * 10_000)
@@ -116,7 +119,7 @@ async def test_an_overlong_answer_with_its_id_in_front_fails_before_its_end() ->
 
 
 async def test_an_id_inside_an_overlong_answer_is_not_taken_for_its_own() -> None:
-    """reliability.md B6: nothing is ever delivered to the wrong call."""
+    """docs/behaviour.md#a-server-talks-nonsense: nothing is ever delivered to the wrong call."""
     up = await play()
     outcomes = up.calls(3)
     framed(up, 10_000, b'{"result":[{"id":1},' + b"[]," * 5000 + b'{"id":2}]}\n')
@@ -124,7 +127,7 @@ async def test_an_id_inside_an_overlong_answer_is_not_taken_for_its_own() -> Non
 
 
 async def test_late_repeated_and_invented_answers_are_counted_and_reach_nobody() -> None:
-    """reliability.md B6."""
+    """docs/behaviour.md#a-server-talks-nonsense: late, repeated and invented ids reach nobody."""
     up = await play()
     one, running = up.call()
     two, _ = up.call()
@@ -141,7 +144,7 @@ async def test_late_repeated_and_invented_answers_are_counted_and_reach_nobody()
 
 
 async def test_junk_is_logged_in_part_and_escaped(caplog: pytest.LogCaptureFixture) -> None:
-    """reliability.md B3: counted, escaped, logged at a limited rate."""
+    """docs/behaviour.md#a-server-talks-nonsense: counted, escaped, logged at a limited rate."""
     up = await play()
     with caplog.at_level(logging.WARNING):
         up.channel.hear([b"\x1b[31mjunk %d" % n for n in range(5000)])
@@ -155,7 +158,10 @@ async def test_junk_is_logged_in_part_and_escaped(caplog: pytest.LogCaptureFixtu
 
 
 async def test_the_link_knows_when_it_last_heard_something() -> None:
-    """Issue 6, point 1: probes of silent links. Junk is a sign of life, too; a failure of our own is none."""
+    """docs/behaviour.md#a-server-hangs.
+
+    Probes of silent links. Junk is a sign of life, too; a failure of our own is none.
+    """
     up = await play(remote=True)
     clock = asyncio.get_running_loop().time
     assert up.link.heard == 0.0
@@ -170,7 +176,7 @@ async def test_the_link_knows_when_it_last_heard_something() -> None:
 
 
 async def test_a_time_out_by_silence_is_told_and_one_by_the_hard_limit_is_not() -> None:
-    """Issue 6, point 1: a server that makes progress until the end is not silent."""
+    """docs/behaviour.md#a-server-hangs: a server that makes progress until the end is not silent."""
     up = await play()
     told: list[str] = []
     up.link.on_timeout = lambda: told.append("timeout")
@@ -192,7 +198,7 @@ async def test_a_time_out_by_silence_is_told_and_one_by_the_hard_limit_is_not() 
 
 @pytest.mark.parametrize("at_once", [False, True])
 async def test_a_link_is_closed_the_way_its_owner_wants(at_once: bool) -> None:
-    """Issue 6, point 1: a server that was declared dead gets no time to say goodbye."""
+    """docs/behaviour.md#a-server-hangs: a server that was declared dead gets no time to say goodbye."""
     up = await play()
     outcome, _ = up.call()
     await up.link.close(at_once=at_once)
@@ -202,7 +208,7 @@ async def test_a_link_is_closed_the_way_its_owner_wants(at_once: bool) -> None:
 
 
 async def test_a_link_is_lost_only_once() -> None:
-    """Issue 6, point 1: generations; the second report must not end the next link."""
+    """Ours: generations; the second report must not end the next link."""
     up = await play(remote=True)
     up.channel.lost("closed its event stream")
     up.channel.lost("again")

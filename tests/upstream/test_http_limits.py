@@ -51,7 +51,7 @@ def at_most(mebibytes: int) -> Iterator[None]:
     ("kind", "status"), [("application/json", 200), ("text/event-stream", 200), ("text/html", 500)]
 )
 async def test_a_compressed_bomb_costs_no_more_than_its_limit(kind: str, status: int) -> None:
-    """Table S19: 16 MiB after inflate; here 1."""
+    """docs/security.md#what-is-promised-threat-by-threat: 16 MiB after inflate; here 1."""
     packed = bomb(b"data: " if kind == "text/event-stream" else b'{"jsonrpc":"2.0","x":"')
 
     async def explode(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.Response:
@@ -70,7 +70,7 @@ async def test_a_compressed_bomb_costs_no_more_than_its_limit(kind: str, status:
 
 @pytest.mark.parametrize("how", ["body", "comments", "event"])
 async def test_a_slow_drip_is_bounded_by_the_clock_of_its_call(how: str) -> None:
-    """reliability.md T1r: a byte now and then is no sign of life of the call."""
+    """docs/behaviour.md#a-remote-server-errs: a byte now and then is no sign of life of the call."""
     begun = {"body": b'{"jsonrpc":"2.0",', "comments": b"", "event": b"data: {"}[how]
     drop = {"body": b" ", "comments": b": still there\n\n", "event": b" "}[how]
 
@@ -92,7 +92,7 @@ async def test_a_slow_drip_is_bounded_by_the_clock_of_its_call(how: str) -> None
 
 
 async def test_an_event_without_end_is_cut_off_and_costs_no_more_than_its_limit() -> None:
-    """reliability.md T1r: an endless SSE event."""
+    """docs/behaviour.md#size-limits: an endless SSE event."""
     cut = asyncio.Event()
 
     async def endless(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -114,7 +114,7 @@ async def test_an_event_without_end_is_cut_off_and_costs_no_more_than_its_limit(
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_call_is_not_sent_to_another_origin(status: int) -> None:
-    """reliability.md §4.2: no cross-origin redirects, not even to another port of the same host."""
+    """docs/behaviour.md#a-remote-server-errs: no cross-origin redirects, not even to another port of the same host."""
     elsewhere = Remote("stateless")
 
     async def moved(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.Response:
@@ -127,7 +127,7 @@ async def test_a_call_is_not_sent_to_another_origin(status: int) -> None:
 
 
 async def test_a_host_name_that_is_never_found_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """reliability.md §4.2: connect 5 s, here less; looking up the name is a part of it."""
+    """Ours: connect 5 s, here less; looking up the name is a part of it."""
     monkeypatch.setattr("muxway.upstream.http_client.CONNECT", 0.3)
 
     async def lost(*_args: object, **_more: object) -> list[Any]:
@@ -158,7 +158,7 @@ async def broken_call(up: muxway.Gateway, tool: str) -> muxway.UpstreamError:
 
 
 async def test_a_remote_server_that_fails_five_times_in_a_row_is_connected_anew() -> None:
-    """reliability.md §4.2, circuit (remote)."""
+    """docs/behaviour.md#a-remote-server-errs: five failures in a row."""
     remote = Remote(calls={"bad": refuse(503)})
     async with behind(remote) as up:
         for _ in range(4):
@@ -174,7 +174,7 @@ async def test_a_remote_server_that_fails_five_times_in_a_row_is_connected_anew(
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429])
 async def test_a_refusal_of_one_request_does_not_end_the_others(status: int) -> None:
-    """reliability.md §4.2: 4xx is about the request, 429 about its pace."""
+    """RFC 9110 §15.5: 4xx is about the request; RFC 6585 §4: 429 about its pace."""
     remote = Remote("stateless", calls={"bad": refuse(status)})
     async with behind(remote) as up:
         for _ in range(8):
@@ -185,7 +185,7 @@ async def test_a_refusal_of_one_request_does_not_end_the_others(status: int) -> 
 
 
 async def test_an_answer_of_the_server_is_no_failure_whatever_its_status() -> None:
-    """reliability.md §4.2: not the server's own JSON-RPC errors, though they come with 500."""
+    """Ours: not the server's own JSON-RPC errors, though they come with 500."""
 
     async def said(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.Response:
         error = {"code": -32000, "message": "out of paper"}
@@ -200,7 +200,10 @@ async def test_an_answer_of_the_server_is_no_failure_whatever_its_status() -> No
 
 
 async def test_the_wait_that_a_server_asks_for_is_passed_on() -> None:
-    """Issue 6, point 3: everything over the limit answered with a time to come back; also a limit of the server."""
+    """docs/behaviour.md#a-remote-server-errs.
+
+    Everything over the limit answered with a time to come back; also a limit of the server.
+    """
 
     async def busy(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.Response:
         return web.Response(status=429, headers={"Retry-After": "7"})
@@ -211,7 +214,10 @@ async def test_the_wait_that_a_server_asks_for_is_passed_on() -> None:
 
 
 async def test_calls_that_break_off_in_their_streams_count_too() -> None:
-    """reliability.md §4.2: transport failures of single requests; here a stream that ends before its answer."""
+    """docs/behaviour.md#a-remote-server-errs.
+
+    Transport failures of single requests; here a stream that ends before its answer.
+    """
 
     async def cut(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         return await stream(request, event({"jsonrpc": "2.0", "method": "notifications/message", "params": {}}))
@@ -231,7 +237,7 @@ async def test_calls_that_break_off_in_their_streams_count_too() -> None:
 
 
 async def test_a_server_that_went_away_is_found_again_without_anybody_doing_anything() -> None:
-    """Issue 6, point 1: the circuit opens, and a later try closes it."""
+    """docs/behaviour.md#a-remote-server-errs: the circuit opens, and a later try closes it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

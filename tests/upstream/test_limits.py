@@ -17,7 +17,7 @@ BRIEF = Limits(concurrency=1, queue=3, wait=0.2)
 
 
 async def test_calls_over_the_limit_wait_and_go_in_their_order() -> None:
-    """reliability.md §4.2: 64 in flight, the rest queued, first come first served."""
+    """docs/behaviour.md#too-much-at-once: 64 in flight, the rest queued, first come first served."""
     up = await play(TWO)
     outcomes = up.calls(5)
     assert up.channel.calls() == [1, 2]
@@ -34,7 +34,7 @@ async def test_calls_over_the_limit_wait_and_go_in_their_order() -> None:
 
 
 async def test_the_default_is_64_under_way_and_256_that_wait() -> None:
-    """reliability.md §4.2, concurrency per child."""
+    """docs/behaviour.md#too-much-at-once: the figures for one server."""
     up = await play()
     up.calls(64 + 256)
     assert (up.link.in_flight, up.link.waiting) == (64, 256)
@@ -43,7 +43,7 @@ async def test_the_default_is_64_under_way_and_256_that_wait() -> None:
 
 
 async def test_one_more_than_may_wait_is_refused_at_once_and_told_what_to_do() -> None:
-    """reliability.md §4.2: over the limit, decided at once, with a time to come back."""
+    """docs/behaviour.md#too-much-at-once: over the limit, decided at once, with a time to come back."""
     up = await play(TWO)
     up.calls(5)
     with pytest.raises(UpstreamError, match=r"did not run: try again later") as refused:
@@ -55,7 +55,7 @@ async def test_one_more_than_may_wait_is_refused_at_once_and_told_what_to_do() -
 
 
 async def test_a_call_that_waited_too_long_fails_and_is_never_sent() -> None:
-    """reliability.md §4.2: queue wait 10 s; here less."""
+    """docs/behaviour.md#too-much-at-once: queue wait 10 s; here less."""
     up = await play(BRIEF)
     first, second = up.calls(2)
     async with asyncio.timeout(2):
@@ -70,7 +70,7 @@ async def test_a_call_that_waited_too_long_fails_and_is_never_sent() -> None:
 
 
 async def test_a_cancelled_call_leaves_the_queue_and_is_never_sent_nor_told_of() -> None:
-    """Issue 6, point 3: nothing of it reaches the server."""
+    """docs/behaviour.md#cancel-and-progress: nothing of it reaches the server."""
     up = await play(TWO)
     up.calls(2)
     third, waiting = up.call()
@@ -88,7 +88,7 @@ async def test_a_cancelled_call_leaves_the_queue_and_is_never_sent_nor_told_of()
 
 
 async def test_a_call_that_waited_can_be_cancelled_once_it_was_sent() -> None:
-    """Issue 6, point 3: what the caller holds works before and after."""
+    """docs/behaviour.md#cancel-and-progress: what the caller holds works before and after."""
     up = await play(TWO)
     up.calls(2)
     third, running = up.call()
@@ -105,7 +105,7 @@ async def test_a_call_that_waited_can_be_cancelled_once_it_was_sent() -> None:
 
 
 async def test_a_cancelled_call_makes_room() -> None:
-    """Issue 6, point 3: also for a call that the server still has."""
+    """docs/behaviour.md#cancel-and-progress: also for a call that the server still has."""
     up = await play(TWO)
     _, running = up.call()
     up.calls(2)
@@ -114,7 +114,7 @@ async def test_a_cancelled_call_makes_room() -> None:
 
 
 async def test_the_clock_of_a_call_starts_when_it_is_sent() -> None:
-    """Issue 6, point 3: waiting does not eat the time that the server has."""
+    """Ours: waiting does not eat the time that the server has."""
     up = await play(Limits(concurrency=1, queue=3, wait=10.0))
     up.call()
     second, _ = up.call(idle=0.5)
@@ -127,7 +127,7 @@ async def test_the_clock_of_a_call_starts_when_it_is_sent() -> None:
 
 
 async def test_a_call_whose_caller_is_being_asked_does_not_count() -> None:
-    """Issue 6, point 3: it is the caller who takes time, not the server."""
+    """Ours: it is the caller who takes time, not the server."""
     up = await play(Limits(concurrency=1, queue=3, wait=10.0))
     first, _ = up.call()
     second, _ = up.call()
@@ -150,7 +150,7 @@ async def test_a_call_whose_caller_is_being_asked_does_not_count() -> None:
 
 @pytest.mark.parametrize("how", ["answered", "cancelled", "withdrawn"])
 async def test_a_question_that_ends_in_any_way_leaves_the_count_right(how: str) -> None:
-    """Issue 6, point 3: slots are neither lost nor gained."""
+    """Ours: slots are neither lost nor gained."""
     up = await play(TWO)
     first, running = up.call()
     up.channel.hear([b'{"jsonrpc":"2.0","id":"q","method":"roots/list"}'])
@@ -171,7 +171,7 @@ async def test_a_question_that_ends_in_any_way_leaves_the_count_right(how: str) 
 
 
 async def test_streams_and_requests_of_the_gateway_itself_do_not_count_and_do_not_wait() -> None:
-    """Issue 6, point 3: a probe must get through to a server that has its hands full."""
+    """docs/behaviour.md#a-server-hangs: a probe must get through to a server that has its hands full."""
     up = await play(TWO)
     up.calls(3)
     probe = asyncio.create_task(up.link.ask("ping", {}, timeout=5))
@@ -185,7 +185,7 @@ async def test_streams_and_requests_of_the_gateway_itself_do_not_count_and_do_no
 
 
 async def test_when_the_link_is_lost_waiting_calls_say_that_they_did_not_run() -> None:
-    """Issue 6, point 3: so that they may be tried again, unlike those that the server had."""
+    """docs/middleware/retry.md#retry: so that they may be tried again, unlike those that the server had."""
     up = await play(TWO)
     sent_one, sent_two, waited = up.calls(3)
     up.channel.lost("exited with status 1")
@@ -222,7 +222,7 @@ async def remote_call(up: Play, *, broken: bool = True) -> None:
 
 
 async def test_five_failures_in_a_row_end_the_link_with_the_last_reason() -> None:
-    """reliability.md §4.2, circuit: 5 consecutive transport failures."""
+    """docs/behaviour.md#a-remote-server-errs: 5 consecutive transport failures."""
     up = await play(remote=True)
     under_way, _ = up.call()
     for _ in range(4):
@@ -235,7 +235,7 @@ async def test_five_failures_in_a_row_end_the_link_with_the_last_reason() -> Non
 
 
 async def test_any_answer_ends_the_row_and_other_failures_do_not_count() -> None:
-    """reliability.md §4.2: not the server's own errors, nor the refusal of one request."""
+    """docs/behaviour.md#a-remote-server-errs: not the server's own errors, nor the refusal of one request."""
     up = await play(remote=True)
     for _ in range(10):
         for _ in range(4):
@@ -250,7 +250,7 @@ async def test_any_answer_ends_the_row_and_other_failures_do_not_count() -> None
 
 
 async def test_silence_of_a_remote_server_counts_as_a_failure_and_of_a_child_does_not() -> None:
-    """reliability.md §4.2: a stall; whether a child is alive is found out by asking it."""
+    """Ours: a stall; whether a child is alive is found out by asking it."""
     for remote in (True, False):
         up = await play(remote=remote)
         outcomes = [up.call(idle=0.05)[0] for _ in range(6)]
@@ -263,7 +263,7 @@ async def test_silence_of_a_remote_server_counts_as_a_failure_and_of_a_child_doe
 
 
 def test_half_of_many_failures_within_ten_seconds_are_too_many() -> None:
-    """reliability.md §4.2: 50 % of at least 20 in 10 s."""
+    """Ours: 50 % of at least 20 in 10 s."""
     circuit = Circuit()
     answers = 0
     verdicts: list[str | None] = []
@@ -276,7 +276,7 @@ def test_half_of_many_failures_within_ten_seconds_are_too_many() -> None:
 
 
 def test_fewer_failures_or_slower_ones_are_not_too_many() -> None:
-    """reliability.md §4.2: the same share over a longer time, and a smaller share, are ordinary life."""
+    """Ours: the same share over a longer time, and a smaller share, are ordinary life."""
     slow, few = Circuit(), Circuit()
     assert [slow.failed(n * 2.0, n) for n in range(100)] == [None] * 100
     assert [few.failed(n * 0.01, 3 * n) for n in range(1000)] == [None] * 1000

@@ -16,7 +16,10 @@ LIMITS = {"maxConcurrency": 2, "maxQueue": 3}
 
 
 async def test_what_is_over_the_limits_is_refused_quickly_and_the_rest_answered() -> None:
-    """Issue 6, point 3: queues with deadlines; everything over the limit is answered quickly with a time to retry."""
+    """docs/behaviour.md#too-much-at-once.
+
+    Queues with deadlines; everything over the limit is answered quickly with a time to retry.
+    """
     running: list[dict[str, Any]] = []
     server = ScriptedServer(tools={"slow": lambda _, request: running.append(request), "echo": None})
     other = ScriptedServer(tools={"echo": None})

@@ -15,7 +15,7 @@ from tests.upstream.faking import FakeChannel, play
 
 @pytest.mark.parametrize("q", [0.0, 0.5, 0.9, 0.99, 1.0])
 def test_a_quantile_is_right_to_five_percent(q: float) -> None:
-    """Issue 6, point 7: p50 and p99."""
+    """docs/operating.md#status: p50 and p99."""
     dice = random.Random(1)
     times = sorted(dice.lognormvariate(-4, 2) for _ in range(5000))
     stats = Stats()
@@ -41,7 +41,7 @@ def test_without_calls_there_is_no_quantile() -> None:
 
 
 def test_counting_a_call_takes_well_under_a_microsecond() -> None:
-    """Issue 6: the speed figures still hold. The best of many, as the machine has other things to do."""
+    """Ours: counting costs calls nothing. The best of many, as the machine has other things to do."""
     stats = Stats()
     best = float("inf")
     for _ in range(50):
@@ -53,7 +53,7 @@ def test_counting_a_call_takes_well_under_a_microsecond() -> None:
 
 
 async def test_every_way_to_end_is_counted_once() -> None:
-    """Issue 6, points 2 and 7: visible counters; what the gateway asks for itself is none of them."""
+    """docs/operating.md#status: visible counters; what the gateway asks for itself is none of them."""
     up = await play()
     stats = up.link.stats
     good, said, bad, unreadable = up.calls(4)
@@ -80,7 +80,7 @@ async def test_every_way_to_end_is_counted_once() -> None:
 
 
 async def test_the_figures_outlive_the_link() -> None:
-    """Issue 6, point 7: a restart does not hide what led to it."""
+    """docs/operating.md#status: a restart does not hide what led to it."""
     stats = Stats()
     for _ in range(2):
         channel = FakeChannel()

@@ -27,7 +27,7 @@ class Shown:
 
 
 async def test_a_hundred_lines_a_second_are_shown_and_the_rest_is_counted() -> None:
-    """reliability.md §4.2: 100 lines/s to the log. The count comes by itself, when nothing else does."""
+    """docs/behaviour.md#size-limits: 100 lines/s to the log. The count comes by itself, when nothing else does."""
     shown = Shown()
     shown.feed(b"".join(b"line %d\n" % n for n in range(1000)))
     assert shown.lines == [f"line {n}" for n in range(100)]
@@ -54,7 +54,7 @@ async def test_what_was_left_out_is_told_at_the_end() -> None:
     "line", [b"x" * 100, b"\r", "é".encode() * 50, b"\x1b" * 20], ids=["text", "empty", "é", "esc"]
 )
 async def test_no_more_than_a_quarter_of_a_megabyte_is_kept(line: bytes) -> None:
-    """reliability.md §4.2: 256 KiB ring per child."""
+    """docs/behaviour.md#size-limits: 256 KiB ring per child."""
     shown = Shown()
     chunk = (line + b"\n") * 400
     tracemalloc.start()
@@ -71,7 +71,7 @@ async def test_no_more_than_a_quarter_of_a_megabyte_is_kept(line: bytes) -> None
 
 
 async def test_a_line_without_end_is_cut_and_costs_nothing() -> None:
-    """reliability.md §4.2: 8 KiB a line."""
+    """docs/behaviour.md#size-limits: 8 KiB a line."""
     shown = Shown()
     chunk = b"x" * 64 * KIB
     tracemalloc.start()
@@ -89,7 +89,7 @@ async def test_a_line_without_end_is_cut_and_costs_nothing() -> None:
 
 
 async def test_secrets_and_escape_sequences_are_shown_nowhere() -> None:
-    """Table S17, S18."""
+    """docs/security.md#what-is-promised-threat-by-threat: secrets in logs; lines that write to your terminal."""
     shown = Shown("hunter2hunter2")
     shown.feed(b"\x1b[2Jtoken hunter2hunter2\r\n\xff\n")
     for lines in (shown.lines, list(shown.journal.lines())):

@@ -84,7 +84,7 @@ def alive(pid: int) -> bool:
 
 
 async def test_a_child_that_was_declared_dead_is_killed_at_once_with_its_tree(nursery: Nursery) -> None:
-    """Issue 6, point 1: no four seconds of grace for a child that answers nothing."""
+    """docs/behaviour.md#a-server-hangs: no four seconds of grace for a child that answers nothing."""
     async with asyncio.timeout(20):
         child = Running(nursery, STUBBORN)
         await child.open()
@@ -102,7 +102,10 @@ async def test_a_child_that_was_declared_dead_is_killed_at_once_with_its_tree(nu
 
 
 async def test_what_others_write_into_a_dead_childs_pipes_holds_nobody_up(nursery: Nursery) -> None:
-    """reliability.md B1, B9: the call errs in a second, though a process it left behind writes without end."""
+    """docs/behaviour.md#a-server-crashes.
+
+    The call errs in a second, though a process it left behind writes without end.
+    """
     lag = 0.0
 
     async def watch() -> None:
@@ -145,7 +148,7 @@ async def test_draining_a_pipe_ends_while_it_is_being_filled() -> None:
 
 
 async def test_a_child_that_reads_nothing_does_not_make_us_wait() -> None:
-    """reliability.md §5 rule 4: the loop never waits for a pipe; what is not taken is counted."""
+    """docs/behaviour.md#a-server-hangs: the loop never waits for a pipe; what is not taken is counted."""
     reading, writing = os.pipe()
     for fd in (reading, writing):
         os.set_blocking(fd, False)
@@ -160,7 +163,10 @@ async def test_a_child_that_reads_nothing_does_not_make_us_wait() -> None:
 
 @pytest.mark.parametrize(("line", "largest"), [(b"x" * 99 + b"\n", 32 * 1024), (b"x" * 99_999 + b"\n", 256 * 1024)])
 async def test_many_small_messages_are_read_in_small_pieces_and_large_ones_in_large(line: bytes, largest: int) -> None:
-    """reliability.md B7: a flood of one child keeps the others waiting for one piece of it at most."""
+    """docs/behaviour.md#a-server-talks-nonsense.
+
+    A flood of one child keeps the others waiting for one piece of it at most.
+    """
     reading, writing = os.pipe()
     enlarge(writing)
     for fd in (reading, writing):
