@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_a_good_config_shows_each_server(muxway: Callable[..., Result], servers: Path) -> None:
-    """Issue 2, 9: start nothing, one line a server."""
+    """docs/cli.md#muxway-check: start nothing, one line a server."""
     result = muxway("check", servers)
     assert result.exit_code == 0
     first, *rest = result.stdout.splitlines()
@@ -43,7 +43,7 @@ def test_the_config_may_be_named_anywhere(place: str, muxway: Callable[..., Resu
 
 
 def test_secrets_are_never_shown(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
-    """design.md §6: secrets never appear; `${VAR}` values never printed."""
+    """docs/configuration.md#secrets: secrets never appear; `${VAR}` values never printed."""
     args = ["--api-key", "sk-11111", "--token=tk-22222", "${DSN}", "plain"]
     entry = {"command": "server", "args": args, "env": {"PASSWORD": "pw-33333"}}
     remote = {"url": "https://user:pw-44444@example.com/mcp?key=k-55555"}
@@ -68,7 +68,7 @@ def test_json_of_a_good_config(muxway: Callable[..., Result], servers: Path) -> 
 
 
 def test_doubtful_things_are_shown_and_do_not_fail(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
-    """Issue 2: nearest key for an unknown one."""
+    """docs/configuration.md#shapes: nearest key for an unknown one."""
     result = muxway("check", write({"mcpServers": {"a": {"command": "x", "hiddenTolls": ["y"]}}}))
     assert result.exit_code == 0
     assert "! warning  mcpServers.a.hiddenTolls (line 1)" in result.stdout
@@ -92,7 +92,10 @@ BAD = {
 def test_bad_configs_are_told_with_their_place(
     content: object, clue: str, muxway: Callable[..., Result], write: Callable[..., Path]
 ) -> None:
-    """Issue 2, bad input: a clear error naming place and remedy; exit 3; the same from every verb, on stderr there."""
+    """docs/configuration.md#problems.
+
+    A clear error naming place and remedy; exit 3; the same from every verb, on stderr there.
+    """
     file = write(content)
     checked = muxway("check", file)
     assert checked.exit_code == 3
@@ -107,7 +110,7 @@ def test_bad_configs_are_told_with_their_place(
 
 
 def test_every_problem_is_told_at_once(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
-    """design.md §6: validation reports every problem, each with its line where known."""
+    """docs/configuration.md#problems: validation reports every problem, each with its line where known."""
     file = write('{"mcpServers": {\n"a": {"command": 5},\n"b": {"command": "x", "args": "y"}}}')
     text, document = muxway("check", file), muxway("check", file, "--json")
     assert "(line 2)" in text.stdout
@@ -120,7 +123,7 @@ def test_every_problem_is_told_at_once(muxway: Callable[..., Result], write: Cal
 
 
 def test_a_missing_config_says_where_it_was_looked_for(muxway: Callable[..., Result]) -> None:
-    """Issue 2, bad input: config missing."""
+    """docs/configuration.md#which-file-is-read: config missing."""
     named, unnamed = muxway("check", "nowhere.json"), muxway("tools")
     assert (named.exit_code, unnamed.exit_code) == (3, 3)
     assert "nowhere.json" in named.stdout
@@ -129,14 +132,17 @@ def test_a_missing_config_says_where_it_was_looked_for(muxway: Callable[..., Res
 
 
 def test_an_unreadable_config(muxway: Callable[..., Result], tmp_path: Path) -> None:
-    """Issue 2, bad input: config unreadable; a folder is so for every user."""
+    """docs/configuration.md#problems: config unreadable; a folder is so for every user."""
     result = muxway("check", tmp_path)
     assert result.exit_code == 3
     assert str(tmp_path) in result.stdout
 
 
 def test_connect_shows_each_server_and_why_one_failed(muxway: Callable[..., Result], mixed: Path) -> None:
-    """Issue 2, 9: `--connect` starts each server once and shows tools, time, stderr of failures; exit 4."""
+    """docs/cli.md#muxway-check.
+
+    `--connect` starts each server once and shows tools, time, stderr of failures; exit 4.
+    """
     result = muxway("check", mixed, "--connect")
     assert result.exit_code == 4
     rows = {
@@ -205,7 +211,7 @@ def test_a_file_beside_another_config_is_one_too_many(
 
 
 def test_list_shows_how_each_server_is(muxway: Callable[..., Result], mixed: Path) -> None:
-    """Issue 2, 9: `muxway list`; glyph and word, never colour alone."""
+    """docs/cli.md#muxway-list: `muxway list`; glyph and word, never colour alone."""
     result = muxway("list", "--config", mixed)
     assert result.exit_code == 0
     notes, dies, missing, off, _, *reasons = result.stdout.splitlines()
@@ -257,7 +263,7 @@ def test_list_as_json(muxway: Callable[..., Result], mixed: Path) -> None:
 
 
 def test_a_program_that_is_no_server_is_given_up(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
-    """Issue 2, bad input: a child that never answers."""
+    """docs/cli.md#muxway-check: a child that never answers."""
     silent = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "startTimeout": 1}
     file = write({"mcpServers": {"silent": silent, "notes": demo.config()["mcpServers"]["notes"]}})
     result = muxway("check", file, "--connect")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def test_the_demo_shows_servers_tools_calls_and_what_to_do_next(
     launch: Callable[..., Launched], tmp_path: Path
 ) -> None:
-    """Issue 2, 1: servers, tools, a few real calls with their times; no config, no network, no Node."""
+    """docs/cli.md#muxway-demo: servers, tools, a few real calls with their times; no config, no network, no Node."""
     code, out, err = launch("demo", env={"TMPDIR": str(tmp_path)}).end()
     assert (code, err) == (0, "")
     assert "\x1b" not in out
@@ -62,7 +62,7 @@ def test_the_demo_names_itself_so_that_it_can_be_found(launch: Callable[..., Lau
 
 
 def test_the_demo_ends_in_a_served_endpoint_that_has_answered(launch: Callable[..., Launched], tmp_path: Path) -> None:
-    """Issue 3, must show: an endpoint with its URL; without a terminal it is proven with a call, and not kept."""
+    """docs/cli.md#muxway-demo: an endpoint with its URL; without a terminal it is proven with a call, and not kept."""
     code, out, err = launch("demo", env={"TMPDIR": str(tmp_path)}).end()
     assert (code, err) == (0, "")
     url = re.findall(r"^Served at (http://127\.0\.0\.1:\d+/mcp)  \(stopped .*--keep", out, re.MULTILINE)[0]
@@ -72,7 +72,7 @@ def test_the_demo_ends_in_a_served_endpoint_that_has_answered(launch: Callable[.
 
 
 def test_on_a_terminal_the_demo_serves_until_an_interrupt(launch: Callable[..., Launched], tmp_path: Path) -> None:
-    """Issue 3, must show: the URL stands there, the lines below it work, and Ctrl-C ends it well."""
+    """docs/cli.md#muxway-demo: the URL stands there, the lines below it work, and Ctrl-C ends it well."""
     with _Terminal(launch, env={"TMPDIR": str(tmp_path), "NO_COLOR": "1"}) as terminal:
         url = terminal.until(r"Served at (\S+)  \(Ctrl-C stops it\)")[1]
         assert f"claude mcp add --transport http muxway {url}" in terminal.seen

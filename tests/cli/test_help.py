@@ -23,7 +23,7 @@ SUBCOMMANDS = [[verb] for verb in group.VERBS] + [["config", "schema"], ["config
 
 
 def test_help_loads_nothing_heavy() -> None:
-    """Issue 2: `--help` under 100 ms, which holds only while neither the gateway nor asyncio is imported for it."""
+    """Ours: `--help` under 100 ms, which holds only while neither the gateway nor asyncio is imported for it."""
     program = f"""
 import sys
 from muxway.cli import cli
@@ -40,7 +40,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 
 @pytest.mark.parametrize("path", [[], *SUBCOMMANDS], ids=" ".join)
 def test_help_fits_eighty_columns_and_begins_with_a_sentence(path: list[str], muxway: Callable[..., Result]) -> None:
-    """Ours: ≤ 80 columns; a summary, examples before options (style.md, example 7)."""
+    """Ours: ≤ 80 columns; a summary, examples before options."""
     result = muxway(*path, "--help")
     assert result.exit_code == 0
     assert max(map(len, result.output.splitlines())) <= 80
@@ -69,7 +69,7 @@ def test_version(muxway: Callable[..., Result]) -> None:
 
 
 def test_a_mistyped_verb_gets_the_nearest_one(muxway: Callable[..., Result]) -> None:
-    """Ours: nearest-name suggestions on typos (ecosystem.md §7)."""
+    """Ours: nearest-name suggestions on typos."""
     result = muxway("chekc")
     assert result.exit_code == 2
     assert 'There is no command "chekc". Did you mean "check"?' in result.stderr
@@ -84,14 +84,14 @@ def test_a_verb_like_no_other_gets_the_list(muxway: Callable[..., Result]) -> No
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: str, muxway: Callable[..., Result]) -> None:
-    """Issue 2: shell completion."""
+    """docs/cli.md#muxway-completion: shell completion."""
     result = muxway("completion", shell)
     assert result.exit_code == 0
     assert "_MUXWAY_COMPLETE" in result.output
 
 
 def test_completion_knows_the_verbs_and_their_options(muxway: Callable[..., Result]) -> None:
-    """Issue 2: shell completion; verbs come from the table, options from the verb."""
+    """docs/cli.md#muxway-completion: shell completion; verbs come from the table, options from the verb."""
 
     def complete(words: str, count: int) -> list[str]:
         env = {"_MUXWAY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
@@ -118,25 +118,25 @@ def test_completion_knows_the_verbs_and_their_options(muxway: Callable[..., Resu
     ],
 )
 def test_a_command_line_without_a_verb_serves(given: str, meant: str) -> None:
-    """Issue 2, 9: `muxway --config FILE` is what clients launch."""
+    """docs/cli.md#muxway: `muxway --config FILE` is what clients launch."""
     assert group.with_verb(given.split()) == meant.split()
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_a_program_that_names_the_config_by_variable_is_served(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mcp-coordinator seed is launched without arguments, its config named by MCP_PROXY_CONFIG_PATH."""
+    """docs/configuration.md#which-file-is-read: without arguments, the config named by MCP_PROXY_CONFIG_PATH."""
     monkeypatch.setenv(variable, "servers.json")
     monkeypatch.setattr("os.isatty", lambda _: False)
     assert group.with_verb([]) == ["stdio"]
 
 
 def test_config_schema_is_one_json_document(muxway: Callable[..., Result]) -> None:
-    """Issue 2, 9: `muxway config schema`."""
+    """docs/cli.md#muxway-config-schema: one JSON document."""
     assert json.loads(muxway("config", "schema").output)["title"] == "muxway configuration"
 
 
 def test_config_explain_tells_about_one_key_or_all(muxway: Callable[..., Result]) -> None:
-    """Issue 2, 9: `muxway config explain`."""
+    """docs/cli.md#muxway-config-explain: one key, or all of them."""
     assert "gateway.separator" in muxway("config", "explain", "separator").output
     assert "hiddenTools" in muxway("config", "explain").output
 

@@ -87,7 +87,7 @@ def test_glyphs_have_a_plain_form(launch: Callable[..., Launched], servers: Path
 def test_colour_in_a_pipe_only_when_forced(
     env: dict[str, str], *, coloured: bool, launch: Callable[..., Launched], servers: Path
 ) -> None:
-    """ecosystem.md §7: honour NO_COLOR, FORCE_COLOR and TERM=dumb."""
+    """docs/cli.md#command: honour NO_COLOR, FORCE_COLOR and TERM=dumb."""
     code, out, _ = launch("check", servers, env={"TERM": "xterm", **env}).end()
     assert code == 0
     assert ("\x1b[32m" in out) is coloured

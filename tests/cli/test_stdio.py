@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def test_it_serves_and_ends_with_its_input(
     verb: list[str], launch: Callable[..., Launched], servers: Path, tmp_path: Path
 ) -> None:
-    """Issue 2, 9: MCP on stdin and stdout, logs on stderr only; end of input is a normal end."""
+    """docs/cli.md#muxway-stdio: MCP on stdin and stdout, logs on stderr only; end of input is a normal end."""
     gateway = launch(*verb, "--config", servers)
     assert gateway.hello()["serverInfo"]["name"] == "muxway"
     assert len(gateway.tools(8)) == 8
@@ -38,7 +38,7 @@ def test_it_serves_and_ends_with_its_input(
 
 
 def test_it_answers_before_any_server_is_ready(launch: Callable[..., Launched], write: Callable[..., Path]) -> None:
-    """Issue 2, 3: the gateway answers `initialize` and `tools/list` at once with what is ready."""
+    """docs/behaviour.md#start: the gateway answers `initialize` and `tools/list` at once with what is ready."""
     gateway = launch("stdio", "--config", write({"mcpServers": {"slow": {"command": "sleep", "args": ["60"]}}}))
     gateway.hello()
     assert gateway.ask(1, "tools/list")["result"]["tools"] == []
@@ -112,7 +112,7 @@ def test_a_second_signal_ends_it_at_once(launch: Callable[..., Launched], server
 
 
 def test_options_win_over_the_config(launch: Callable[..., Launched], servers: Path) -> None:
-    """Issue 2, 9: `--name`, `--server-version`, `--separator`, `--page-size`."""
+    """docs/cli.md#muxway-stdio: `--name`, `--server-version`, `--separator`, `--page-size`."""
     gateway = launch(
         "stdio", "--config", servers, "--name", "hub", "--server-version", "9", "--separator", ":", "--page-size", "3"
     )
@@ -126,7 +126,7 @@ def test_options_win_over_the_config(launch: Callable[..., Launched], servers: P
 
 
 def test_the_call_timeout_is_an_option(launch: Callable[..., Launched], servers: Path) -> None:
-    """Issue 2, 9: `--call-timeout SECONDS`."""
+    """docs/cli.md#muxway-stdio: `--call-timeout SECONDS`."""
     gateway = launch("stdio", "--config", servers, "--call-timeout", "0.3")
     gateway.hello()
     gateway.tools(8)
@@ -146,7 +146,10 @@ def test_wrong_options_are_refused(flags: list[str], launch: Callable[..., Launc
 
 
 def test_the_log_can_go_to_a_folder(launch: Callable[..., Launched], servers: Path, tmp_path: Path) -> None:
-    """Issue 2, 8: MCP_PROXY_LOG_DIRECTORY_PATH and MCP_PROXY_LOG_LEVEL are honoured."""
+    """docs/configuration.md#variables-that-muxway-itself-reads.
+
+    MCP_PROXY_LOG_DIRECTORY_PATH and MCP_PROXY_LOG_LEVEL are honoured.
+    """
     folder = tmp_path / "logs" / "deep"
     env = {"MCP_PROXY_LOG_DIRECTORY_PATH": str(folder), "MCP_PROXY_LOG_LEVEL": "debug"}
     gateway = launch("stdio", "--config", servers, env=env)
@@ -196,7 +199,7 @@ def test_on_a_terminal_it_says_what_it_is_for(launch: Callable[..., Launched], s
 
 
 def test_a_config_named_by_variable_is_served(launch: Callable[..., Launched], servers: Path) -> None:
-    """The mcp-coordinator seed: no arguments, the config named by MCP_PROXY_CONFIG_PATH."""
+    """docs/configuration.md#which-file-is-read: no arguments, the config named by MCP_PROXY_CONFIG_PATH."""
     gateway = launch(env={"MCP_PROXY_CONFIG_PATH": str(servers)})
     gateway.hello()
     assert gateway.end()[0] == 0

@@ -44,7 +44,7 @@ def config(*examples: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def test_examples_that_hold_pass_without_a_server(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
-    """Issue 5, point 4: example cases beside the tool, against recorded results."""
+    """docs/composed-tools.md#test-it: example cases beside the tool, against recorded results."""
     file = write({**config(WORKS), "mcpServers": {"text": {"command": "no-such"}, "notes": {"command": "no-such"}}})
     result = muxway("test", file)
     assert result.exit_code == 0, result.output
@@ -52,7 +52,7 @@ def test_examples_that_hold_pass_without_a_server(muxway: Callable[..., Result],
 
 
 def test_the_same_examples_hold_with_the_servers(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
-    """Issue 5, point 4: … or live servers."""
+    """docs/composed-tools.md#test-it: … or live servers."""
     result = muxway("test", write(config(WORKS)), "--live")
     assert result.exit_code == 0, result.output
 
@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_an_example_that_does_not_hold_is_shown_with_the_reason(
     case: str, muxway: Callable[..., Result], write: Callable[..., Path]
 ) -> None:
-    """Issue 5, point 4: pass or fail per case, exit code."""
+    """docs/cli.md#muxway-test: pass or fail per case, exit code."""
     change, said = WRONG[case]
     result = muxway("test", write(config(WORKS, {**WORKS, "name": "other", **change})))
     assert result.exit_code == 1
@@ -141,7 +141,10 @@ def test_the_example_of_the_docs_holds(muxway: Callable[..., Result]) -> None:
 def test_check_with_connect_holds_steps_against_the_servers(
     muxway: Callable[..., Result], write: Callable[..., Path]
 ) -> None:
-    """Issue 5, point 4: unknown tools, types against the schemas; every problem with its place and line."""
+    """docs/composed-tools.md#check-it.
+
+    Unknown tools, types against the schemas; every problem with its place and line.
+    """
     steps = {
         "gone": {"tool": "text__no_such"},
         "size": {"tool": "text__count", "arguments": {"text": ["${input.text}"]}},

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def test_tools_are_listed_with_what_they_do(muxway: Callable[..., Result], servers: Path) -> None:
-    """Issue 2, 9: `muxway tools`."""
+    """docs/cli.md#muxway-tools: every tool, with what it does."""
     result = muxway("tools", "--config", servers)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -73,7 +73,7 @@ def test_an_unknown_server_gets_the_nearest_name(muxway: Callable[..., Result], 
 
 
 def test_arguments_are_shown_on_request(muxway: Callable[..., Result], servers: Path) -> None:
-    """Issue 2, 9: `--schema`."""
+    """docs/cli.md#muxway-tools: `--schema`."""
     result = muxway("tools", "text__read", "--schema", "--config", servers)
     assert re.search(r"text +string +required +The text\.", result.stdout)
     assert re.search(r"pause_ms +integer +default 200 +Milliseconds", result.stdout)
@@ -95,7 +95,7 @@ def test_failed_servers_are_told_beside_the_tools(muxway: Callable[..., Result],
 
 
 def test_no_server_at_all_is_a_failure(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
-    """Issue 2, bad input: command not found."""
+    """docs/cli.md#muxway-tools: command not found."""
     result = muxway("tools", "--config", write({"mcpServers": {"a": {"command": "no-such-program"}}}))
     assert result.exit_code == 4
     assert "no-such-program: command not found" in result.stderr
@@ -103,14 +103,14 @@ def test_no_server_at_all_is_a_failure(muxway: Callable[..., Result], write: Cal
 
 @pytest.mark.parametrize("name", ["notes__add", "notes:add", "notes.add"])
 def test_a_call_prints_the_text_of_its_result(name: str, muxway: Callable[..., Result], servers: Path) -> None:
-    """Issue 2, 9: `muxway call TOOL key=value key:=json`, the name in any of the three spellings."""
+    """docs/cli.md#muxway-call: `muxway call TOOL key=value key:=json`, the name in any of the three spellings."""
     result = muxway("call", name, "text=Buy milk: 2=two", 'tags:=["home"]', "--config", servers)
     assert result.exit_code == 0
     assert json.loads(result.stdout) == {"id": 1, "text": "Buy milk: 2=two", "tags": ["home"]}
 
 
 def test_arguments_can_be_one_json_object(muxway: Callable[..., Result], servers: Path) -> None:
-    """Issue 2, 9: `--json '{}'`; single arguments win over it."""
+    """docs/cli.md#muxway-call: `--json '{}'`; single arguments win over it."""
     line = ["call", "clock__convert", "--json", '{"time": "00:00", "from": "UTC", "to": "+02:00"}', "time=12:15"]
     assert muxway(*line, "-c", servers).stdout == "12:15 in UTC is 14:15 in +02:00\n"
 
@@ -157,7 +157,7 @@ def test_an_unknown_tool_gets_the_nearest_names(muxway: Callable[..., Result], s
 
 
 def test_a_bare_tool_name_says_what_is_missing(muxway: Callable[..., Result], servers: Path) -> None:
-    """design.md §7: a call to a bare name when prefixes are on."""
+    """docs/names.md#what-a-call-may-say: a call to a bare name when prefixes are on."""
     result = muxway("call", "add", "--config", servers)
     assert result.exit_code == 1
     assert "must be prefixed with server key: add" in result.stderr
@@ -197,7 +197,7 @@ def test_a_call_that_takes_too_long_times_out(muxway: Callable[..., Result], ser
 def test_wrong_arguments_are_told_before_anything_starts(
     words: list[str], message: str, muxway: Callable[..., Result], servers: Path
 ) -> None:
-    """Issue 2, bad input: what is wrong, and how to write it."""
+    """docs/cli.md#muxway-call: what is wrong, and how to write it."""
     result = muxway("call", "notes__add", *words, "--config", servers)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -261,7 +261,7 @@ def test_bare_names_may_belong_to_anybody() -> None:
 
 
 def test_ctrl_c_cancels_the_call_at_its_server(launch: Callable[..., Launched], servers: Path, tmp_path: Path) -> None:
-    """Issue 2, 9: Ctrl-C cancels the call; the server hears of it, and nothing is left behind."""
+    """docs/cli.md#muxway-call: Ctrl-C cancels the call; the server hears of it, and nothing is left behind."""
     line = ["call", "text__read_aloud", f"text={'word ' * 100}", "pause_ms:=20", "--debug", "--config", servers]
     control, terminal = pty.openpty()
     try:
@@ -296,7 +296,7 @@ def test_a_second_ctrl_c_quits_at_once(
 
 
 def test_progress_is_a_bar_on_a_terminal_only(launch: Callable[..., Launched], servers: Path) -> None:
-    """Issue 2, 9: progress bar on a terminal, wiped away at the end; nothing in a pipe."""
+    """docs/cli.md#muxway-call: progress bar on a terminal, wiped away at the end; nothing in a pipe."""
     line = ["call", "text__read_aloud", "text=one two", "pause_ms:=1", "--config", servers]
     code, out, err = launch(*line).end()
     assert (code, out, err) == (0, "one two\n", "")
