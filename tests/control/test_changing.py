@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_restart_gives_a_server_a_new_process(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: `muxway restart SERVER`; the others keep theirs."""
+    """docs/cli.md#muxway-restart: `muxway restart SERVER`; the others keep theirs."""
     gateway = launch({"mcpServers": {"talker": talker(), "other": talker()}})
     gateway.settled()
     before, other = gateway.server("talker")["pid"], gateway.server("other")["pid"]
@@ -46,7 +46,7 @@ def test_restart_of_an_unknown_server(launch: Callable[..., Gateway], muxway: Ca
 
 
 def test_reload_takes_over_what_the_file_says(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: `muxway reload`; a server whose entry is as before keeps its process."""
+    """docs/cli.md#muxway-reload: `muxway reload`; a server whose entry is as before keeps its process."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     gateway.settled()
     pid = gateway.server("talker")["pid"]
@@ -79,7 +79,7 @@ def test_after_a_reload_the_new_config_is_what_is_told(
 def test_a_config_that_cannot_be_used_changes_nothing(
     launch: Callable[..., Gateway], muxway: Callable[..., Result]
 ) -> None:
-    """Issue 6, part 4: an invalid file changes nothing and says every problem. Exit 3."""
+    """docs/reload.md#a-file-with-mistakes: an invalid file changes nothing and says every problem. Exit 3."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     gateway.settled()
     gateway.file.write_text('{"mcpServers": {\n"talker": {"command": 3},\n"b": {"args": 1}}}')

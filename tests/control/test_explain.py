@@ -86,7 +86,7 @@ def fact(answer: dict[str, Any], about: str, number: int = 0) -> tuple[str, str 
 
 
 def test_a_renamed_tool_names_the_line_that_renames_it(told: Callable[..., Any]) -> None:
-    """Issue 6, part 7: why it is renamed, with the config line responsible; by its old name as well."""
+    """docs/operating.md#explain: why it is renamed, with the config line responsible; by its old name as well."""
     for name in ("remember", "notes__add"):
         answer = told(name)
         assert (answer["tools"][0]["name"], answer["tools"][0]["originalName"]) == ("remember", "add")
@@ -98,7 +98,7 @@ def test_a_renamed_tool_names_the_line_that_renames_it(told: Callable[..., Any])
 
 
 def test_a_hidden_tool_names_the_line_that_hides_it(told: Callable[..., Any]) -> None:
-    """Issue 6, part 7: why it is hidden. The key is spelled as in the file; a glob is quoted."""
+    """docs/operating.md#explain: why it is hidden. The key is spelled as in the file; a glob is quoted."""
     for name in ("delete", "notes.delete"):
         answer = told(name)
         assert answer["tools"][0]["listed"] is False
@@ -113,7 +113,7 @@ def test_a_hidden_tool_names_the_line_that_hides_it(told: Callable[..., Any]) ->
 
 
 def test_a_prefix_names_its_line(told: Callable[..., Any]) -> None:
-    """Issue 6, part 7: why this name."""
+    """docs/operating.md#explain: why this name."""
     answer = told("now")
     assert answer["tools"][0]["name"] == "time__now"
     assert fact(answer, "name") == ("`prefix` 'time', '__' and its own name 'now'", "mcpServers.clock.prefix", 10)
@@ -122,7 +122,7 @@ def test_a_prefix_names_its_line(told: Callable[..., Any]) -> None:
 
 
 def test_every_view_says_why_it_shows_a_tool_or_not(told: Callable[..., Any]) -> None:
-    """Issue 6, part 7: which key of the view, and its line."""
+    """docs/operating.md#explain: which key of the view, and its line."""
     now, remember = told("now"), told("remember")
     assert fact(now, "view agent") == ("hidden, `hiddenTools` has 'time__n*'", "views.agent.hiddenTools.0", 30)
     assert fact(now, "view writer") == ("hidden, `tools` names others only", "views.writer.tools", 32)
@@ -133,7 +133,7 @@ def test_every_view_says_why_it_shows_a_tool_or_not(told: Callable[..., Any]) ->
 
 
 def test_in_a_view_a_tool_has_the_views_name(told: Callable[..., Any]) -> None:
-    """Issue 6, part 7: `--view V`."""
+    """docs/operating.md#explain: `--view V`."""
     (tool,) = told("jot", "writer")["tools"]
     assert (tool["name"], tool["listed"], tool["originalName"]) == ("jot", True, "add")
     (hidden,) = told("now", "agent")["tools"]
@@ -142,7 +142,7 @@ def test_in_a_view_a_tool_has_the_views_name(told: Callable[..., Any]) -> None:
 
 
 def test_middleware_is_told_in_its_order_if_it_is_for_the_tool(told: Callable[..., Any]) -> None:
-    """Issue 6, part 7: middleware around it, in order."""
+    """docs/operating.md#explain: middleware around it, in order."""
     assert fact(told("now"), "middleware") == ("log, of the gateway", "middleware.0", 22)
     assert fact(told("now"), "middleware", 1) == ("limit, of the gateway, for time__*", "middleware.1", 23)
     (tool,) = told("remember")["tools"]
@@ -158,7 +158,7 @@ def test_a_tool_of_the_gateway_itself_is_known(told: Callable[..., Any]) -> None
 
 
 def test_a_name_that_leads_nowhere_says_as_much_as_is_known(told: Callable[..., Any]) -> None:
-    """Issue 6, part 7: unknown names; servers that are off or failed."""
+    """docs/operating.md#explain: unknown names; servers that are off or failed."""
 
     def first(name: str) -> tuple[str, str | None, int | None]:
         one = told(name)["unknown"]["facts"][0]
@@ -175,7 +175,7 @@ def test_a_name_that_leads_nowhere_says_as_much_as_is_known(told: Callable[..., 
 
 
 def test_a_running_gateway_is_asked(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: against a running gateway by the socket."""
+    """docs/operating.md#explain: against a running gateway by the socket."""
     gateway = launch(CONFIG)
     gateway.settled()
     result = muxway("explain", "notes.delete")
@@ -193,7 +193,7 @@ def test_a_running_gateway_is_asked(launch: Callable[..., Gateway], muxway: Call
 
 
 def test_without_a_gateway_the_servers_are_started(muxway: Callable[..., Result], tmp_path: Path) -> None:
-    """Issue 6, part 7: it starts the servers itself, like `muxway tools`."""
+    """docs/operating.md#explain: it starts the servers itself, like `muxway tools`."""
     file = tmp_path / "servers.json"
     file.write_text(CONFIG)
     result = muxway("explain", "text__count", "--config", file)
@@ -207,7 +207,7 @@ def test_without_a_gateway_the_servers_are_started(muxway: Callable[..., Result]
 def test_a_failing_tool_says_why_and_when_it_is_tried_again(
     launch: Callable[..., Gateway], muxway: Callable[..., Result]
 ) -> None:
-    """Issue 6, part 7: failing."""
+    """docs/operating.md#explain: why it is failing."""
     gateway = launch({"mcpServers": {"refusing": talker("--refuse")}})
     gateway.settled()
     result = muxway("explain", "refusing__x")

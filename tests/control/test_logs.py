@@ -59,7 +59,7 @@ def follow() -> Iterator[Callable[..., Following]]:
 
 
 def test_logs_are_the_servers_stderr(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: `muxway logs SERVER`; `-n` takes the last ones."""
+    """docs/cli.md#muxway-logs: `muxway logs SERVER`; `-n` takes the last ones."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     gateway.settled()
     gateway.call("talker__say", lines=["one", "two", "three"])
@@ -82,7 +82,7 @@ def test_secrets_are_masked(launch: Callable[..., Gateway], muxway: Callable[...
 
 
 def test_a_terminal_gets_no_control_characters(launch: Callable[..., Gateway]) -> None:
-    """Issue 6, part 7: control characters are escaped on output to a terminal."""
+    """docs/operating.md#logs: control characters are escaped on output to a terminal."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     gateway.settled()
     gateway.call("talker__say", lines=["bell \x07 and \x1b]0;title\x07", "last"])
@@ -94,7 +94,7 @@ def test_a_terminal_gets_no_control_characters(launch: Callable[..., Gateway]) -
 
 
 def test_following_loses_and_repeats_nothing(launch: Callable[..., Gateway], follow: Callable[..., Following]) -> None:
-    """Issue 6, part 7: `logs -f` follows; also lines that are alike, or come in thousands."""
+    """docs/cli.md#muxway-logs: `logs -f` follows; also lines that are alike, or come in thousands."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     gateway.settled()
     following = follow("talker")

@@ -52,7 +52,10 @@ def everything(connection: socket.socket) -> bytes:
 
 
 def test_only_the_owner_may_use_it(launch: Callable[..., Gateway], runtime: Path) -> None:
-    """Issue 6, part 7: owner-only rights, of the folder and of the socket; the name holds the pid."""
+    """docs/operating.md#where-the-socket-is.
+
+    Owner-only rights, of the folder and of the socket; the name holds the pid.
+    """
     gateway = launch({"mcpServers": {"talker": talker()}})
     path = gateway.running().path
     assert path.parent == runtime / "muxway"
@@ -64,7 +67,7 @@ def test_only_the_owner_may_use_it(launch: Callable[..., Gateway], runtime: Path
 def test_without_a_runtime_folder_it_is_in_the_temporary_one(
     launch: Callable[..., Gateway], runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 6, part 7: a folder named after the user, created 0700."""
+    """docs/operating.md#where-the-socket-is: a folder named after the user, created 0700."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime / "not-there"))
     path = launch({"mcpServers": {"talker": talker()}}).running().path
     assert path.parent == runtime / "tmp" / f"muxway-{os.geteuid()}"
@@ -78,7 +81,7 @@ def test_without_a_runtime_folder_it_is_in_the_temporary_one(
 def test_a_folder_that_others_could_have_made_is_refused(
     launch: Callable[..., Gateway], muxway: Callable[..., Result], runtime: Path, kind: str
 ) -> None:
-    """Issue 6, part 7: refused if others may enter. The gateway says why, and goes on."""
+    """docs/operating.md#where-the-socket-is: refused if others may enter. The gateway says why, and goes on."""
     for folder in folders.folders():
         if kind == "open to others":
             folder.mkdir(mode=0o755)
@@ -100,7 +103,7 @@ def test_a_folder_that_others_could_have_made_is_refused(
 def test_a_folder_of_another_user_is_refused(
     runtime: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Issue 6, part 7: refused if it is not ours."""
+    """docs/operating.md#where-the-socket-is: refused if it is not ours."""
     folder = runtime / "muxway"
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
@@ -119,7 +122,7 @@ async def library(runtime: Path) -> AsyncIterator[ControlSocket]:
 
 
 async def test_another_user_is_not_answered(library: ControlSocket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 6, part 7: peer credentials are checked, whatever the rights of the file say."""
+    """docs/operating.md#where-the-socket-is: peer credentials are checked, whatever the rights of the file say."""
     assert len((await asyncio.to_thread(find)).gateways) == 1
     monkeypatch.setattr(serving, "whose", lambda _: os.geteuid() + 1)
     found = await asyncio.to_thread(find)
@@ -143,7 +146,7 @@ def test_the_user_at_the_other_end_is_known() -> None:
 
 
 def test_what_the_dead_left_is_swept_and_the_rest_is_not(runtime: Path) -> None:
-    """Issue 6, part 7: stale ones are swept by whoever sees them; nothing else is touched."""
+    """Ours: stale ones are swept by whoever sees them; nothing else is touched."""
     folder = runtime / "muxway"
     folder.mkdir(mode=0o700)
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -163,7 +166,7 @@ def test_what_the_dead_left_is_swept_and_the_rest_is_not(runtime: Path) -> None:
 
 
 def test_a_gateway_that_starts_sweeps(launch: Callable[..., Gateway], runtime: Path) -> None:
-    """Issue 6, part 7: swept by whoever sees them."""
+    """Ours: stale sockets are swept by whoever sees them."""
     first = launch({"mcpServers": {"talker": talker()}}, name="first.json")
     left = first.running().path
     first.process.kill()
@@ -215,7 +218,7 @@ NONSENSE = [
 
 
 def test_nonsense_is_refused(launch: Callable[..., Gateway]) -> None:
-    """Issue 6, part 7: garbage gets an error and the connection is closed; the gateway goes on."""
+    """Ours: garbage gets an error and the connection is closed; the gateway goes on."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     codes: dict[bytes, str] = {}
     for line in NONSENSE:
@@ -228,7 +231,7 @@ def test_nonsense_is_refused(launch: Callable[..., Gateway]) -> None:
 
 
 def test_an_endless_line_is_cut_off(launch: Callable[..., Gateway]) -> None:
-    """Issue 6, part 7: a line has a limit, and is not kept beyond it."""
+    """Ours: a line has a limit, and is not kept beyond it."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     gateway.settled()
     with connected(gateway) as connection:
@@ -241,7 +244,7 @@ def test_an_endless_line_is_cut_off(launch: Callable[..., Gateway]) -> None:
 
 
 async def test_whoever_says_nothing_is_cut_off(library: ControlSocket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 6, part 7: a request has a time limit."""
+    """Ours: a request has a time limit."""
     monkeypatch.setattr(serving, "_REQUEST_WAIT", 0.2)
     reader, writer = await connected_here()
     writer.write(b'{"ask": ')
@@ -284,7 +287,7 @@ async def connected_here() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 
 
 def test_a_hundred_connections_do_no_harm(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: at most a few are served; the others are told so; calls go on meanwhile."""
+    """Ours: at most a few are served; the others are told so; calls go on meanwhile."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     path = str(gateway.settled().path)
     with contextlib.ExitStack() as stack:

@@ -33,7 +33,7 @@ MIXED = {
 
 
 def test_status_shows_every_server_that_is_on(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: state, revision, pid, uptime, restarts, in flight, queue, p50, p99, errors, memory."""
+    """docs/operating.md#status: state, revision, pid, uptime, restarts, in flight, queue, p50, p99, errors, memory."""
     gateway = launch(MIXED, verb="serve")
     gateway.settled()
     result = muxway("status")
@@ -54,7 +54,7 @@ def test_status_shows_every_server_that_is_on(launch: Callable[..., Gateway], mu
 
 
 def test_status_for_programs(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: `status --json`."""
+    """docs/operating.md#status: `status --json`."""
     gateway = launch({"mcpServers": {"talker": talker("--with-child"), "refusing": talker("--refuse")}})
     gateway.settled()
     gateway.call("talker__say", lines=["hello"])
@@ -80,7 +80,7 @@ def test_status_for_programs(launch: Callable[..., Gateway], muxway: Callable[..
 
 
 def test_status_of_one_server_shows_all_about_it(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: the process tree, in a form that people can read."""
+    """docs/operating.md#status: the process tree, in a form that people can read."""
     gateway = launch({"mcpServers": {"talker": talker("--with-child", hiddenTools=["nothing"])}})
     gateway.settled()
     pid = gateway.server("talker")["pid"]
@@ -94,7 +94,7 @@ def test_status_of_one_server_shows_all_about_it(launch: Callable[..., Gateway],
 
 
 def test_calls_under_way_are_counted(launch: Callable[..., Gateway]) -> None:
-    """Issue 6, part 7: in flight."""
+    """docs/operating.md#status: in flight."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     gateway.settled()
     gateway.call("talker__wait", wait=False)
@@ -138,7 +138,7 @@ def test_an_unknown_server_gets_the_nearest_name(launch: Callable[..., Gateway],
 
 
 def test_without_a_gateway_it_says_so(muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: a clear message, exit 4."""
+    """docs/cli.md#muxway-status: a clear message, exit 4."""
     for verb in (["status"], ["top"], ["logs", "x"], ["restart", "x"], ["reload"]):
         result = muxway(*verb)
         assert result.exit_code == 4
@@ -148,7 +148,7 @@ def test_without_a_gateway_it_says_so(muxway: Callable[..., Result]) -> None:
 def test_a_killed_gateway_is_not_shown(
     launch: Callable[..., Gateway], muxway: Callable[..., Result], runtime: Path
 ) -> None:
-    """Issue 6, part 7: after `kill -9`, `status` says that there is none, and what was left is gone."""
+    """docs/cli.md#muxway-status: after `kill -9`, `status` says that there is none, and what was left is gone."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     gateway.settled()
     folder = runtime / "muxway"
@@ -162,7 +162,7 @@ def test_a_killed_gateway_is_not_shown(
 
 
 def test_a_gateway_that_ends_takes_its_socket_along(launch: Callable[..., Gateway], runtime: Path) -> None:
-    """Issue 6, part 7: removed at exit."""
+    """Ours: the socket is removed at exit."""
     gateway = launch({"mcpServers": {"talker": talker()}})
     gateway.settled()
     gateway.process.terminate()
@@ -189,7 +189,10 @@ def test_a_gateway_that_hangs_is_named(launch: Callable[..., Gateway], muxway: C
 def test_one_of_several_gateways_is_picked_by_pid_or_config(
     launch: Callable[..., Gateway], muxway: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 6, part 7: the error lists them with pid, config, door and age; `--pid` and `--config` pick."""
+    """docs/operating.md#looking-after-a-running-gateway.
+
+    The error lists them with pid, config, door and age; `--pid` and `--config` pick.
+    """
     one = launch({"mcpServers": {"one": talker()}}, name="one.json")
     one.settled()
     two = launch({"mcpServers": {"two": talker()}}, verb="serve", name="two.json")
@@ -264,7 +267,10 @@ def test_of_several_gateways_the_one_that_has_what_is_asked_for_answers(
 
 
 def test_top_prints_once_where_nobody_looks(launch: Callable[..., Gateway], muxway: Callable[..., Result]) -> None:
-    """Issue 6, part 7: when stdout is no terminal it prints one table and ends. Servers in trouble stand first."""
+    """docs/cli.md#muxway-top.
+
+    When stdout is no terminal it prints one table and ends. Servers in trouble stand first.
+    """
     launch({"mcpServers": {"talker": talker(), "refusing": talker("--refuse")}}).settled()
     result = muxway("top")
     assert result.exit_code == 0
@@ -274,7 +280,7 @@ def test_top_prints_once_where_nobody_looks(launch: Callable[..., Gateway], muxw
 
 
 def test_top_redraws_until_q_and_gives_the_terminal_back(launch: Callable[..., Gateway]) -> None:
-    """Issue 6, part 7: redraws in place, 80 columns, `q` ends, the terminal is as before."""
+    """docs/cli.md#muxway-top: redraws in place, 80 columns, `q` ends, the terminal is as before."""
     gateway = launch(
         {"mcpServers": {"a-server-with-quite-a-long-name-for-a-table": talker(), "refusing": talker("--refuse")}}
     )
