@@ -78,12 +78,12 @@ STEP: dict[str, Any] = {"name": "a", "tool": "web__search"}
     ],
 )
 def test_a_string_that_is_one_reference_is_that_reference(text: str, expected: object) -> None:
-    """Issue 5, point 4: typed references."""
+    """docs/composed-tools.md#references: typed references."""
     assert parse_text(text) == expected
 
 
 def test_references_inside_a_text_make_it_a_text() -> None:
-    """Issue 5, point 4."""
+    """docs/composed-tools.md#references: inside a longer string a reference becomes text."""
     text = parse_text("a ${input.x} $${b} ${index}")
     assert isinstance(text, Text)
     assert [part if isinstance(part, str) else part.written for part in text.parts] == [
@@ -104,7 +104,7 @@ def test_what_is_no_reference_is_refused(inner: str) -> None:
 
 
 def test_a_template_is_read_at_every_depth_and_complains_with_the_place() -> None:
-    """Issue 5, point 4: every problem with its place."""
+    """docs/composed-tools.md#check-it: every problem with its place."""
     said: list[tuple[object, str]] = []
     template = parse_template(
         {"a": [1, None, {"b": "${input.x}"}], "c": ["${nope}", "${"]}, ("t",), lambda *one: said.append(one)
@@ -137,7 +137,7 @@ X = parse_reference("input.x")
     ],
 )  # fmt: skip
 def test_conditions_are_read_by_the_usual_ranks(text: str, expected: object) -> None:
-    """Issue 5, point 4: `when`."""
+    """docs/composed-tools.md#order: what `when` may say."""
     assert parse_condition(text) == expected
 
 
@@ -156,7 +156,7 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
 
 
 def test_a_composed_tool_is_read_whole() -> None:
-    """Issue 5, point 4."""
+    """docs/configuration.md#composed-tools: every key."""
     tool = tool_of(
         {"name": "a", "tool": "web:search", "arguments": {"q": "${input.q}"}, "timeout": "5s", "onError": "skip"},
         {"name": "b", "tool": "w.ask", "forEach": "${steps.a.result}", "maxItems": 1000, "when": "${item.ok}"},
@@ -223,20 +223,20 @@ def test_steps_may_be_an_object() -> None:
 def test_what_is_wrong_is_told_with_its_place(
     steps: list[dict[str, Any]], more: dict[str, Any], path: str, said: str
 ) -> None:
-    """Issue 5, bad input: references to missing steps, wrong types, endless forEach."""
+    """docs/composed-tools.md#check-it: references to missing steps, wrong types, endless forEach."""
     problems = problems_of(*steps, **more)
     assert said in problems[path], problems
 
 
 def test_an_input_that_the_schema_does_not_have_is_a_mistake() -> None:
-    """Issue 5, point 4: `muxway check` proves references."""
+    """docs/composed-tools.md#check-it: `muxway check` proves references."""
     schema = {"type": "object", "properties": {"query": {}}}
     problems = problems_of({**STEP, "arguments": {"q": "${input.qery}"}}, inputSchema=schema)
     assert "did you mean `query`?" in problems["tools.T.steps.0.arguments.q"]
 
 
 def test_steps_that_wait_for_each_other_are_named() -> None:
-    """Issue 5, point 4: absence of cycles."""
+    """docs/composed-tools.md#order: absence of cycles."""
     problems = problems_of(
         {"name": "start", "tool": "web__x"},
         {"name": "a", "tool": "web__x", "arguments": {"v": "${steps.c.result}", "w": "${steps.start.ok}"}},
@@ -305,7 +305,7 @@ def test_a_condition_is_read_or_refused_whatever_it_is(text: str) -> None:
     steps=st.lists(st.dictionaries(st.sampled_from([row.key for row in fields.STEP.fields]), _VALUES), max_size=3),
 )
 def test_a_tool_is_read_or_refused_whatever_it_is(tool: dict[str, Any], steps: list[dict[str, Any]]) -> None:
-    """Issue 5, bad input: a clear error, never a traceback."""
+    """docs/configuration.md#problems: a clear error, never a traceback."""
     named = [{"name": f"s{number}", "tool": "web__x", **step} for number, step in enumerate(steps)]
     with contextlib.suppress(ConfigError):
         parse_config({"mcpServers": SERVERS, "tools": {"T": {"description": "d", "steps": named, **tool}}})

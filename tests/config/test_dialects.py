@@ -1,6 +1,6 @@
 """One sample of every file shape people have, and what it must become.
 
-The duty is ecosystem.md §1.1 and §1.3 and issue 2 point 8: by structure, no format flag. Each sample is also
+The duty is docs/configuration.md#shapes: by structure, no format flag. Each sample is also
 checked against the JSON Schema, so that editors never mark a file that loads.
 """
 
@@ -487,7 +487,7 @@ def resolved(value: object, folder: Path) -> object:
 
 @every_sample
 def test_every_dialect_becomes_the_same_model(sample: Sample, tmp_path: Path) -> None:
-    """Issue 2 point 8: all file shapes of the seeds and clients, by structure."""
+    """docs/configuration.md#shapes: the file shapes of all clients, by structure."""
     config = load(sample, tmp_path)
     assert list(config.servers) == list(sample.servers)
     for name, given in sample.servers.items():
@@ -502,7 +502,10 @@ def test_every_dialect_becomes_the_same_model(sample: Sample, tmp_path: Path) ->
 
 @every_sample
 def test_every_sample_is_valid_for_editors(sample: Sample, tmp_path: Path) -> None:
-    """Design §6: the schema comes from the same table, so a file that loads is never marked as wrong."""
+    """docs/cli.md#muxway-config-schema.
+
+    The schema comes from the same table, so a file that loads is never marked as wrong.
+    """
     document = read_document(write(sample, tmp_path))
     errors = [
         f"{error.instance_path}: {error.message}" for error in jsonschema_rs.iter_errors(json_schema(), document.value)
@@ -512,7 +515,7 @@ def test_every_sample_is_valid_for_editors(sample: Sample, tmp_path: Path) -> No
 
 @every_sample
 def test_every_server_knows_its_line(sample: Sample, tmp_path: Path) -> None:
-    """Issue 2 point 8: the line where known, which is in every format we read."""
+    """docs/configuration.md#problems: the line where known, which is in every format we read."""
     lines = sample.text.splitlines()
     for name, server in load(sample, tmp_path).servers.items():
         assert server.line is not None
@@ -521,7 +524,7 @@ def test_every_server_knows_its_line(sample: Sample, tmp_path: Path) -> None:
 
 @every_sample
 def test_no_sample_shows_a_secret(sample: Sample, tmp_path: Path) -> None:
-    """Design §6: secrets never appear; a repr or a warning ends up in a log."""
+    """docs/configuration.md#secrets: secrets never appear; a repr or a warning ends up in a log."""
     config = load(sample, tmp_path)
     shown = repr(config) + "".join(map(str, config.warnings))
     assert "s3cr3t" not in shown
@@ -541,14 +544,14 @@ def test_what_a_client_keeps_inside_itself_is_left_out_with_a_warning(tmp_path: 
 
 
 def test_the_unit_of_an_imported_timeout_is_told(tmp_path: Path) -> None:
-    """Ecosystem §1.3.5: clients disagree on milliseconds and seconds, so say what was understood."""
+    """docs/configuration.md#time-outs: clients disagree on milliseconds and seconds, so say what was understood."""
     samples = {sample.client: sample for sample in SAMPLES}
     told = [warning.message for warning in load(samples["Claude Code"], tmp_path).warnings]
     assert any("understood as 120 s" in message and '"callTimeout": "120s"' in message for message in told)
 
 
 def test_a_gateway_section_is_read_beside_any_dialect(tmp_path: Path) -> None:
-    """Design §6: our own keys live beside the container."""
+    """docs/configuration.md#gateway: our own keys live beside the container."""
     samples = {sample.client: sample for sample in SAMPLES}
     gateway = load(samples["muxway, every key of ours"], tmp_path).gateway
     assert (gateway.name, gateway.separator, gateway.call_timeout) == ("tools", ".", 60.0)

@@ -56,19 +56,19 @@ SCOPE = Scope(environ=ENVIRON, folder=Path("/path/to/project"))
     ],
 )
 def test_each_spelling_expands_as_documented(text: str, expanded: str) -> None:
-    """Issue 2 point 8 and the seed's data model; escapes and plain dollars are ours."""
+    """docs/configuration.md#variables: every spelling, escapes and plain dollars."""
     outcome = expand(text, SCOPE)
     assert (outcome.text, outcome.missing, outcome.bad) == (expanded, (), ())
 
 
 @pytest.mark.parametrize("text", ["$NONE", "${NONE}", "${env:NONE}", "{env:NONE}", "a $NONE b"])
 def test_a_missing_variable_is_named(text: str) -> None:
-    """Seed data model: `Missing environment variable`, with the variable."""
+    """docs/configuration.md#variables: `Missing environment variable`, with the variable."""
     assert expand(text, SCOPE).missing == ("NONE",)
 
 
 def test_every_missing_variable_is_named() -> None:
-    """Issue 2 point 8: all problems at once."""
+    """docs/configuration.md#problems: all problems at once."""
     assert expand("$X ${Y} {env:Z} ${A} ${W:-}", SCOPE).missing == ("X", "Y", "Z")
 
 
@@ -77,7 +77,7 @@ def test_every_missing_variable_is_named() -> None:
     ["${A%/}", "${}", "${1A}", "${input:key}", "${file:/x}", "{file:/x}", "${A:+x}", "${A B}", "${A", "${NONE:-${A}}"],
 )
 def test_a_reference_that_means_nothing_is_a_problem(text: str) -> None:
-    """Ecosystem §1.2: other programs pass such text on literally, and users search for hours."""
+    """docs/configuration.md#variables: other programs pass such text on literally, and users search for hours."""
     assert len(expand(text, SCOPE).bad) == 1
 
 
@@ -99,7 +99,7 @@ def test_doubling_every_dollar_gives_the_text_back(text: str) -> None:
 @law
 @given(value=st.text(), text=st.sampled_from(["$V", "${V}", "${env:V}", "{env:V}", "${V:-x}"]))
 def test_what_a_variable_holds_is_not_expanded_again(value: str, text: str) -> None:
-    """Ecosystem §1.3.7: a single pass. A password may contain dollars."""
+    """docs/configuration.md#variables: a single pass. A password may contain dollars."""
     assume(value)
     outcome = expand(text, Scope(environ={"V": value, "A": "aa"}, folder=Path("/")))
     assert outcome.text == value
@@ -121,12 +121,15 @@ def test_a_client_folder_is_not_the_workspace() -> None:
 
 
 def test_values_of_variables_are_remembered_as_secrets_but_not_those_everybody_knows() -> None:
-    """Ecosystem §1.3.7: expanded values are tainted. Masking the home folder everywhere would help nobody."""
+    """docs/configuration.md#secrets.
+
+    Expanded values are tainted. Masking the home folder everywhere would help nobody.
+    """
     assert expand("$HOME $A", SCOPE).values == ("aa",)
 
 
 def test_an_env_file_takes_the_usual_spellings() -> None:
-    """Ecosystem §1.3.8: KEY=VAL, quotes, `export`, comments; nothing is expanded."""
+    """docs/configuration.md#servers: `envFile` has KEY=VAL, quotes, `export`, comments; nothing is expanded."""
     text = """\
 # comment
 PLAIN=value # comment

@@ -26,7 +26,7 @@ def write(folder: Path, servers: dict[str, Any], name: str = "muxway.json") -> P
 
 
 def test_by_default_every_missing_variable_is_an_error(tmp_path: Path) -> None:
-    """Seed mcp-coordinator: a missing variable is an error that names the variable and the path."""
+    """docs/configuration.md#variables: a missing variable is an error that names the variable and the path."""
     with pytest.raises(ConfigError) as caught:
         load_config(write(tmp_path, {"a": TOKEN, "b": TOKEN}), environ={})
     assert [problem.variable for problem in caught.value.details] == ["MISSING_ONE", "MISSING_TWO"] * 2

@@ -26,7 +26,7 @@ EVERY_ROW = [
 
 
 def test_every_kind_can_be_read_and_has_a_schema() -> None:
-    """Design §1.6: one table per kind of knowledge, none with a hole."""
+    """Ours: one table per kind of knowledge, none with a hole."""
     assert set(get_args(Kind)) == READERS.keys() == KIND_SCHEMAS.keys()
     assert {row.kind for section in SECTIONS for row in section.fields} == READERS.keys()
 
@@ -54,7 +54,7 @@ def test_every_setting_of_the_model_has_a_key(section: Section) -> None:
 
 @pytest.mark.parametrize(("section", "row"), EVERY_ROW)
 def test_every_key_is_explained_with_an_example_that_is_valid(section: Section, row: object) -> None:
-    """Design §6: the documentation of a field is the only source for schema, `explain` and docs."""
+    """Ours: the documentation of a field is the only source for schema, `explain` and docs."""
     text = explain(f"{section.name}.{row.key}")
     assert text.startswith(f"{section.name}.{row.key}\n  {row.doc}")
     assert json.dumps({row.key: row.example}, ensure_ascii=False)[1:-1] in text
@@ -85,7 +85,7 @@ def test_every_example_of_a_server_key_loads(row: object) -> None:
 
 
 def test_the_schema_is_a_valid_schema_and_refuses_wrong_types() -> None:
-    """Design §6: good enough for completion and for checks in editors."""
+    """docs/cli.md#muxway-config-schema: good enough for completion and for checks in editors."""
     validator = jsonschema_rs.Draft202012Validator(json_schema())
     assert validator.is_valid(json.loads(MINIMAL))
     for wrong in (
@@ -112,7 +112,7 @@ def test_the_minimal_file_of_our_messages_loads() -> None:
 
 
 def test_explaining_everything_names_every_key() -> None:
-    """Issue 2 point 9: `muxway config explain`."""
+    """docs/cli.md#muxway-config-explain: every key."""
     text = explain()
     assert all(row.key in text for section in SECTIONS for row in section.fields)
     assert MINIMAL in text
@@ -133,20 +133,20 @@ def test_explaining_everything_names_every_key() -> None:
     ],
 )
 def test_a_key_is_explained_however_it_is_asked_for(key: str, expected: list[str]) -> None:
-    """Issue 2 point 9: paths as they stand in problems are understood too."""
+    """docs/cli.md#muxway-config-explain: paths as they stand in problems are understood too."""
     text = explain(key)
     assert [part for part in expected if part not in text] == []
     assert ("gateway.callTimeout" in text) == (key in {"callTimeout", "gateway.call_timeout"})
 
 
 def test_an_unknown_key_is_answered_with_the_nearest() -> None:
-    """Issue 2 point 8: nearest key."""
+    """docs/cli.md#muxway-config-explain: an unknown key gets the nearest one."""
     with pytest.raises(ConfigError, match="did you mean `callTimeout`"):
         explain("calTimeout")
 
 
 def test_importing_the_package_stays_light() -> None:
-    """Issue 2 point 9: `--help` under 100 ms. YAML and TOML are for files that need them, difflib for mistakes."""
+    """Ours: `--help` under 100 ms. YAML and TOML are for files that need them, difflib for mistakes."""
     source = str(Path(muxway.config.__file__).parents[2])
     heavy = {"yaml", "tomllib", "difflib", "pydantic"}
     code = f"import sys; sys.path.insert(0, {source!r}); import muxway.config; print(sys.modules.keys() & {heavy!r})"

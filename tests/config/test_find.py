@@ -24,7 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_search_goes_from_the_most_explicit_to_the_most_general(here: Path, tmp_path: Path) -> None:
-    """Ecosystem §1.3 search order; the seeds' MCP_PROXY_CONFIG_PATH is honoured (issue 2 point 8)."""
+    """docs/configuration.md#which-file-is-read: the order of the places, MCP_PROXY_CONFIG_PATH among them."""
     home = tmp_path / "home"
     user = home / ("Library/Application Support" if sys.platform == "darwin" else ".config") / "muxway"
     user.mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_the_xdg_folder_is_used_if_it_is_absolute(here: Path, tmp_path: Path) ->
 
 
 def test_finding_nothing_tells_where_it_looked_and_what_to_do(here: Path) -> None:
-    """Issue 2, bad input: config missing."""
+    """docs/configuration.md#which-file-is-read: config missing."""
     with pytest.raises(ConfigError) as caught:
         find_config(None, {"HOME": "/nonexistent", "MUXWAY_CONFIG": ""})
     assert caught.value.code == "file_not_found"

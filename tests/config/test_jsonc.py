@@ -72,7 +72,10 @@ def test_plain_json_reads_as_json(value: Any, indent: int | None) -> None:
 @law
 @given(value=VALUES, data=st.data())
 def test_an_error_is_reported_where_it_is(value: Any, data: st.DataObject) -> None:
-    """Issue 2 point 8: the line where known. A character no token starts with, put anywhere, is found there."""
+    """docs/configuration.md#problems.
+
+    The line where known. A character no token starts with, put anywhere, is found there.
+    """
     pieces = tokens(value)
     at = data.draw(st.integers(0, len(pieces)))
     before = "".join(data.draw(FILLERS) + piece for piece in pieces[:at]) + data.draw(FILLERS) + "\n"
@@ -136,7 +139,7 @@ def test_every_value_has_a_place(value: Any) -> None:
     ],
 )
 def test_a_syntax_error_says_where_and_what_to_do(text: str, line: int, column: int, message: str) -> None:
-    """Issue 2, bad input: wrong JSON has a clear error naming place and remedy."""
+    """docs/configuration.md#problems: wrong JSON has a clear error naming place and remedy."""
     with pytest.raises(JsoncError) as caught:
         parse_jsonc(text)
     assert message in caught.value.message

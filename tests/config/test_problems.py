@@ -58,21 +58,24 @@ def load(tmp_path: Path, text: str | bytes, name: str = "muxway.json") -> Config
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """Seed data model: `Config file not found: PATH`, code file_not_found."""
+    """docs/configuration.md#problems: `Config file not found: PATH`, code file_not_found."""
     with pytest.raises(ConfigError, match=r"Config file not found: .*none\.json.*mcpServers") as caught:
         load_config(tmp_path / "none.json")
     assert caught.value.code == "file_not_found"
 
 
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
-    """Issue 2, bad input: unreadable."""
+    """docs/configuration.md#problems: unreadable."""
     with pytest.raises(ConfigError, match="is a folder") as caught:
         load_config(tmp_path)
     assert caught.value.code == "file_not_found"
 
 
 def test_a_file_without_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 2, bad input: unreadable. Tests may run as root, who may read everything, hence the pretence."""
+    """docs/configuration.md#problems.
+
+    Unreadable. Tests may run as root, who may read everything, hence the pretence.
+    """
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -105,7 +108,7 @@ def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("text", ["", " \n\t", "\ufeff"])
 @pytest.mark.parametrize("name", ["a.json", "a.toml", "a.yaml", "a"])
 def test_an_empty_file_is_called_empty(tmp_path: Path, text: str, name: str) -> None:
-    """Issue 2, bad input: empty; the remedy is a minimal file."""
+    """docs/configuration.md#problems: empty; the remedy is a minimal file."""
     error = load(tmp_path, text, name)
     assert error.code == "invalid_json"
     assert "is empty" in str(error)
@@ -113,7 +116,7 @@ def test_an_empty_file_is_called_empty(tmp_path: Path, text: str, name: str) -> 
 
 
 def test_a_file_that_is_not_utf8_is_told_what_to_be(tmp_path: Path) -> None:
-    """Issue 2, bad input; the line helps to find the one odd letter."""
+    """docs/configuration.md#problems: not UTF-8; the line helps to find the one odd letter."""
     error = load(tmp_path, b'{\n"mcpServers": "\xe4"}')
     assert error.code == "invalid_json"
     assert "not UTF-8 (line 2). Save it as UTF-8" in str(error)
@@ -147,7 +150,7 @@ def test_a_file_that_is_not_utf8_is_told_what_to_be(tmp_path: Path) -> None:
 def test_text_that_does_not_parse_is_told_with_format_and_line(
     tmp_path: Path, name: str, text: str, kind: str, line: int | None
 ) -> None:
-    """Issue 2, bad input: wrong JSON, and its relatives; code invalid_json whatever the format."""
+    """docs/configuration.md#problems: wrong JSON, and its relatives; code invalid_json whatever the format."""
     error = load(tmp_path, text, name)
     assert error.code == "invalid_json"
     assert f"not valid {kind}" in str(error)
@@ -155,7 +158,10 @@ def test_text_that_does_not_parse_is_told_with_format_and_line(
 
 
 def test_a_yaml_error_does_not_show_what_may_be_a_password(tmp_path: Path) -> None:
-    """Design §6: secrets never appear in errors; `*` starts an alias in YAML and many a password."""
+    """docs/configuration.md#secrets.
+
+    Secrets never appear in errors; `*` starts an alias in YAML and many a password.
+    """
     assert "hunter2" not in str(load(tmp_path, "servers: {a: {env: {PW: *hunter2}}}", "a.yaml"))
 
 
@@ -167,7 +173,7 @@ def test_a_yaml_error_does_not_show_what_may_be_a_password(tmp_path: Path) -> No
     ],
 )
 def test_the_same_server_twice_in_one_object_is_told_with_both_lines(tmp_path: Path, name: str, text: str) -> None:
-    """Issue 2, bad input: duplicate names."""
+    """docs/configuration.md#formats: duplicate names."""
     error = load(tmp_path, text, name)
     assert "mcpServers.a (line 3): the same key stands on lines 2 and 3" in str(error)
     assert error.code == "invalid_schema"
@@ -190,7 +196,7 @@ def test_yaml_merge_keys_are_no_duplicates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [{}, {"other": 1}, {"mcp": {"allowed": []}}, {"extensions": ["a.b"]}])
 def test_a_file_without_servers_shows_a_minimal_one(data: Any) -> None:
-    """Seed data model: `Missing required field: mcpServers`."""
+    """docs/configuration.md#problems: `Missing required field: mcpServers`."""
     error = fault(data)
     assert error.details[0].path == "mcpServers"
     assert "Missing required field: mcpServers" in str(error)
@@ -198,13 +204,13 @@ def test_a_file_without_servers_shows_a_minimal_one(data: Any) -> None:
 
 
 def test_a_misspelt_container_is_recognised() -> None:
-    """Ecosystem §1.2: a `servers` file read as “no servers” is a known pain."""
+    """docs/configuration.md#shapes: a `servers` file read as “no servers” is a known pain."""
     assert "`mcpserver`" in str(fault({"mcpserver": {"a": OK}}))
 
 
 @pytest.mark.parametrize("key", ["mcpServers", "servers", "context_servers", "mcp_servers"])
 def test_an_empty_container_is_told(key: str) -> None:
-    """Issue 2, bad input: no servers."""
+    """docs/configuration.md#problems: no servers."""
     error = fault({key: {}})
     assert error.details[0].path == key
     assert "holds no server" in str(error)
@@ -212,14 +218,14 @@ def test_an_empty_container_is_told(key: str) -> None:
 
 @pytest.mark.parametrize("data", [None, [], "x", 3, [{"command": "x"}]])
 def test_a_config_must_be_an_object(data: Any) -> None:
-    """Seed data model: path `$`, `Config must be an object`."""
+    """docs/configuration.md#problems: path `$`, `Config must be an object`."""
     error = fault(data)
     assert error.details[0].path == "$"
     assert "Config must be an object" in str(error)
 
 
 def test_servers_of_one_project_are_not_read_but_mentioned() -> None:
-    """Ecosystem §1.3.2: Claude Code keeps servers per project in its state file."""
+    """docs/configuration.md#shapes: Claude Code keeps servers per project in its state file."""
     config = parse_config({"mcpServers": {"a": OK}, "projects": {"/p": {"mcpServers": {"b": OK}}, "/q": {}}})
     assert list(config.servers) == ["a"]
     assert [(w.path, "top-level `mcpServers`" in w.message) for w in config.warnings] == [
@@ -228,7 +234,7 @@ def test_servers_of_one_project_are_not_read_but_mentioned() -> None:
 
 
 def test_the_same_name_in_two_containers_is_told_with_both_places(tmp_path: Path) -> None:
-    """Issue 2, bad input: duplicate names."""
+    """docs/configuration.md#shapes: duplicate names."""
     error = load(tmp_path, '{"mcpServers": {\n"a": {"command": "x"}},\n"servers": {"a": {"command": "x"}}}')
     assert 'servers.a (line 3): server "a" is already configured at mcpServers.a (line 2)' in str(error)
     listed = fault({"mcpServers": [{"name": "a", **OK}, {"name": "a", **OK}]})
@@ -301,7 +307,7 @@ def test_the_same_name_in_two_containers_is_told_with_both_places(tmp_path: Path
     ],
 )
 def test_each_fault_has_a_path_and_a_remedy(entry: Any, path: str, message: str) -> None:
-    """Issue 2, bad input: wrong types; seed data model for the wording; place and remedy in each."""
+    """docs/configuration.md#problems: wrong types, each with place and remedy."""
     found = problem(entry)
     assert found.path == f"mcpServers.s{path}"
     assert found.code == "invalid_schema"
@@ -341,12 +347,12 @@ def test_servers_in_an_array_need_names() -> None:
     ],
 )
 def test_doubtful_things_are_warnings(entry: Any, path: str, message: str) -> None:
-    """Issue 2 point 8: unknown keys do not prevent loading; the nearest known key is named."""
+    """docs/configuration.md#shapes: unknown keys do not prevent loading; the nearest known key is named."""
     assert [(f"mcpServers.s.{path}".rstrip("."), True)] == [(where, message in text) for where, text in warnings(entry)]
 
 
 def test_keys_that_only_clients_act_on_are_kept_in_silence() -> None:
-    """Ecosystem §1.3.6: kept verbatim, never acted upon."""
+    """docs/configuration.md#shapes: kept verbatim, never acted upon."""
     entry = {
         "command": "x",
         "alwaysAllow": ["a"],
@@ -367,7 +373,7 @@ def test_null_means_left_out() -> None:
 
 
 def test_every_missing_variable_is_reported_with_its_path(tmp_path: Path) -> None:
-    """Seed data model: variable and location; issue 2: all at once."""
+    """docs/configuration.md#variables: a missing one is named with its place, and all are at once."""
     error = load(
         tmp_path,
         """{"mcpServers": {
@@ -405,14 +411,14 @@ def test_a_server_that_is_off_needs_no_variables() -> None:
 
 
 def test_a_switch_may_be_a_variable() -> None:
-    """Issue 2 point 8: expansion in every string value; variables can only hold text."""
+    """docs/configuration.md#variables: expansion in every string value; variables can only hold text."""
     entry = {"command": "x", "enabled": "${ON:-false}", "callTimeout": "${T}", "maxMessageBytes": "${N}"}
     server = parse_server("s", entry, environ={"T": "90", "N": "4096"})
     assert (server.enabled, server.call_timeout, server.max_message_bytes) == (False, 90.0, 4096)
 
 
 def test_secrets_are_remembered_and_never_shown() -> None:
-    """Design §6: secrets never appear in logs, errors or reprs."""
+    """docs/configuration.md#secrets: secrets never appear in logs, errors or reprs."""
     entry = {
         "url": "https://x/$GITHUB_TOKEN",
         "headers": {"Authorization": "Bearer literal-token", "X-Team": "blue-team", "X-Flag": "${FLAG}"},
@@ -428,7 +434,7 @@ def test_secrets_are_remembered_and_never_shown() -> None:
 
 
 def test_an_env_file_is_read_and_explicit_variables_win(tmp_path: Path) -> None:
-    """Ecosystem §1.3.8: explicit `env` wins over the file; the file is found beside the config."""
+    """docs/configuration.md#servers: explicit `env` wins over the file; the file is found beside the config."""
     (tmp_path / ".env").write_text("A=file\nAPI_TOKEN=from-file\nDROP=1\n")
     file = tmp_path / "muxway.json"
     entry = {"command": "x", "envFile": ".env", "env": {"A": "explicit", "DROP": None}}
@@ -449,7 +455,7 @@ def custom(**tool: Any) -> dict[str, Any]:
 
 
 def test_a_custom_tool_is_read_as_the_seed_writes_it() -> None:
-    """Seed mcp-coordinator; issue 2 point 7."""
+    """docs/configuration.md#compound-tools: description and subtools, by server."""
     subtools = {"github": {"tools": [{"name": "a", "description": "does a"}, "b"]}}
     config = parse_config(custom(description="All", subtools=subtools))
     tool = config.tools["T"]
@@ -475,7 +481,7 @@ def test_a_custom_tool_is_read_as_the_seed_writes_it() -> None:
     ],
 )
 def test_a_wrong_custom_tool_is_told(tool: Any, path: str, message: str) -> None:
-    """Issue 2 point 7: only existing servers, named tools."""
+    """docs/configuration.md#compound-tools: only existing servers, named tools."""
     error = fault(custom(**tool))
     assert [f"tools.T{path}"] == [detail.path for detail in error.details]
     assert message in str(error)
@@ -500,14 +506,14 @@ def test_a_custom_tool_of_a_server_that_is_off_is_a_warning() -> None:
     ],
 )
 def test_a_wrong_gateway_section_is_told(gateway: Any, path: str, message: str) -> None:
-    """Design §6: validation reports every problem with path and message."""
+    """docs/configuration.md#problems: validation reports every problem with path and message."""
     error = fault({"mcpServers": {"a": OK}, "gateway": gateway})
     assert [f"gateway{path}"] == [detail.path for detail in error.details]
     assert message in str(error)
 
 
 def test_slips_outside_the_servers_are_warnings() -> None:
-    """Issue 2 point 8: the nearest key; foreign keys of a client's settings file are nobody's business."""
+    """docs/configuration.md#shapes: the nearest key; foreign keys of a client's settings file are nobody's business."""
     data = {"mcpServers": {"a": OK}, "gatway": {}, "theme": "dark", "gateway": {"pagesize": 1, "callMax": 5}}
     assert [
         (warning.path, hint)
@@ -517,7 +523,7 @@ def test_slips_outside_the_servers_are_warnings() -> None:
 
 
 def test_a_single_server_is_checked_like_those_of_a_file() -> None:
-    """Issue 2 point 10: `gateway.add` takes the same entries."""
+    """docs/library.md#servers-that-come-and-go: `gateway.add` takes the same entries."""
     assert parse_server("x", {"command": ["a", "b"]}).args == ("b",)
     with pytest.raises(ConfigError, match=r'server "x": 1 problem\n  x\.args: args must be an array'):
         parse_server("x", {"command": "a", "args": 1})
@@ -560,7 +566,7 @@ def config_or_error(data: Any) -> Config | ConfigError:
 @law
 @given(data=ANYTHING | st.dictionaries(KEYS, st.dictionaries(KEYS, st.dictionaries(KEYS, ANYTHING, max_size=5))))
 def test_anything_loads_or_is_a_config_error(data: Any) -> None:
-    """Issue 2, bad input: no other exception may leave the loader, and its message can be printed."""
+    """docs/configuration.md#problems: no other exception may leave the loader, and its message can be printed."""
     outcome = config_or_error(data)
     str(outcome).encode()
     if isinstance(outcome, ConfigError):
