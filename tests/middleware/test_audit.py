@@ -61,7 +61,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_call_is_written_down_with_a_digest_of_its_arguments(tmp_path: Path) -> None:
-    """Issue 5, point 2; reliability.md, S34: who, tool, server, arguments' hash, outcome, duration."""
+    """docs/middleware/audit.md: who, tool, server, arguments' hash, outcome, duration."""
     path = tmp_path / "audit.jsonl"
     options = {"use": "audit", "path": str(path)}
     async with a_world({"up": ScriptedServer(tools={"echo": None})}, middleware=[options]) as world:
@@ -201,7 +201,7 @@ def _say_nothing(server: ScriptedServer, request: dict[str, Any]) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
 @pytest.mark.usefixtures("impatient")
 async def test_a_full_disk_is_a_warning_and_calls_go_on(caplog: pytest.LogCaptureFixture) -> None:
-    """Issue 5, point 2: survives a full disk with a warning, never blocks."""
+    """docs/middleware/audit.md: survives a full disk with a warning, never blocks."""
     async with chained({"up": ScriptedServer(tools={"echo": None})}, Audit(path="/dev/full")) as world:
         client = await world.client()
         for n in range(20):
@@ -236,7 +236,7 @@ async def test_nothing_is_lost_while_a_folder_is_missing(tmp_path: Path, caplog:
 async def test_lines_that_are_lost_are_counted_in_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 5, point 2: a hole in the file is seen in the file; and memory is bounded."""
+    """docs/middleware/audit.md: a hole in the file is seen in the file; and memory is bounded."""
     monkeypatch.setattr(audit, "_MOST_WAITING", 2000)
     path = tmp_path / "not yet" / "audit.jsonl"
     async with chained({"up": ScriptedServer(tools={"echo": None})}, Audit(path=str(path))) as world:
@@ -292,7 +292,7 @@ async def test_a_file_that_ends_in_half_a_line_is_continued_on_a_new_one(tmp_pat
 
 @pytest.mark.parametrize("away", ["moved", "deleted"])
 async def test_a_rotated_file_is_begun_anew(tmp_path: Path, away: str) -> None:
-    """Issue 5, point 2: survives rotation."""
+    """docs/middleware/audit.md: survives rotation."""
     path = tmp_path / "audit.jsonl"
     async with chained({"up": ScriptedServer(tools={"echo": None})}, Audit(path=str(path))) as world:
         client = await world.client()
@@ -309,7 +309,7 @@ async def test_a_rotated_file_is_begun_anew(tmp_path: Path, away: str) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_file_that_blocks_holds_up_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Issue 5, point 2: never blocks, not even the end."""
+    """docs/middleware/audit.md: never blocks, not even the end."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     async with asyncio.timeout(20):
@@ -338,7 +338,7 @@ async def test_a_file_that_blocks_holds_up_nothing(tmp_path: Path, caplog: pytes
     ],
 )
 async def test_wrong_options_are_told(options: dict[str, Any], words: str) -> None:
-    """Issue 5, bad input."""
+    """docs/middleware/audit.md: the options, and no others."""
     with pytest.raises(ConfigError, match=words):
         async with a_world({}, middleware=[{"use": "audit", **options}]):
             pass

@@ -117,7 +117,10 @@ async def test_a_result_is_good_for_so_many_seconds(clock: Clock) -> None:
 
 
 async def test_what_the_server_says_of_time_is_heeded_and_what_is_left_of_it_is_told(clock: Clock) -> None:
-    """mcp-wire.md §2.3: fresh while now < received + ttlMs, so a copy must not promise more than the original."""
+    """MCP 2026-07-28, server/utilities/caching.
+
+    Fresh while now < received + ttlMs, so a copy must not promise more than the original.
+    """
     server = counting(revision="2026-07-28", ttlMs=2000, cacheScope="private")
     async with chained({"up": server}, Cache(seconds=100)) as world:
         client = await world.client("2026-07-28")
@@ -132,7 +135,7 @@ async def test_what_the_server_says_of_time_is_heeded_and_what_is_left_of_it_is_
 
 @pytest.mark.parametrize("said", [0, -5, "soon", None])
 async def test_a_server_that_says_now_only_is_asked_each_time(said: Any) -> None:
-    """mcp-wire.md §2.3: negative and missing values count as 0; so do those that are none."""
+    """MCP 2026-07-28, server/utilities/caching: negative and missing values count as 0; so do those that are none."""
     server = counting(revision="2026-07-28", ttlMs=said, cacheScope="public")
     async with chained({"up": server}, Cache()) as world:
         client = await world.client("2026-07-28")
@@ -140,7 +143,10 @@ async def test_a_server_that_says_now_only_is_asked_each_time(said: Any) -> None
 
 
 async def test_what_one_principal_got_no_other_gets_unless_it_is_public() -> None:
-    """mcp-wire.md §2.3: another access token is another context; "public" allows shared gateways."""
+    """MCP 2026-07-28, server/utilities/caching.
+
+    Another access token is another context; "public" allows shared gateways.
+    """
     for scope, expected in (("private", ["1", "2", "1"]), ("public", ["1", "1", "1"])):
         server = counting(revision="2026-07-28", ttlMs=60_000, cacheScope=scope)
         async with chained({"up": server}, Cache()) as world:

@@ -206,7 +206,7 @@ async def test_one_that_fails_to_look_is_named(caplog: pytest.LogCaptureFixture)
 
 
 def test_neighbours_that_only_look_are_one_step() -> None:
-    """Issue 5, cost: three of them cost little more than one."""
+    """Ours: three of them cost little more than one."""
     layers = [Layer(name, Looking(name, [])) for name in "abc"]
     assert len(compile_chain(layers, "tools/call")) == 1
     assert len(compile_chain([*layers, Layer("d", PlainNoting("d", [])), *layers], "tools/call")) == 3

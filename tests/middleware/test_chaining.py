@@ -56,7 +56,7 @@ async def double(request: dict[str, Any], next: Any) -> dict[str, Any]:  # noqa:
 
 
 async def test_an_auth_check_a_metadata_transform_and_a_request_transform_around_a_server() -> None:
-    """Seed mcp-chain: front, middleware, external server."""
+    """docs/cookbook.md#a-chain-in-ten-lines-of-python: front, middleware, external server."""
     async with chain(auth, describe).then(double).then(calc=Calculator()).open() as gateway:
         result = await gateway.call("calc.add", {"a": 1, "b": 2})
         assert result.structured_content == {"result": 6}

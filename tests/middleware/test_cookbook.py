@@ -382,7 +382,7 @@ async def post(url: str, token: str, message: Any, headers: dict[str, str | None
 
 
 async def test_a_chain_in_ten_lines_of_python(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seed mcp-chain: front, middleware, external server."""
+    """docs/cookbook.md#a-chain-in-ten-lines-of-python: front, middleware, external server."""
     lines = [line for line in recipe.code.splitlines() if line and "import" not in line]
     assert len(lines) == 10
     server = '["uvx", "mcp-server-time"]'

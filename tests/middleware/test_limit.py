@@ -49,7 +49,7 @@ async def try_call(world: World, tool: str = "up__echo", principal: bytes = b"")
 
 
 async def test_what_comes_too_fast_is_refused_with_when_to_come_back(clock: Clock) -> None:
-    """Issue 5, point 2: answers with retry-after."""
+    """docs/middleware/limit.md: answers with retry-after."""
     options = {"use": "limit", "rate": "2/s"}
     async with a_world({"up": ScriptedServer(tools={"echo": None})}, middleware=[options]) as world:
         client = await world.client()
@@ -104,7 +104,7 @@ async def test_the_bucket_is_as_deep_as_said_and_fills_as_fast_as_said(
     ],
 )
 async def test_each_counts_by_itself(clock: Clock, per: Any, free: list[bool]) -> None:
-    """Issue 5, point 2: per caller, server, tool."""
+    """docs/middleware/limit.md: per caller, server, tool."""
     servers = {"up": ScriptedServer(tools={"echo": None, "other": None}), "two": ScriptedServer(tools={"echo": None})}
     async with chained(servers, Limit(rate="1/h", per=per)) as world:
         assert await try_call(world, "up__echo", b"me") is None
@@ -125,7 +125,7 @@ async def test_sessions_without_a_token_count_by_themselves(clock: Clock) -> Non
 
 
 async def test_only_so_many_run_at_once_and_every_end_makes_room() -> None:
-    """Issue 5, point 2: concurrency; results, errors and cancels free the place."""
+    """docs/middleware/limit.md: concurrency; results, errors and cancels free the place."""
     release = asyncio.Event()
 
     async def wait(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -236,7 +236,7 @@ async def test_names_that_callers_invent_fill_no_memory(clock: Clock) -> None:
     ],
 )
 async def test_wrong_options_are_told(options: dict[str, Any], words: str) -> None:
-    """Issue 5, bad input."""
+    """docs/middleware/limit.md: the options, and no others."""
     with pytest.raises(ConfigError, match=words):
         async with a_world({}, middleware=[{"use": "limit", **options}]):
             pass

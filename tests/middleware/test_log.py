@@ -35,7 +35,7 @@ def hang(server: ScriptedServer, request: dict[str, Any]) -> None:
 
 
 async def test_a_call_is_one_line_with_who_what_and_how_it_went(lines: Any) -> None:
-    """Issue 5, point 2: one line a call."""
+    """docs/middleware/log.md: one line a call."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}, middleware=["log"]) as world:
         client = await world.client()
         reply = await client.call("up__echo", {"secret": "s3cr3t-value"})
@@ -99,7 +99,7 @@ async def test_a_cancelled_call_is_told_too(lines: Any) -> None:
 
 
 async def test_arguments_are_shown_only_if_asked_for_and_then_masked_and_short(lines: Any) -> None:
-    """Issue 5, point 2: redacted."""
+    """docs/middleware/log.md: redacted."""
     arguments = {
         "path": "/x",
         "apiKey": "k-123456",
@@ -120,7 +120,7 @@ async def test_arguments_are_shown_only_if_asked_for_and_then_masked_and_short(l
 
 
 async def test_hostile_names_and_arguments_stay_one_short_line(lines: Any) -> None:
-    """reliability.md, S18: any input, one line."""
+    """docs/security.md#what-is-promised-threat-by-threat: any input, one line."""
     deep: Any = 1
     for _ in range(300):
         deep = [deep, {"a": "\x1b[31m\r\n"}]

@@ -64,7 +64,7 @@ def setup(stderr: Stderr, folder: Path | None = None) -> None:
 
 
 async def test_lines_of_a_busy_log_are_written_together_within_a_moment(stderr: Stderr, tmp_path: Path) -> None:
-    """Issue 5, cost: a system call costs more than a line."""
+    """Ours: a system call costs more than a line."""
     setup(stderr, tmp_path)
     for n in range(100):
         many.info("call", n=n)

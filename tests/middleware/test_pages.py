@@ -23,7 +23,7 @@ def page(name: str) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_is_on_the_page_and_in_the_docstring(name: str) -> None:
-    """Issue 5, point 5: a page per built-in."""
+    """Ours: a page per built-in."""
     kind = getattr(importlib.import_module(f"muxway.middleware.{name}"), name.capitalize())
     options = [option for option in inspect.signature(kind).parameters if option != "known_secrets"]
     table = page(name).partition("| Option | Default | |\n|---|---|---|\n")[2].partition("\n\n")[0]
@@ -35,7 +35,7 @@ def test_every_option_is_on_the_page_and_in_the_docstring(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_on_the_page_can_be_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 5, point 5: every example is run by the tests."""
+    """Ours: every example is run by the tests."""
     for variable in ("API_TOKEN", "CRM_TOKEN"):
         monkeypatch.setenv(variable, "a-long-secret")
     examples = [text for text in re.findall(r"```json\n(.*?)```", page(name), re.DOTALL) if "mcpServers" in text]

@@ -39,7 +39,7 @@ def trouble(reason: Reason) -> UpstreamError:
 @pytest.mark.parametrize("tool", ["write", "read", "put"])
 @pytest.mark.parametrize("reason", ["not_running", "overloaded"])
 async def test_what_did_not_run_is_tried_again(tool: str, reason: Reason) -> None:
-    """Issue 5, point 2: what provably did not run; field.md, need 6."""
+    """docs/middleware/retry.md: what provably did not run."""
     failing = Failing(trouble(reason), trouble(reason))
     async with chained({"up": a_server()}, Retry(pause=0.001), failing) as world:
         client = await world.client()
@@ -50,7 +50,7 @@ async def test_what_did_not_run_is_tried_again(tool: str, reason: Reason) -> Non
 @pytest.mark.parametrize("reason", ["lost", "timeout", "malformed"])
 @pytest.mark.parametrize("tool", ["read", "put"])
 async def test_what_does_no_harm_twice_is_tried_again(tool: str, reason: Reason) -> None:
-    """Issue 5, point 2: annotated read-only or idempotent."""
+    """docs/middleware/retry.md: annotated read-only or idempotent."""
     failing = Failing(trouble(reason))
     async with chained({"up": a_server()}, Retry(pause=0.001), failing) as world:
         client = await world.client()
@@ -63,7 +63,7 @@ async def test_what_does_no_harm_twice_is_tried_again(tool: str, reason: Reason)
 
 @pytest.mark.parametrize("reason", ["lost", "timeout", "malformed", "too_large"])
 async def test_what_may_have_run_is_not_repeated_and_says_so(reason: Reason) -> None:
-    """Issue 5, point 2: else an error that says "may have run"."""
+    """docs/middleware/retry.md: else an error that says "may have run"."""
     failing = Failing(trouble(reason))
     async with chained({"up": a_server()}, Retry(pause=0.001), failing) as world:
         client = await world.client()
@@ -136,7 +136,7 @@ def test_pauses_grow_and_differ() -> None:
 
 
 async def test_nothing_is_repeated_once_a_question_was_asked() -> None:
-    """Issue 5, brief of this one: the user would be asked the same again."""
+    """docs/middleware/retry.md: the user would be asked the same again."""
     form = {"type": "object", "properties": {"name": {"type": "string"}}}
 
     async def ask(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ async def test_the_answer_to_a_question_is_not_repeated_either() -> None:
 
 
 async def test_progress_never_goes_back() -> None:
-    """mcp-wire.md: progress must increase with each notice, whoever tries how often."""
+    """MCP 2025-11-25, basic/utilities/progress: progress must increase with each notice, whoever tries how often."""
     tries = 0
 
     def work(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -242,7 +242,7 @@ async def test_a_thousand_calls_at_once_all_get_there() -> None:
     ],
 )
 async def test_wrong_options_are_told(options: dict[str, Any], words: str) -> None:
-    """Issue 5, bad input."""
+    """docs/middleware/retry.md: the options, and no others."""
     with pytest.raises(ConfigError, match=words):
         async with a_world({}, middleware=[{"use": "retry", **options}]):
             pass

@@ -36,7 +36,7 @@ def hang(server: ScriptedServer, request: dict[str, Any]) -> None:
 @pytest.mark.parametrize("server_revision", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_a_call_that_takes_too_long_is_cancelled_and_fails(revision: str, server_revision: str) -> None:
-    """Issue 5, point 2."""
+    """docs/middleware/timeout.md: cancelled at the server, and an error for the caller."""
     server = ScriptedServer(server_revision, tools={"hang": hang, "echo": None})
     options = {"use": "timeout", "seconds": 30, "tools": {"*__hang": 0.05}}
     async with a_world({"up": server}, middleware=[options]) as world:
@@ -54,7 +54,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_fails(revision: str, 
 
 
 async def test_tools_have_their_own_time() -> None:
-    """Issue 5, point 2: the first glob that fits; without `seconds` the others have none."""
+    """docs/middleware/timeout.md: the first glob that fits; without `seconds` the others have none."""
     release = asyncio.Event()
 
     async def wait(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -220,7 +220,7 @@ async def test_a_thousand_calls_at_once_end_in_time() -> None:
     ],
 )
 async def test_wrong_options_are_told(options: dict[str, Any], words: str) -> None:
-    """Issue 5, bad input."""
+    """docs/middleware/timeout.md: the options, and no others."""
     with pytest.raises(ConfigError, match=words):
         async with a_world({}, middleware=[{"use": "timeout", **options}]):
             pass
