@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NINE = 9.0
-"""reliability.md §4.2: gone within 9 s."""
+"""docs/behaviour.md#shutdown-and-kill--9: gone within 9 s."""
 
 
 async def test_while_it_ends_it_takes_nothing_new_and_says_so(tmp_path: Path) -> None:
-    """reliability.md §4.2: `/readyz` false first, stop accepting, drain; and whoever is being served is answered."""
+    """docs/behaviour.md#shutdown-and-kill--9.
+
+    `/readyz` false first, stop accepting, drain; and whoever is being served is answered.
+    """
     async with serve(tmp_path, config()) as served:
         client = await served.web.session()
         pid = (await who(client, "a__who"))["pid"]
@@ -44,7 +47,10 @@ async def test_while_it_ends_it_takes_nothing_new_and_says_so(tmp_path: Path) ->
 
 @pytest.mark.parametrize("how", ["signal", "end of input"])
 async def test_nine_seconds_are_enough_whatever_everybody_does(how: str, tmp_path: Path) -> None:
-    """reliability.md §4.2: exit ≤ 9 s. A call does not end, a client does not read, a child heeds nothing."""
+    """docs/behaviour.md#shutdown-and-kill--9.
+
+    Exit ≤ 9 s. A call does not end, a client does not read, a child heeds nothing.
+    """
     servers = {"stubborn": child("ignore"), "plain": child()}
     async with muxway(tmp_path, {"mcpServers": servers}) as process:
         client = await connected(process, *servers)
@@ -86,7 +92,7 @@ async def test_over_http_too(tmp_path: Path) -> None:
 
 
 async def test_the_death_of_the_reaper_leaves_nobody_behind(tmp_path: Path) -> None:
-    """Issue 6, part 5: nor does its own death. The servers are started again under a new one."""
+    """docs/behaviour.md#shutdown-and-kill--9: the servers are started again under a new one."""
     async with serve(tmp_path, config({"a": child()})) as served:
         client = await served.web.session()
         pids = (await called(client, "a__spawn"))["result"]["pids"]
@@ -111,7 +117,7 @@ def children_of_all(pids: list[int]) -> set[int]:
 
 
 async def test_a_hang_up_reloads_stdio_too(tmp_path: Path) -> None:
-    """Issue 6, part 4: SIGHUP. A client that launched us is told what changed."""
+    """docs/reload.md#reloading-the-config: SIGHUP. A client that launched us is told what changed."""
     async with muxway(tmp_path, config({"a": server()})) as process:
         client = await connected(process, "a")
         pid = (await client.call("a__who")).result["structuredContent"]["pid"]
@@ -128,7 +134,7 @@ async def test_a_hang_up_reloads_stdio_too(tmp_path: Path) -> None:
 
 
 async def test_stdio_watches_if_it_is_told_to(tmp_path: Path) -> None:
-    """Issue 6, part 4: `--watch`."""
+    """docs/reload.md#reloading-the-config: `--watch`."""
     async with muxway(tmp_path, config({"a": server()}), "--watch") as process:
         client = await connected(process, "a")
         (tmp_path / "muxway.json").write_text(json.dumps(config({"b": server()})))

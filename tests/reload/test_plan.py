@@ -21,7 +21,7 @@ def configured(servers: dict[str, dict[str, Any]], **top: Any) -> Config:
 
 
 def test_every_server_is_in_the_place_where_it_belongs() -> None:
-    """Issue 6, part 4: unchanged servers keep their process."""
+    """docs/reload.md#what-happens-to-a-server: unchanged servers keep their process."""
     old = configured({"a": {"command": "x"}, "b": {"command": "x"}, "c": {"command": "x"}, "d": {"command": "x"}})
     new = configured(
         {
@@ -89,7 +89,7 @@ def test_no_value_is_ever_shown() -> None:
 
 
 def test_settings_views_and_tools_have_their_changes() -> None:
-    """Issue 6, part 4: everything of a configuration can change while it runs."""
+    """docs/reload.md#what-happens-to-a-server: everything of a configuration can change while it runs."""
     servers = {"a": {"command": "x"}}
     tool = {"description": "d", "subtools": {"a": ["t"]}}
     old = configured(

@@ -19,7 +19,7 @@ THREE = {"a": server(), "b": server(), "c": server()}
 
 
 async def test_what_did_not_change_keeps_its_process_and_fails_no_call(tmp_path: Path) -> None:
-    """Issue 6, part 4: make before break; unchanged servers keep their process and sessions."""
+    """docs/behaviour.md#reload: make before break; unchanged servers keep their process and sessions."""
     async with serve(tmp_path, config(THREE), "--no-watch") as served:
         client = await served.web.session()
         before = {name: (await who(client, f"{name}__who"))["pid"] for name in THREE}
@@ -42,7 +42,7 @@ async def test_what_did_not_change_keeps_its_process_and_fails_no_call(tmp_path:
 
 
 async def test_a_change_of_the_file_is_enough(tmp_path: Path) -> None:
-    """Issue 6, part 4: `--watch`, default on for `serve`."""
+    """docs/reload.md#reloading-the-config: `--watch`, default on for `serve`."""
     async with serve(tmp_path, config()) as served:
         client = await served.web.session()
         served.write(config({"a": server(), "new": server()}))
@@ -54,7 +54,7 @@ async def test_a_change_of_the_file_is_enough(tmp_path: Path) -> None:
 
 
 async def test_without_watching_only_a_signal_reloads(tmp_path: Path) -> None:
-    """Issue 6, part 4: `--no-watch`; SIGHUP."""
+    """docs/reload.md#reloading-the-config: `--no-watch`; SIGHUP."""
     async with serve(tmp_path, config(), "--no-watch") as served:
         served.write(config({"a": server(), "new": server()}))
         await asyncio.sleep(2)
@@ -66,7 +66,7 @@ async def test_without_watching_only_a_signal_reloads(tmp_path: Path) -> None:
 
 
 async def test_an_invalid_file_changes_nothing_and_every_problem_is_told(tmp_path: Path) -> None:
-    """Issue 6, part 4: an invalid file changes nothing and says every problem."""
+    """docs/reload.md#a-file-with-mistakes: an invalid file changes nothing and says every problem."""
     async with serve(tmp_path, config(THREE)) as served:
         client = await served.web.session()
         before = [(await who(client, f"{name}__who"))["pid"] for name in THREE]
@@ -100,7 +100,7 @@ async def test_middleware_that_cannot_be_loaded_changes_nothing(tmp_path: Path) 
 
 
 async def test_list_changed_is_told_once_for_each_change_and_never_for_none(tmp_path: Path) -> None:
-    """Issue 6, part 4: one `list_changed` per effective change."""
+    """docs/behaviour.md#reload: one `list_changed` per effective change."""
     async with serve(tmp_path, config(THREE), "--no-watch") as served:
         client = await served.web.session()
         stream = await client.listen()
@@ -126,7 +126,7 @@ async def test_list_changed_is_told_once_for_each_change_and_never_for_none(tmp_
 
 
 async def test_an_adjusted_server_keeps_its_process(tmp_path: Path) -> None:
-    """Issue 6, part 4: what only the gateway does with a server needs no new one."""
+    """docs/reload.md#what-happens-to-a-server: what only the gateway does with a server needs no new one."""
     async with serve(tmp_path, config({"a": server("x", "y")}), "--no-watch") as served:
         client = await served.web.session()
         pid = (await who(client, "a__who"))["pid"]
@@ -161,7 +161,7 @@ async def test_options_of_the_command_line_still_win(tmp_path: Path) -> None:
 
 
 async def test_a_call_under_way_ends_at_the_old_process(tmp_path: Path) -> None:
-    """Issue 6, part 4: make before break. The old process ends when its last call has."""
+    """docs/reload.md#what-happens-to-a-server: make before break. The old process ends when its last call has."""
     async with serve(tmp_path, config(), "--no-watch") as served:
         client = await served.web.session()
         old = (await who(client, "a__who"))["pid"]
@@ -197,7 +197,7 @@ async def test_a_call_under_way_at_a_server_that_goes_is_answered(tmp_path: Path
 
 
 async def test_a_rotated_secret_is_gone_from_the_new_process(tmp_path: Path) -> None:
-    """Issue 6, part 4: secrets rotated by reload are gone from memory of new children."""
+    """docs/behaviour.md#reload: secrets rotated by reload are gone from memory of new children."""
     variables = tmp_path / "secrets.env"
     variables.write_text("SECRET=first-of-all-secrets\n")
     entry = server(envFile=str(variables))
@@ -232,7 +232,7 @@ async def test_a_server_that_does_not_start_does_not_disturb_the_others(tmp_path
 
 
 async def test_many_reloads_in_a_row_end_with_the_last(tmp_path: Path) -> None:
-    """Issue 6, part 4: overlapping reloads follow each other; nothing is left of those between."""
+    """Ours: overlapping reloads follow each other; nothing is left of those between."""
     async with serve(tmp_path, config({"a": server(), "b": server()}), "--no-watch") as served:
         traffic = Traffic(await served.web.session(), "a__who")
         for number in range(20):
@@ -308,7 +308,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 async def test_a_rotated_token_is_refused_and_the_new_one_let_in(tmp_path: Path) -> None:
-    """Issue 6, part 4: tokens follow the reload, and whatever the old one has open ends."""
+    """docs/reload.md#tokens: tokens follow the reload, and whatever the old one has open ends."""
     first, second = "the-first-token", "the-second-token"
     servers = {"a": server(isolation="shared")}
     async with serve(tmp_path, config(servers, gateway={"token": first}), "--no-watch") as served:
@@ -343,7 +343,7 @@ async def test_a_rotated_token_is_refused_and_the_new_one_let_in(tmp_path: Path)
 
 
 async def test_views_come_and_go_with_their_tokens(tmp_path: Path) -> None:
-    """Issue 6, part 4: views added and removed."""
+    """docs/reload.md#tokens: views added and removed."""
     servers = {"a": server(), "b": server()}
     async with serve(tmp_path, config(servers), "--no-watch") as served:
         web = served.web
@@ -428,7 +428,7 @@ def muxway(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 async def test_the_running_gateway_tells_what_a_reload_would_do_and_does_it(tmp_path: Path) -> None:
-    """Issue 6, part 4: `muxway check --plan`, `muxway reload`."""
+    """docs/reload.md#what-would-it-do: `muxway check --plan`, `muxway reload`."""
     async with serve(tmp_path, config({"a": server(), "b": server()}), "--no-watch") as served:
         file = str(served.file)
         same = await asyncio.to_thread(muxway, tmp_path, "check", file, "--plan")
@@ -451,7 +451,7 @@ async def test_the_running_gateway_tells_what_a_reload_would_do_and_does_it(tmp_
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_plan_can_be_made_of_two_files(as_json: bool, tmp_path: Path) -> None:
-    """Issue 6, part 4: `muxway check --plan` without anything that runs."""
+    """docs/reload.md#what-would-it-do: `muxway check --plan` without anything that runs."""
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     old.write_text(json.dumps(config({"a": server(env={"KEY": "hidden-value"})})))
     new.write_text(json.dumps(config({"a": server(env={"KEY": "hidden-other"}), "b": server()})))

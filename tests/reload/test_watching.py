@@ -122,7 +122,7 @@ def by_linking(file: Path, text: str) -> None:
 
 @pytest.mark.parametrize("change", [replaced, in_two_steps, by_linking])
 async def test_a_change_is_seen_however_it_is_made(change: Callable[[Path, str], None], tmp_path: Path) -> None:
-    """Issue 6, part 4: on file change."""
+    """docs/reload.md#reloading-the-config: on file change."""
     file = tmp_path / "servers.json"
     change(file, servers("a"))
     async with watched(file) as taken:
@@ -160,7 +160,7 @@ async def test_env_files_are_watched_too(tmp_path: Path) -> None:
 
 
 async def test_an_invalid_file_changes_nothing_and_every_problem_is_told_once(tmp_path: Path, told: list[str]) -> None:
-    """Issue 6, part 4: an invalid file changes nothing and says every problem."""
+    """docs/reload.md#a-file-with-mistakes: an invalid file changes nothing and says every problem."""
     file = tmp_path / "servers.json"
     file.write_text(servers("a"))
     async with watched(file) as taken:
@@ -201,7 +201,7 @@ async def test_a_file_whose_rights_change_is_read_again(tmp_path: Path) -> None:
 
 
 async def test_many_changes_in_a_row_end_with_the_last(tmp_path: Path) -> None:
-    """Issue 6, part 4: rapid successive writes. Some of them are skipped, the last never."""
+    """Ours: rapid successive writes. Some of them are skipped, the last never."""
     file = tmp_path / "servers.json"
     file.write_text(servers("a"))
     async with watched(file) as taken:
