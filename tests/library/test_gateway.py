@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def test_the_usage_example_of_the_multi_mcp_client(tmp_path: Path) -> None:
-    """Seed multi-mcp-client.md: its configuration shape and its four steps."""
+    """docs/library.md#a-gateway-in-your-program: a file of `servers`, opened, listed and called as `server.tool`."""
     entry = child()
     config = {"servers": {"database": {"transport": "stdio", "command": [entry["command"], *entry["args"]]}}}
     config["servers"]["github"] = config["servers"]["database"]
@@ -32,7 +32,7 @@ async def test_the_usage_example_of_the_multi_mcp_client(tmp_path: Path) -> None
 
 
 async def test_servers_tell_how_they_are() -> None:
-    """Issue 2, point 10: status, error, tools."""
+    """docs/library.md#a-gateway-in-your-program: status, error, tools."""
     config = {"mcpServers": {"good": child(), "bad": {"command": "no-such-program-anywhere"}, "gone": child("exit")}}
     async with muxway.Gateway.open(config) as gateway:
         good, bad, gone = gateway.servers()
@@ -48,7 +48,7 @@ async def test_servers_tell_how_they_are() -> None:
 
 
 async def test_every_error_has_its_type() -> None:
-    """Issue 2, point 10: typed results and errors."""
+    """docs/library.md#errors: typed results and errors."""
 
     def refuse(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.fail(request, -32000, "not today", {"when": "tomorrow"})
@@ -73,7 +73,7 @@ async def test_every_error_has_its_type() -> None:
 
 
 async def test_a_configuration_that_cannot_be_used_raises_before_anything_starts(tmp_path: Path) -> None:
-    """Issue 2, Bad input."""
+    """docs/library.md#errors: `ConfigError` with every problem."""
     with pytest.raises(muxway.ConfigError) as missing:
         async with muxway.Gateway.open(tmp_path / "none.json"):
             pytest.fail("not reached")
@@ -85,7 +85,7 @@ async def test_a_configuration_that_cannot_be_used_raises_before_anything_starts
 
 
 async def test_servers_are_added_and_removed_at_run_time() -> None:
-    """Issue 2, point 10."""
+    """docs/library.md#servers-that-come-and-go: at run time."""
     async with muxway.Gateway.open() as gateway:
         server = await gateway.add("one", **child())
         assert server.status is muxway.Status.RUNNING
@@ -115,7 +115,7 @@ async def test_removing_a_server_fails_its_calls_under_way() -> None:
 
 
 async def test_cancelling_the_task_cancels_the_call() -> None:
-    """Issue 2, point 6: cancellation."""
+    """docs/library.md#progress-cancellation-time: cancellation."""
     started = asyncio.Event()
 
     def hang(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ async def test_cancelling_the_task_cancels_the_call() -> None:
 
 
 async def test_progress_is_told() -> None:
-    """Issue 2, point 6: progress."""
+    """docs/library.md#progress-cancellation-time: progress."""
 
     def work(server: ScriptedServer, request: dict[str, Any]) -> None:
         server.progress(request, 1, total=2, message="half")
@@ -186,7 +186,7 @@ class Notes:
 
 
 async def test_a_plain_object_is_a_server() -> None:
-    """Issue 2, point 10: its public methods are the tools, their hints the schemas."""
+    """docs/library.md#servers-in-this-process: its public methods are the tools, their hints the schemas."""
     async with muxway.Gateway.open() as gateway:
         server = await gateway.add("notes", server=Notes())
         tools = {tool.original_name: tool for tool in server.tools}
@@ -213,7 +213,7 @@ async def test_a_plain_object_is_a_server() -> None:
 
 
 async def test_cancelling_a_call_cancels_a_plain_objects_method() -> None:
-    """Issue 2, point 6: cancellation reaches whoever works on it, in process too."""
+    """docs/library.md#progress-cancellation-time: cancellation reaches whoever works on it, in process too."""
     notes = Notes()
     async with muxway.Gateway.open() as gateway:
         await gateway.add("notes", server=notes)
@@ -224,7 +224,7 @@ async def test_cancelling_a_call_cancels_a_plain_objects_method() -> None:
 
 
 async def test_odd_names_are_told_with_their_server() -> None:
-    """design.md §5: never silently."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: never silently."""
     config = {"mcpServers": {"fine": child(), "my server": child(hiddenTools=["nothing"])}}
     async with muxway.Gateway.open(config) as gateway:
         fine, odd = gateway.servers()
@@ -250,7 +250,7 @@ async def test_two_gateways_do_not_disturb_each_other() -> None:
 
 
 def test_the_synchronous_helper_does_the_same() -> None:
-    """Issue 2, point 10: a synchronous helper for scripts."""
+    """docs/library.md#without-await: a synchronous helper for scripts."""
     with muxway.SyncGateway({"mcpServers": {"up": child()}}) as gateway:
         assert "up__echo" in [tool.name for tool in gateway.tools()]
         assert gateway.call("up.echo", {"a": 1}).text == '{"a": 1}'
@@ -264,6 +264,6 @@ def test_the_synchronous_helper_does_the_same() -> None:
 
 
 def test_the_synchronous_helper_raises_what_opening_raises(tmp_path: Path) -> None:
-    """Issue 2, Bad input."""
+    """docs/library.md#without-await: the same errors."""
     with pytest.raises(muxway.ConfigError), muxway.SyncGateway(tmp_path / "none.json"):
         pytest.fail("not reached")

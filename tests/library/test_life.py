@@ -46,7 +46,7 @@ def is_alive(pid: int | None) -> bool:
 
 
 async def test_a_child_that_answers_nothing_is_replaced() -> None:
-    """Issue 6 point 1 and reliability.md B2: declared dead after the call that got no answer, and started again."""
+    """docs/behaviour.md#a-server-hangs: declared dead after the call that got no answer, and started again."""
     servers = {"up": child(callTimeout=0.5), "other": child()}
     async with Gateway.open(config(servers)) as gateway:
         frozen = one(gateway).pid
@@ -62,7 +62,7 @@ async def test_a_child_that_answers_nothing_is_replaced() -> None:
 
 
 async def test_a_quiet_child_is_asked_and_replaced_only_if_it_does_not_answer() -> None:
-    """Issue 6 point 1: health probes of silent links."""
+    """docs/configuration.md#servers: `probeInterval`, health probes of silent links."""
     async with Gateway.open(config({"up": child(probeInterval=0.2)})) as gateway:
         first = one(gateway).pid
         await asyncio.sleep(1)
@@ -70,7 +70,7 @@ async def test_a_quiet_child_is_asked_and_replaced_only_if_it_does_not_answer() 
 
 
 async def test_a_lazy_server_is_listed_before_it_ever_runs(tmp_path: Path) -> None:
-    """Issue 6 point 1: lazy start; what it has is remembered from the run before."""
+    """docs/behaviour.md#start: lazy start; what it has is remembered from the run before."""
     lazy = config({"up": child(start="lazy")})
     async with Gateway.open(lazy) as gateway:
         assert str(one(gateway).status) == "running"  # nothing was known of it
@@ -88,7 +88,7 @@ async def test_a_lazy_server_is_listed_before_it_ever_runs(tmp_path: Path) -> No
 
 
 async def test_no_more_processes_than_allowed() -> None:
-    """Issue 6 point 1: a cap on processes; whoever has been idle for the longest time makes room."""
+    """docs/behaviour.md#size-limits: a cap on processes; whoever has been idle for the longest time makes room."""
     servers = {name: child() for name in ("a", "b", "c")}
     async with Gateway.open(config(servers, maxProcesses=2)) as gateway:
         await until(lambda: all(server.tools for server in gateway.servers()))
@@ -100,7 +100,7 @@ async def test_no_more_processes_than_allowed() -> None:
 
 
 async def test_a_changed_server_is_swapped_and_the_others_never_notice() -> None:
-    """Issue 6 point 4: make before break; a call under way ends where it began."""
+    """docs/behaviour.md#reload: make before break; a call under way ends where it began."""
     before = config({"up": child(env={"WHO": "old"}), "same": child()})
     after = config({"up": child(env={"WHO": "new"}), "same": child()})
     async with Gateway.open(before) as gateway:
@@ -129,7 +129,7 @@ async def test_a_configuration_that_takes_a_change_back_keeps_the_old_process() 
 
 
 async def test_servers_come_and_go_with_the_configuration() -> None:
-    """Issue 6 point 4: started, stopped and reordered, each once."""
+    """docs/reload.md#what-happens-to-a-server: started, stopped and reordered, each once."""
     async with Gateway.open(config({"a": child(), "b": child()})) as gateway:
         gone = one(gateway, "a").pid
         changes = await gateway.apply(config({"c": child(), "b": child(prefix="bee")}))
