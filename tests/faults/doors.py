@@ -35,10 +35,10 @@ DOORS: tuple[Door, ...] = ("stdio", "http", "sse")
 ERAS: tuple[Era, ...] = ("handshake", "stateless")
 PATIENCE = 20.0
 EXIT = 9.0
-"""Seconds in which a gateway that was told to end is gone (reliability.md 2.0)."""
+"""Seconds in which a gateway that was told to end is gone (docs/behaviour.md#shutdown-and-kill--9)."""
 
 GONE = 2.0
-"""Seconds after the end of a gateway in which its servers are gone, too (reliability.md 7, T4)."""
+"""Seconds after the end of a gateway in which its servers are gone, too (docs/behaviour.md#shutdown-and-kill--9)."""
 
 
 @dataclass(frozen=True)

@@ -32,19 +32,19 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("fault", CALLS)
 def test_a_call_that_meets_a_fault_ends_as_it_should(report: Report, fault: str) -> None:
-    """reliability.md 2.0 and 2.1: the bar of each fault is in `table.py`."""
+    """docs/behaviour.md#behaviour: the bar of each fault is in `table.py`."""
     assert not report.complaints[fault], "\n".join(report.complaints[fault])
 
 
 def test_a_healthy_server_notices_nothing(report: Report) -> None:
-    """reliability.md 2.0: about 20 calls a second to it, all right and in time, while all others misbehave."""
+    """docs/behaviour.md#behaviour: about 20 calls a second to it, all right and in time, while all others misbehave."""
     assert not report.complaints["beta"], "\n".join(report.complaints["beta"][:5])
     assert len(report.witnessed) > 50
     assert report.stall < WITNESS_STALL + report.slack
 
 
 def test_the_gateway_stays_small_and_open(report: Report) -> None:
-    """reliability.md 2.0: a new client can connect and sees every server; memory is bounded."""
+    """docs/behaviour.md#under-all-of-it: a new client can connect and sees every server; memory is bounded."""
     assert report.unseen == []
     assert report.memory < MEMORY
 
@@ -55,7 +55,7 @@ def test_no_fault_holds_the_loop(report: Report) -> None:
 
 
 def test_nothing_is_left_at_the_end(report: Report) -> None:
-    """reliability.md 2.0: no process outlives the gateway, which is gone in time."""
+    """docs/behaviour.md#shutdown-and-kill--9: no process outlives the gateway, which is gone in time."""
     assert report.survivors == []
     assert report.took_to_exit < EXIT + report.slack
 

@@ -42,7 +42,10 @@ UNDER_WAY = 1.0
 async def test_nothing_is_left_of_servers_that_do_not_want_to_end(
     combination: tuple[Door, str, Era, Era], tmp_path: Path
 ) -> None:
-    """reliability.md 2.3: no survivors; gone in 9 s; what is under way is answered, unless the gateway is killed."""
+    """docs/behaviour.md#shutdown-and-kill--9.
+
+    No survivors; gone in 9 s; what is under way is answered, unless the gateway is killed.
+    """
     door, how, client_era, child_era = combination
     servers = {stop: child(tmp_path, stop, child_era, stop=stop) for stop in STOPS}
     async with gateway(door, tmp_path, servers, SETTINGS) as running:

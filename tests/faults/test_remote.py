@@ -38,7 +38,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("fault", REMOTE_CALLS)
 def test_a_call_to_a_remote_server_that_errs_ends_as_it_should(report: Report, fault: str) -> None:
-    """reliability.md 7, T1r: the bar of each fault is in `table.py`."""
+    """docs/behaviour.md#a-remote-server-errs: the bar of each fault is in `table.py`."""
     assert not report.complaints[fault], "\n".join(report.complaints[fault])
 
 
@@ -49,7 +49,10 @@ def test_a_call_by_http_and_sse_that_meets_a_fault_ends_as_it_should(report: Rep
 
 
 def test_a_healthy_server_notices_nothing_of_remote_ones(report: Report) -> None:
-    """reliability.md 2.0: about 20 calls a second to it, all right and in time; memory is bounded; the end comes."""
+    """docs/behaviour.md#behaviour.
+
+    About 20 calls a second to it, all right and in time; memory is bounded; the end comes.
+    """
     assert not report.complaints["beta"], "\n".join(report.complaints["beta"][:5])
     assert report.stall < WITNESS_STALL + report.slack
     assert report.memory < MEMORY
@@ -59,7 +62,7 @@ def test_a_healthy_server_notices_nothing_of_remote_ones(report: Report) -> None
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_server_that_refuses_connections_fails_alone_and_says_so(era: Era, tmp_path: Path) -> None:
-    """reliability.md 7, T1r: refuse."""
+    """docs/behaviour.md#a-remote-server-errs: it refuses connections."""
     refusing = {"type": "http", "url": "http://127.0.0.1:1/mcp", "startTimeout": CALL_TIMEOUT}
     servers = {"gone": refusing, "beta": child(tmp_path, "beta", era)}
     async with gateway("http", tmp_path, servers, SETTINGS) as running:

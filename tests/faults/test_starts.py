@@ -84,13 +84,13 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_a_healthy_server_can_be_used_whatever_the_others_do(seen: Seen) -> None:
-    """reliability.md 2.2: within two seconds of the start of the gateway."""
+    """docs/behaviour.md#start: within two seconds of the start of the gateway."""
     assert seen.beta_ready < BETA_READY + seen.slack
 
 
 @pytest.mark.parametrize("mode", STARTS)
 def test_a_server_that_starts_wrong_comes_up_or_says_why_not(seen: Seen, mode: str) -> None:
-    """reliability.md 2.2: what must become of each is in `table.py`."""
+    """docs/behaviour.md#start: what must become of each is in `table.py`."""
     bar: Start = STARTS[mode]
     outcome, took = seen.outcomes[mode]
     assert outcome.ok is bar.ready, outcome
@@ -105,20 +105,20 @@ def test_a_server_that_starts_wrong_comes_up_or_says_why_not(seen: Seen, mode: s
 
 
 def test_no_server_is_started_too_often_or_listed_without_end(seen: Seen) -> None:
-    """reliability.md 2.2: back-off between starts; endless lists are cut after 100 pages."""
+    """docs/behaviour.md#a-server-crashes: back-off between starts; endless lists are cut after 100 pages."""
     assert {mode: number for mode, number in seen.starts.items() if number > MOST_STARTS} == {}
     assert {mode: number for mode, number in seen.lists.items() if number > MOST_PAGES + 1} == {}
     assert seen.lists["list-endless"] == MOST_PAGES
 
 
 def test_every_name_is_one_that_clients_accept(seen: Seen) -> None:
-    """reliability.md 2.2: whatever servers call their tools."""
+    """docs/names.md: whatever servers call their tools."""
     assert [name for name in seen.names if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name)] == []
     assert len(set(seen.names)) == len(seen.names)
 
 
 def test_no_process_of_a_bad_start_is_left(seen: Seen) -> None:
-    """reliability.md 2.3: also not what a server left behind that exited at once."""
+    """docs/behaviour.md#a-server-crashes: also not what a server left behind that exited at once."""
     assert seen.survivors == []
 
 
@@ -141,7 +141,10 @@ async def test_a_server_that_comes_back_with_other_tools_is_listed_anew(era: Era
 
 @pytest.mark.long
 async def test_a_crash_loop_costs_little_and_is_never_given_up(tmp_path: Path) -> None:
-    """reliability.md 2.2: at most 8 starts in the first minute, and a call still says when the next one comes."""
+    """docs/behaviour.md#a-server-crashes.
+
+    At most 8 starts in the first minute, and a call still says when the next one comes.
+    """
     async with gateway("http", tmp_path, _servers(tmp_path, LOOPS, "handshake"), SETTINGS) as running:
         client = await running.client("handshake")
         await asyncio.sleep(60)
