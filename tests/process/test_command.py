@@ -80,7 +80,7 @@ def test_the_current_folder_is_never_searched_by_accident(tmp_path: Path) -> Non
     ],
 )
 def test_a_missing_command_says_what_to_install(command: str, remedy: str) -> None:
-    """Issue 2: an error that says what to install."""
+    """docs/behaviour.md#start: an error that says what to install."""
     said = complaint(command, path="/none:/nowhere")
     assert said.startswith(f"{command}: command not found on PATH. ")
     assert remedy in said
@@ -150,7 +150,7 @@ THEIRS = {
 
 
 def test_a_child_gets_the_allow_list_and_what_is_configured() -> None:
-    """reliability.md B9: the child sees only allow-listed and configured variables."""
+    """docs/configuration.md#environment-of-a-child: the child sees only allow-listed and configured variables."""
     child = child_environment({"API_KEY": "mine", "HOME": "/other"}, inherit=False, environ=OURS | THEIRS)
     assert child == OURS | {"API_KEY": "mine", "HOME": "/other"}
 
@@ -161,14 +161,14 @@ def test_names_to_inherit_are_added_even_if_they_look_secret() -> None:
 
 
 def test_everything_is_inherited_but_functions_our_mark_and_what_loads_code() -> None:
-    """reliability.md S4 for the last of them."""
+    """docs/security.md#what-is-promised-threat-by-threat: the last of them make programs load code."""
     child = child_environment({"A": "1"}, inherit=True, environ=OURS | THEIRS)
     kept = {"MUXWAY_CHILD", "LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH"}
     assert child == {k: v for k, v in (OURS | THEIRS | {"A": "1"}).items() if "()" not in v and k not in kept}
 
 
 def test_the_gateways_own_token_is_inherited_only_by_name() -> None:
-    """reliability.md S16: a server that has it could call all the others."""
+    """docs/security.md#what-is-promised-threat-by-threat: a server that has it could call all the others."""
     ours = {"MUXWAY_TOKEN": "t0ken"}
     assert child_environment({}, inherit=True, environ=ours) == {}
     assert child_environment({}, inherit=False, environ=ours) == {}
@@ -176,7 +176,7 @@ def test_the_gateways_own_token_is_inherited_only_by_name() -> None:
 
 
 def test_what_loads_code_is_passed_where_it_is_configured() -> None:
-    """reliability.md S4: the operator may."""
+    """docs/security.md#what-is-promised-threat-by-threat: the operator may."""
     child = child_environment({"PYTHONPATH": "/mine"}, inherit=("PYTHONPATH",), environ=OURS | THEIRS)
     assert child == OURS | {"PYTHONPATH": "/mine"}
 

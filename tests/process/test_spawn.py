@@ -52,7 +52,7 @@ async def test_the_childs_own_ends_block_as_programs_expect(stage: Stage) -> Non
 
 
 async def test_fifty_children_start_side_by_side(stage: Stage) -> None:
-    """Issue 2: 50 children start in parallel."""
+    """docs/behaviour.md#start: 50 children start in parallel."""
     start = time.monotonic()
     children = await asyncio.gather(*(stage.run("60", path="/bin/sleep") for _ in range(50)))
     assert time.monotonic() - start < 5.0, "0.07 s when the machine is idle"
@@ -63,7 +63,7 @@ async def test_fifty_children_start_side_by_side(stage: Stage) -> None:
 
 
 async def test_arguments_arrive_literally(stage: Stage) -> None:
-    """Issue 2: no shell."""
+    """docs/behaviour.md#start: no shell."""
     args = [
         "two words",
         "",
@@ -99,7 +99,10 @@ async def test_a_large_environment_arrives_whole(stage: Stage) -> None:
 
 
 async def test_only_standard_fds_are_open_in_a_child(stage: Stage) -> None:
-    """reliability.md B9: the child sees only fds 0-2, whatever is open here, in the reaper and in other nurseries."""
+    """docs/behaviour.md#start.
+
+    The child sees only fds 0-2, whatever is open here, in the reaper and in other nurseries.
+    """
     inheritable = os.dup(2)
     os.set_inheritable(inheritable, True)
     other = Nursery()

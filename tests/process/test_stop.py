@@ -43,7 +43,7 @@ async def test_a_child_that_ignores_everything_gets_sigkill_in_bounded_time(stag
 
 
 async def test_a_stopped_child_is_ended_too(stage: Stage) -> None:
-    """reliability.md `sigstop_self`: a SIGTERM waits in a stopped process, SIGKILL does not."""
+    """docs/behaviour.md#shutdown-and-kill--9: a SIGTERM waits in a stopped process, SIGKILL does not."""
     child, pids = await stage.act()
     os.kill(child.pid, signal.SIGSTOP)
     end = await child.stop(close_stdin=stage.close_stdin(child), eof_grace=QUICK, term_grace=QUICK)
@@ -53,7 +53,7 @@ async def test_a_stopped_child_is_ended_too(stage: Stage) -> None:
 
 @pytest.mark.parametrize("parts", [("grandchild",), ("daemon",), ("grandchild", "daemon")])
 async def test_what_a_clean_leader_leaves_behind_is_ended(stage: Stage, parts: tuple[str, ...]) -> None:
-    """reliability.md §4.2: the group is killed also when the leader exited by itself."""
+    """docs/behaviour.md#shutdown-and-kill--9: the group is killed also when the leader exited by itself."""
     child, pids = await stage.act(*parts)
     end = await child.stop(close_stdin=stage.close_stdin(child), eof_grace=LONG)
     assert end == Exit(status=0)

@@ -53,7 +53,7 @@ async def owner(*args: str) -> AsyncIterator[tuple[int, dict[str, Any]]]:
 
 
 async def test_nothing_is_left_two_seconds_after_the_gateway_was_killed() -> None:
-    """Issue 2: after `kill -9` of muxway no child or grandchild is left within 2 s."""
+    """docs/behaviour.md#shutdown-and-kill--9: after `kill -9` of muxway no child or grandchild is left within 2 s."""
     async with owner(*BEHAVIOURS) as (pid, about):
         assert all(map(is_alive, about["pids"]))
         os.kill(pid, signal.SIGKILL)
@@ -69,7 +69,10 @@ async def test_nothing_is_left_though_a_forked_process_holds_the_socket() -> Non
 
 
 async def test_an_interrupt_to_the_gateways_group_leaves_the_children_alone() -> None:
-    """reliability.md §5: survives SIGINT to the group. The gateway decides what a Ctrl-C means, not the terminal."""
+    """docs/behaviour.md#shutdown-and-kill--9.
+
+    Survives SIGINT to the group. The gateway decides what a Ctrl-C means, not the terminal.
+    """
     async with owner(*BEHAVIOURS) as (pid, about):
         os.kill(pid, signal.SIGSTOP)  # so that its own end does not end the children
         os.killpg(pid, signal.SIGINT)
@@ -88,7 +91,10 @@ def _pending(pid: int) -> int:
 async def test_when_the_reaper_is_killed_its_children_end_and_the_next_start_works(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """reliability.md §5: if the reaper itself dies, the gateway kills every known group and starts a new reaper."""
+    """docs/behaviour.md#shutdown-and-kill--9.
+
+    If the reaper itself dies, the gateway kills every known group and starts a new reaper.
+    """
     child, pids = await stage.act("ignore-eof", "ignore-term", "grandchild", "daemon")
     idle, more = await stage.act()
     first = stage.reaper
@@ -138,7 +144,7 @@ async def test_orders_wait_while_the_reaper_does_not_read(stage: Stage) -> None:
 
 
 async def test_an_idle_reaper_spends_nothing_and_is_small(stage: Stage) -> None:
-    """reliability.md §5.9: idle CPU; issue 2: memory with ten idle children counts the reaper."""
+    """Ours: it stands beside every gateway, and counts with its memory."""
     await asyncio.gather(*(stage.act() for _ in range(10)))
     before = _cpu_ticks(stage.reaper), _switches(stage.reaper)
     await asyncio.sleep(0.5)  # what is measured is what happens while nothing happens
