@@ -48,7 +48,7 @@ def test_what_once_was_found_stays_mended(target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("tries", [250, pytest.param(5_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_no_bytes_break_a_law(target: str, tries: int) -> None:
-    """reliability.md §7, T3: no crash, no exception outside the declared classes, no difference to `json`."""
+    """Ours: no crash, no exception outside the declared classes, no difference to `json`."""
     law = TARGETS[target]
 
     @settings(

@@ -469,7 +469,7 @@ def _answer(token: str) -> dict[str, Any]:
 
 
 class TestIsolation(Isolation.TestCase):
-    """reliability.md §7, T2: 3,000 steps, the same ones each time."""
+    """docs/behaviour.md#under-all-of-it: 3,000 steps, the same ones each time."""
 
     settings = settings(
         max_examples=60,
@@ -483,6 +483,6 @@ class TestIsolation(Isolation.TestCase):
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 class TestIsolationAtLength(Isolation.TestCase):
-    """reliability.md §7, T2: 40,000 steps, others each time."""
+    """docs/behaviour.md#under-all-of-it: 40,000 steps, others each time."""
 
     settings = settings(TestIsolation.settings, max_examples=400, stateful_step_count=100, derandomize=False)

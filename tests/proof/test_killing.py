@@ -59,7 +59,10 @@ async def launched(verb: str, folder: Path, mark: str) -> AsyncIterator[asyncio.
 @pytest.mark.parametrize("verb", ["stdio", "serve"])
 @pytest.mark.parametrize("repeats", [5, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 async def test_nothing_is_left_after_a_kill_at_any_moment(verb: str, repeats: int, tmp_path: Path) -> None:
-    """Issue 6, figures: 200 kills at random moments, also while servers are being spawned, 0 survivors after 2 s."""
+    """docs/behaviour.md#shutdown-and-kill--9.
+
+    200 kills at random moments, also while servers are being spawned, 0 survivors after 2 s.
+    """
     dice = random.Random(repeats)
     for repeat in range(repeats):
         mark = f"{tmp_path.name}-{repeat}"
@@ -96,7 +99,10 @@ def load(client: RawClient, calls: int = 60) -> None:
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "end of input"])
 async def test_an_end_under_load_is_in_time_and_leaves_nothing(how: str, tmp_path: Path) -> None:
-    """Issue 6, point 5: gone within 9 s whatever the children do. Here they ignore SIGTERM, and calls never end."""
+    """docs/behaviour.md#shutdown-and-kill--9.
+
+    Gone within 9 s whatever the children do. Here they ignore SIGTERM, and calls never end.
+    """
     mark = tmp_path.name
     async with up(tmp_path, mark) as (process, client):
         load(client)
@@ -112,7 +118,7 @@ async def test_an_end_under_load_is_in_time_and_leaves_nothing(how: str, tmp_pat
 
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    """Issue 6, point 5: second signal at once."""
+    """docs/behaviour.md#shutdown-and-kill--9: second signal at once."""
     mark = tmp_path.name
     async with up(tmp_path, mark) as (process, client):
         load(client)
@@ -126,7 +132,10 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_killed_reaper_is_replaced_and_leaves_nothing(tmp_path: Path) -> None:
-    """Issue 6, point 5: nothing orphaned by the reaper's own death. Calls under way are told, later ones work again."""
+    """docs/behaviour.md#shutdown-and-kill--9.
+
+    Nothing orphaned by the reaper's own death. Calls under way are told, later ones work again.
+    """
     mark = tmp_path.name
     async with up(tmp_path, mark) as (process, client):
         before = marked(mark)

@@ -69,7 +69,10 @@ class Load:
 
 @pytest.mark.parametrize("reloads", [20, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(1500)])])
 async def test_reloads_under_load_fail_no_call_and_keep_what_did_not_change(reloads: int, tmp_path: Path) -> None:
-    """Issue 6, figures: 1,000 reloads under load, one of ten servers changed each time, 0 failed calls, same pids."""
+    """docs/behaviour.md#reload.
+
+    1,000 reloads under load, one of ten servers changed each time, 0 failed calls, same pids.
+    """
     versions = dict.fromkeys(SERVERS, 0)
     async with serve(tmp_path, content(versions), "--no-watch") as served:
         client = await served.web.session()
