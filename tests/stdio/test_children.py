@@ -24,7 +24,7 @@ def _servers(**servers: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_crash_names_server_status_and_last_stderr_line(tmp_path: Path) -> None:
-    """Issue point 4."""
+    """docs/behaviour.md#a-server-crashes: the calls fail with its name, exit status and last stderr line."""
     async with muxway(tmp_path, _servers(bad=child(), good=child())) as process:
         client = await connected(process, "bad", "good")
         waiting = client.start("tools/call", {"name": "bad__hang", "arguments": {}})
@@ -43,7 +43,7 @@ async def test_a_crash_names_server_status_and_last_stderr_line(tmp_path: Path) 
     [("kill", "was killed by SIGKILL"), ("partial", "exited with status 0"), ("close_stdout", "closed its output")],
 )
 async def test_every_way_to_go_fails_the_call_at_once(tmp_path: Path, tool: str, says: str) -> None:
-    """reliability.md B1: in a second, with the cause."""
+    """docs/behaviour.md#a-server-crashes: in a second, with the cause."""
     async with muxway(tmp_path, _servers(bad=child(), good=child())) as process:
         client = await connected(process, "bad", "good")
         error = (await client.call(f"bad__{tool}")).error
@@ -53,7 +53,7 @@ async def test_every_way_to_go_fails_the_call_at_once(tmp_path: Path, tool: str,
 
 
 async def test_a_line_without_end_fails_its_call_and_is_skipped(tmp_path: Path) -> None:
-    """reliability.md B5: over the limit, skipped without being buffered; the server goes on."""
+    """docs/behaviour.md#a-server-talks-nonsense: over the limit, skipped without being buffered; the server goes on."""
     async with muxway(tmp_path, _servers(bad=child(), good=child())) as process:
         client = await connected(process, "bad", "good")
         error = (await client.call("bad__endless")).error
@@ -65,7 +65,7 @@ async def test_a_line_without_end_fails_its_call_and_is_skipped(tmp_path: Path) 
 
 
 async def test_a_large_result_crosses(tmp_path: Path) -> None:
-    """Issue point 2: up to 16 MiB by default."""
+    """docs/behaviour.md#size-limits: up to 16 MiB by default."""
     async with muxway(tmp_path, _servers(up=child())) as process:
         client = await connected(process, "up")
         for size in (100_000, 1_000_000, 15_000_000):
@@ -73,7 +73,7 @@ async def test_a_large_result_crosses(tmp_path: Path) -> None:
 
 
 async def test_a_flood_on_stderr_stops_nobody(tmp_path: Path) -> None:
-    """Issue point 4: stderr is always drained."""
+    """docs/behaviour.md#a-server-hangs: stderr is always drained."""
     async with muxway(tmp_path, _servers(up=child())) as process:
         client = await connected(process, "up")
         assert (await client.call("up__stderr_flood")).result["done"]
@@ -81,7 +81,7 @@ async def test_a_flood_on_stderr_stops_nobody(tmp_path: Path) -> None:
 
 
 async def test_a_child_sees_only_what_it_should(tmp_path: Path) -> None:
-    """Issue point 4: allow-listed plus configured variables, and descriptors 0 to 2."""
+    """docs/behaviour.md#start: allow-listed plus configured variables, and descriptors 0 to 2."""
     config = _servers(up=child(env={"MINE": "yes", "FROM": "${OUTER}"}))
     async with muxway(tmp_path, config, OUTER="expanded", AWS_SECRET_ACCESS_KEY="leak", RANDOM_THING="leak") as process:
         client = await connected(process, "up")
@@ -94,7 +94,7 @@ async def test_a_child_sees_only_what_it_should(tmp_path: Path) -> None:
 
 
 async def test_secrets_are_masked_in_what_a_child_says(tmp_path: Path) -> None:
-    """design.md §6: secrets never appear in logs or errors."""
+    """docs/security.md#what-is-promised-threat-by-threat: secrets never appear in logs or errors."""
     async with muxway(tmp_path, _servers(up=child(env={"TOKEN": "${TOKEN}"})), TOKEN="hunter2hunter2") as process:
         client = await connected(process, "up")
         error = (await client.call("up__secret")).error
@@ -119,7 +119,10 @@ async def test_secrets_are_masked_in_what_a_child_says(tmp_path: Path) -> None:
 async def test_a_server_that_cannot_start_fails_alone_and_says_why(
     tmp_path: Path, entry: dict[str, Any], says: list[str]
 ) -> None:
-    """Issue, Bad input: command not found or not executable, exits at once, never answers, a line without end."""
+    """docs/behaviour.md#start.
+
+    Command not found or not executable, exits at once, never answers, a line without end.
+    """
     async with muxway(tmp_path, _servers(bad=entry, good=child())) as process:
         client = await connected(process, "good")
         assert (await client.call("good__echo")).result
@@ -132,14 +135,17 @@ async def test_a_server_that_cannot_start_fails_alone_and_says_why(
 
 
 async def test_junk_at_the_start_is_skipped(tmp_path: Path) -> None:
-    """Issue, Bad input: a child that writes junk."""
+    """docs/behaviour.md#a-server-talks-nonsense: a child that writes junk."""
     async with muxway(tmp_path, _servers(up=child("junk"))) as process:
         client = await connected(process, "up")
         assert (await client.call("up__echo")).result
 
 
 async def test_fifty_children_start_in_parallel(tmp_path: Path) -> None:
-    """Issue, Speed: 50 children start in parallel; here that all are there and one at a time would not do."""
+    """docs/behaviour.md#start.
+
+    50 children start in parallel; here that all are there and one at a time would not do.
+    """
     async with muxway(tmp_path, _servers(**{f"s{n}": child() for n in range(50)})) as process:
         client = await connected(process, *(f"s{n}__" for n in range(50)))
         for n in (0, 25, 49):
@@ -150,7 +156,7 @@ async def test_fifty_children_start_in_parallel(tmp_path: Path) -> None:
 
 
 async def test_initialize_is_answered_before_any_server_is_ready(tmp_path: Path) -> None:
-    """Issue point 3: at once, with what is ready."""
+    """docs/behaviour.md#start: at once, with what is ready."""
     async with muxway(tmp_path, _servers(slow=child("mute")), "--list-wait", "0") as process:
         client = await connected(process)
         assert await client.tools() == []
@@ -167,7 +173,7 @@ async def test_the_first_listing_waits_for_servers_that_are_about_to_be_ready(tm
 
 
 async def test_a_server_that_hangs_holds_the_first_listing_only_so_long(tmp_path: Path) -> None:
-    """Issue point 3 and decision 8: one slow server does not keep the others from being listed."""
+    """docs/behaviour.md#start: one slow server does not keep the others from being listed."""
     async with muxway(tmp_path, _servers(slow=child("mute"), good=child()), "--list-wait", "1") as process:
         client = await connected(process, "good")
         began = time.monotonic()
@@ -197,7 +203,7 @@ async def test_a_config_that_starts_muxway_itself_ends_somewhere(tmp_path: Path)
 
 @pytest.mark.parametrize("how", ["eof", "term", "int", "kill"])
 async def test_nothing_is_left_behind(tmp_path: Path, how: str) -> None:
-    """Issue point 4 and Must show: no child or grandchild, whatever they ignore, however muxway ends."""
+    """docs/behaviour.md#shutdown-and-kill--9: no child or grandchild, whatever they ignore, however muxway ends."""
     config = _servers(plain=child(), stubborn=child("ignore"), lingering=child("linger"))
     async with muxway(tmp_path, config) as process:
         client = await connected(process, *config["mcpServers"])
@@ -216,7 +222,7 @@ async def test_nothing_is_left_behind(tmp_path: Path, how: str) -> None:
 
 
 async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
-    """reliability.md §4.2: second signal = at once; and still nothing is left."""
+    """docs/behaviour.md#shutdown-and-kill--9: second signal = at once; and still nothing is left."""
     async with muxway(tmp_path, _servers(stubborn=child("ignore"))) as process:
         client = await connected(process, "stubborn")
         pids = (await client.call("stubborn__spawn")).result["pids"]
@@ -231,7 +237,7 @@ async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 
 
 async def test_calls_under_way_are_answered_after_the_client_closes_its_side(tmp_path: Path) -> None:
-    """reliability.md §2.3: in-flight calls shorter than the drain window are answered."""
+    """docs/behaviour.md#client-leaves: in-flight calls shorter than the drain window are answered."""
     async with muxway(tmp_path, _servers(up=child())) as process:
         client = await connected(process, "up")
         call = client.start("tools/call", {"name": "up__sleep", "arguments": {"seconds": 1}})
@@ -241,7 +247,7 @@ async def test_calls_under_way_are_answered_after_the_client_closes_its_side(tmp
 
 
 async def test_a_client_that_vanishes_mid_call_ends_the_gateway(tmp_path: Path) -> None:
-    """Issue, Bad input: closes its end mid-call; a broken pipe is no crash."""
+    """docs/behaviour.md#client-leaves: closes its end mid-call; a broken pipe is no crash."""
     async with muxway(tmp_path, _servers(up=child())) as process:
         client = await connected(process, "up")
         pids = (await client.call("up__spawn")).result["pids"]

@@ -1,4 +1,4 @@
-"""Each JSON exchange printed in mcp-simple-aggregator's protocol document, over a real pipe."""
+"""What a simple aggregator with `server:tool` names says, muxway says with `--separator :`, over a real pipe."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def _exchange(process: Process, request: dict[str, Any]) -> dict[str, Any]
 
 
 async def test_every_exchange_of_the_document(tmp_path: Path) -> None:
-    """Seed mcp-simple-aggregator-protocol.md, Message Schemas 1 to 4."""
+    """docs/names.md and docs/errors.md: greeting, list, call, and each error, as a client of 2024-11-05 sees them."""
     async with muxway(tmp_path, _config(tmp_path), *FLAGS) as process:
         initialize = {
             "jsonrpc": "2.0",
@@ -154,7 +154,7 @@ async def test_every_exchange_of_the_document(tmp_path: Path) -> None:
 
 
 async def test_the_same_server_may_be_configured_twice(tmp_path: Path) -> None:
-    """Seed mcp-simple-aggregator-protocol.md, Edge Cases; special characters in keys are preserved."""
+    """docs/names.md#prefixes: by the key of the config; its special characters are preserved."""
     config = _config(tmp_path)
     entry = config["mcpServers"]["filesystem"]
     config["mcpServers"] = {"fs-home": entry, "my-server_v2": entry}
