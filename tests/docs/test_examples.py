@@ -58,7 +58,7 @@ def test_every_example_is_tested_and_in_the_index() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_runs_and_says_what_it_should(script: str) -> None:
-    """Issue 2, points 1 and 10; `library_usage.py` is the usage example of the multi-MCP client."""
+    """Ours: an example does what it promises. `library_usage.py` is the usage example of the multi-MCP client."""
     done = run("-W", "error", str(EXAMPLES / script))
     assert done.returncode == 0, done.stderr
     assert [words for words in SAYS[script] if words not in done.stdout] == []
@@ -66,7 +66,7 @@ def test_a_script_runs_and_says_what_it_should(script: str) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_a_config_is_valid_and_its_servers_start(config: str) -> None:
-    """Issue 2, point 1."""
+    """Ours: whoever copies an example has one that works."""
     done = run("-m", "muxway", "check", f"examples/{config}", "--connect")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "valid" in done.stdout
@@ -91,7 +91,7 @@ def test_a_compound_tool_runs_what_is_shown_nowhere_else() -> None:
 
 @pytest.mark.parametrize("servers", ["recorded", "live"])
 def test_a_composed_tool_does_what_its_own_examples_say(servers: str) -> None:
-    """Issue 5, point 4: `muxway test`, with what was recorded and with three real servers."""
+    """docs/composed-tools.md#test-it: `muxway test`, with what was recorded and with three real servers."""
     done = run("-m", "muxway", "test", "examples/composed_tool.jsonc", *(["--live"] if servers == "live" else []))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed, 0 failed" in done.stdout
@@ -101,14 +101,14 @@ def test_a_composed_tool_does_what_its_own_examples_say(servers: str) -> None:
     ("view", "tools"), [("agent", ["notes__list", "notes__search"]), ("writer", ["remember", "clock__now"])]
 )
 def test_the_views_of_the_example_list_what_its_comments_promise(view: str, tools: list[str]) -> None:
-    """Issue 5 point 3: a read-only view for an agent."""
+    """docs/cookbook.md#a-read-only-view-for-an-agent: what its comments promise."""
     done = run("-m", "muxway", "tools", "--config", "examples/shaping_and_views.jsonc", "--view", view)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == tools
 
 
 def test_the_shapes_of_the_example_do_what_its_comments_promise() -> None:
-    """Issue 5 point 3."""
+    """docs/shaping.md#shape-tools: what its comments promise."""
     config = ("--config", "examples/shaping_and_views.jsonc")
     done = run("-m", "muxway", "call", *config, "remember", "text=Buy milk")
     assert '"team"' in done.stdout, done.stderr
