@@ -52,12 +52,12 @@ def offenders(pattern: re.Pattern[str], allowed: re.Pattern[str] | None = None) 
 
 
 def test_no_file_knows_a_developers_machine() -> None:
-    """Issue 2, point 1: a repository a stranger can use. In examples write /path/to or /home/user."""
+    """Ours: a repository a stranger can use. In examples write /path/to or /home/user."""
     assert offenders(MACHINE_PATH) == []
 
 
 def test_no_file_knows_a_private_package_registry() -> None:
-    """Issue 2, point 1: packages come from whatever index the stranger has configured."""
+    """Ours: packages come from whatever index the stranger has configured."""
     assert offenders(REGISTRY, PUBLIC) == []
 
 
@@ -98,7 +98,7 @@ def test_every_decision_can_be_found() -> None:
 
 
 def test_the_changelog_has_an_entry_for_this_version() -> None:
-    """style.md, example 9: what the user notices."""
+    """Ours: what the user notices."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## \[?{re.escape(muxway.__version__)}\b", changelog, re.MULTILINE)
 

@@ -30,7 +30,7 @@ FLOORS = (
 """From the ground up. A part may import what is below it, and itself; parts of one floor never import each other."""
 
 PURE = {"protocol", "catalog", "core"}
-"""What a message means is decided without waiting (design.md, idea 2)."""
+"""What a message means is decided without waiting (docs/design/README.md#folders)."""
 MAY_WAIT = {"muxway/core/ports.py"}
 
 
@@ -79,7 +79,7 @@ def test_every_part_has_its_floor() -> None:
 
 
 def test_imports_point_one_way() -> None:
-    """design.md §3. `errors, log ← protocol ← pipes ← catalog, config ← core ← {upstream | downstream} ← app ← …`."""
+    """docs/design/README.md#folders: imports point one way, from the bottom of the list to its top."""
     assert [
         f"{path.relative_to(SOURCE)} must not import muxway.{name}"
         for path, part, name in muxway_imports()
@@ -88,7 +88,10 @@ def test_imports_point_one_way() -> None:
 
 
 def test_the_pure_parts_never_wait() -> None:
-    """design.md, idea 2: no await, clock, socket or log where meaning is decided; `core/ports.py` is the border."""
+    """docs/design/README.md#folders.
+
+    No await, clock, socket or log where meaning is decided; `core/ports.py` is the border.
+    """
     banned = {"asyncio", "socket", "time", "threading", "subprocess", "logging", "muxway.log", "muxway.pipes"}
     assert [
         f"{path.relative_to(SOURCE)} must not import {name}"
@@ -100,7 +103,10 @@ def test_the_pure_parts_never_wait() -> None:
 
 
 def test_only_messages_knows_the_json_library() -> None:
-    """design.md §3: protocol/messages is the only place that decodes; others may hold its raw values and structs."""
+    """docs/design/README.md#protocol.
+
+    protocol/messages is the only place that decodes; others may hold its raw values and structs.
+    """
     offenders = [
         f"{path.relative_to(SOURCE)} line {node.lineno} must leave JSON to protocol/messages.py"
         for path in sources()

@@ -28,7 +28,7 @@ def silent(path: Path) -> Iterator[str]:
 
 
 def test_every_module_class_and_function_says_what_it_is() -> None:
-    """style.md, example 1: purpose, border, one surprising fact."""
+    """CONTRIBUTING.md#house-rules: purpose, border, one surprising fact."""
     assert [complaint for path in sorted(SOURCE.rglob("*.py")) for complaint in silent(path)] == []
 
 
