@@ -51,7 +51,7 @@ def raw(words: bytes, *, reset: bool = False) -> Callable[..., Awaitable[web.Str
 
 
 async def test_a_server_that_refuses_connections_fails_with_its_reason() -> None:
-    """Issue 3, Bad input: refuses. Quickly, as there is nothing to wait for."""
+    """docs/behaviour.md#a-remote-server-errs: it says so. Quickly, as there is nothing to wait for."""
     began = time.monotonic()
     for kind in ("http", "sse", "auto"):
         entry = {} if kind == "auto" else {"type": kind}
@@ -67,7 +67,7 @@ async def test_a_server_that_refuses_connections_fails_with_its_reason() -> None
 
 
 async def test_a_host_that_does_not_exist_is_named_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 3, Bad input."""
+    """docs/behaviour.md#a-remote-server-errs: the call fails with the reason."""
 
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -104,14 +104,14 @@ async def test_a_header_that_cannot_be_sent_is_named(header: dict[str, str]) -> 
     ],
 )
 async def test_a_connection_that_breaks_fails_its_own_call(era: str, words: bytes, reset: bool, expected: str) -> None:
-    """Issue 3, Bad input: resets, a truncated chunk."""
+    """docs/behaviour.md#a-remote-server-errs: resets, a truncated chunk."""
     async with behind(Remote(era, calls={"bad": raw(words, reset=reset)})) as up:
         assert expected in await failure(up)
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 async def test_a_server_that_stalls_after_its_headers_is_given_up_in_time(kind: str) -> None:
-    """Issue 3, Bad input: stalls after headers; the time limit of calls holds here too."""
+    """docs/behaviour.md#a-remote-server-errs: it stalls; the time limit of calls holds here too."""
     gone = asyncio.Event()
 
     async def stall(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -143,7 +143,7 @@ async def test_a_server_that_stalls_after_its_headers_is_given_up_in_time(kind: 
     ],
 )
 async def test_an_http_error_says_what_it_means(era: str, status: int, advice: str) -> None:
-    """Issue 3, Bad input: 401/403/404/429/500/502."""
+    """docs/behaviour.md#a-remote-server-errs: 401, 403, 404, 429, 500, 502, each with what it means."""
 
     async def refuse(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         return web.Response(status=status, text="because\x1b[31m\nof this", headers={"Retry-After": "7"})
@@ -157,7 +157,7 @@ async def test_an_http_error_says_what_it_means(era: str, status: int, advice: s
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 502])
 async def test_a_server_that_refuses_from_the_start_fails_with_the_status(status: int) -> None:
-    """Issue 3, Bad input: the same before anything was said."""
+    """docs/behaviour.md#a-remote-server-errs: the same before anything was said."""
 
     async def refuse(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         return web.Response(status=status)
@@ -169,7 +169,7 @@ async def test_a_server_that_refuses_from_the_start_fails_with_the_status(status
 
 
 async def test_secrets_that_a_server_sends_back_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:
-    """Issue 3, point 5: errors and logs without secrets."""
+    """docs/security.md#what-is-promised-threat-by-threat: masked, also when a server sends them back."""
 
     async def tell_tales(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         return web.Response(status=403, text=f"you sent {dict(request.headers)}")
@@ -185,7 +185,7 @@ async def test_secrets_that_a_server_sends_back_are_not_shown(caplog: pytest.Log
 
 @pytest.mark.parametrize("status", [200, 500])
 async def test_a_web_page_is_shown_by_its_title(status: int) -> None:
-    """Issue 3, Bad input: HTML."""
+    """docs/behaviour.md#a-remote-server-errs: a page of HTML."""
 
     async def page(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         body = "<!DOCTYPE html><html><title>Log in</title><body>" + "blah" * 1000
@@ -214,7 +214,7 @@ async def test_a_web_page_is_shown_by_its_title(status: int) -> None:
     ],
 )
 async def test_an_answer_that_is_none_fails_its_own_call(kind: str, body: bytes, expected: str) -> None:
-    """Issue 3, Bad input."""
+    """docs/behaviour.md#a-remote-server-errs: an answer that is none."""
 
     async def bad(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         filled = body.replace(b"%id%", str(message["id"]).encode())
@@ -225,7 +225,7 @@ async def test_an_answer_that_is_none_fails_its_own_call(kind: str, body: bytes,
 
 
 async def test_a_request_that_is_only_accepted_fails() -> None:
-    """mcp-wire.md §3.3: 202 is for what needs no answer."""
+    """MCP 2025-11-25, basic/transports: 202 is for what needs no answer."""
 
     async def accept(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         return web.Response(status=202)
@@ -235,7 +235,7 @@ async def test_a_request_that_is_only_accepted_fails() -> None:
 
 
 async def test_an_answer_in_a_batch_is_found() -> None:
-    """mcp-wire.md §3.3: 2025-03-26 servers may answer with an array."""
+    """MCP 2025-03-26, basic/transports: the answer may be an array."""
 
     async def batch(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         return web.json_response([answer(message, text("in a list"))])
@@ -246,7 +246,7 @@ async def test_an_answer_in_a_batch_is_found() -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_an_answer_over_the_limit_fails_its_own_call(streamed: bool) -> None:
-    """Issue 3, Bad input: huge bodies, endless events. It is not read to its end."""
+    """docs/behaviour.md#size-limits: huge bodies, endless events. It is not read to its end."""
     sent = 0
 
     async def endless(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -284,7 +284,7 @@ async def test_an_answer_just_under_the_limit_arrives() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_a_redirect_elsewhere_is_not_followed(status: int) -> None:
-    """Issue 3, Bad input: the configured headers are for one origin. Another port is another origin."""
+    """docs/behaviour.md#a-remote-server-errs: headers are for one origin; another port is another (RFC 6454 §5)."""
     other = Remote()
 
     async def away(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -310,7 +310,7 @@ async def test_redirects_in_circles_end() -> None:
 
 
 async def test_a_session_id_that_cannot_be_sent_back_is_refused() -> None:
-    """mcp-wire.md §3.3: visible ASCII."""
+    """MCP 2025-11-25, basic/transports: a session id is visible ASCII."""
 
     async def odd(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse | None:
         if message["method"] != "initialize":
@@ -323,7 +323,7 @@ async def test_a_session_id_that_cannot_be_sent_back_is_refused() -> None:
 
 
 async def test_a_server_that_never_says_anything_is_not_waited_for_beyond_its_time() -> None:
-    """Issue 3, Bad input: it takes the connection and stays silent; ending the gateway does not wait either."""
+    """docs/behaviour.md#a-remote-server-errs: it connects and stays silent; ending the gateway does not wait either."""
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -368,7 +368,7 @@ async def test_stopping_with_calls_under_way_is_quick() -> None:
 
 
 async def test_a_connection_that_is_never_made_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """reliability.md §4.2: connect 5 s; here less, with a listener whose queue is full."""
+    """Ours: 5 s to connect; here less, with a listener whose queue is full."""
     monkeypatch.setattr("muxway.upstream.http_client.CONNECT", 0.3)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
@@ -383,7 +383,7 @@ async def test_a_connection_that_is_never_made_is_given_up(monkeypatch: pytest.M
 
 
 async def test_more_calls_than_there_are_connections_are_told_so_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """reliability.md §4.2: pool wait 5 s; a cancellation does not wait behind the calls."""
+    """Ours: 5 s for a free connection; a cancellation does not wait behind the calls."""
     monkeypatch.setattr("muxway.upstream.http._SPARE", 2 - 64)
     monkeypatch.setattr("muxway.upstream.http._POOL_WAIT", 0.2)
     release = asyncio.Event()

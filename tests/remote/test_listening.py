@@ -98,7 +98,7 @@ class Watched(Remote):
 
 
 async def test_a_stateless_server_is_listened_to_on_one_open_request() -> None:
-    """mcp-wire.md §4.6, §9.1: a wider one is opened first, then the narrower one closed; the end closes it."""
+    """docs/subscriptions.md: a wider one is opened first, then the narrower one closed; the end closes it."""
     remote = Watched("stateless")
     async with behind(remote) as up:
         await until(lambda: len(remote.streams) == 1)
@@ -116,7 +116,7 @@ async def test_a_stateless_server_is_listened_to_on_one_open_request() -> None:
 
 
 async def test_an_open_stream_is_no_stalled_call() -> None:
-    """Issue 4 point 4: no clock runs for it, while calls keep theirs."""
+    """MCP 2026-07-28, basic/patterns/subscriptions: the request stays open; calls keep their clocks."""
     remote = Watched("stateless")
     async with behind(remote, callTimeout=0.3, callMax=0.5) as up:
         await until(lambda: remote.streams)
@@ -126,7 +126,7 @@ async def test_an_open_stream_is_no_stalled_call() -> None:
 
 
 async def test_a_stream_that_breaks_is_opened_again_and_the_lists_are_read_again() -> None:
-    """mcp-wire.md §10.37: re-listen, refetch; there is no replay."""
+    """docs/subscriptions.md#resources: listen again, read again; there is no replay."""
     remote = Watched("stateless")
     async with behind(remote) as up:
         client = await told(up)
@@ -143,7 +143,7 @@ async def test_a_stream_that_breaks_is_opened_again_and_the_lists_are_read_again
 
 
 async def test_a_new_session_is_subscribed_in_again() -> None:
-    """mcp-wire.md §8.2: on a forgotten session re-initialize, re-apply the log level, re-subscribe, list again."""
+    """docs/subscriptions.md#resources: in a new session the level is set, resources subscribed to, lists read again."""
     remote = Watched("handshake")
     async with behind(remote) as up:
         client = await told(up)
@@ -166,7 +166,7 @@ async def test_a_new_session_is_subscribed_in_again() -> None:
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
 async def test_news_crosses_two_gateways(era: str, revision: str) -> None:
-    """Issue 4, must show: over two muxways in a row, in every combination of eras."""
+    """docs/behaviour.md#changes-and-subscriptions: over two muxways in a row, in every combination of eras."""
     server = notes("2025-11-25", tools={"a": None})
     async with a_web({"far": server}) as http, gateway(f"http://{http.host}/mcp", era=era) as up:
         client = await told(up, revision)

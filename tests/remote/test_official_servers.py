@@ -84,7 +84,7 @@ async def collect(stream: asyncio.StreamReader, lines: list[str]) -> None:
 
 @pytest.mark.parametrize(("sdk", "kind", "revision"), KINDS)
 async def test_an_official_server_is_reached_without_saying_how(sdk: str, kind: str, revision: str) -> None:
-    """Issue 3, point 4: `url` alone is enough; calls, results and progress arrive."""
+    """docs/transports.md#servers-by-url: `url` alone is enough; calls, results and progress arrive."""
     heard: list[Any] = []
     async with official(sdk, kind) as server, gateway(server.url) as up:
         (state,) = up.servers()
@@ -101,7 +101,7 @@ async def test_an_official_server_is_reached_without_saying_how(sdk: str, kind: 
 
 @pytest.mark.parametrize(("sdk", "kind"), [("sdk2", "streamable"), ("sdk2", "json")])
 async def test_an_official_server_of_both_eras_is_reached_in_the_one_asked_for(sdk: str, kind: str) -> None:
-    """Issue 3, point 4: `era` pins it."""
+    """docs/transports.md#servers-by-url: `era` says which generation to speak."""
     for era, revision in [("modern", "2026-07-28"), ("legacy", "2025-11-25")]:
         async with official(sdk, kind) as server, gateway(server.url, era=era) as up:
             assert (up.servers()[0].error, up.servers()[0].revision) == (None, revision)
@@ -109,14 +109,14 @@ async def test_an_official_server_of_both_eras_is_reached_in_the_one_asked_for(s
 
 
 async def test_an_official_stateless_server_understands_an_encoded_name() -> None:
-    """mcp-wire.md §3.4: it compares the header with the body."""
+    """MCP 2026-07-28, basic/transports/streamable-http: it compares the header with the body."""
     async with official("sdk2", "streamable") as server, gateway(server.url) as up:
         assert (await up.call("up.größe")).text == "groß"
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_an_official_server_notices_a_cancelled_call(era: str) -> None:
-    """mcp-wire.md §3.3 and §3.4: by a closed stream, or by being told."""
+    """MCP, cancellation: by a closed stream (2026-07-28), or by being told (2025-11-25)."""
     async with official("sdk2", "streamable") as server, gateway(server.url, era=era) as up:
         begun = asyncio.Event()
         call = asyncio.create_task(up.call("up.wait", on_progress=lambda *_: begun.set()))
@@ -128,7 +128,7 @@ async def test_an_official_server_notices_a_cancelled_call(era: str) -> None:
 
 @pytest.mark.parametrize("kind", ["streamable", "sse"])
 async def test_an_official_server_that_offers_more_is_listed_again(kind: str) -> None:
-    """mcp-wire.md §3.3: unasked notices come on the GET stream."""
+    """MCP 2025-11-25, basic/transports: unasked notices come on the GET stream."""
     async with official("sdk1", kind) as server, gateway(server.url) as up:
         assert (await up.call("up.grow")).text == "grown"
         await until(lambda: "up__grown" in [tool.name for tool in up.tools()])
@@ -137,7 +137,7 @@ async def test_an_official_server_that_offers_more_is_listed_again(kind: str) ->
 
 @pytest.mark.parametrize("kind", ["streamableHttp", "sse"])
 async def test_the_everything_server_is_reached(kind: str) -> None:
-    """Issue 3, point 4: the TypeScript SDK, with event ids on its streams."""
+    """docs/transports.md#servers-by-url: the TypeScript SDK, with event ids on its streams."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -157,7 +157,7 @@ def listening(port: int) -> bool:
 
 
 async def test_all_kinds_at_once_behind_muxway_stdio(tmp_path: Path) -> None:
-    """Issue 3, Must show: Streamable HTTP, stateless and HTTP+SSE at the same time, here for a stdio client."""
+    """docs/transports.md#the-shapes-of-mcp: all shapes at the same time, here for a stdio client."""
     async with contextlib.AsyncExitStack() as stack:
         served = {name: await stack.enter_async_context(official(*kind)) for name, kind in MIXED.items()}
         config = {"mcpServers": {name: {"url": server.url} for name, server in served.items()}}

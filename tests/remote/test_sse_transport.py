@@ -65,7 +65,7 @@ class OldRemote(Remote):
 
 @pytest.mark.parametrize("kind", [{"type": "sse"}, {}])
 async def test_an_old_server_is_reached_whether_its_kind_is_given_or_not(kind: dict[str, str]) -> None:
-    """mcp-wire.md §2.8: discover, initialize, then the stream."""
+    """docs/transports.md#servers-by-url: discover, initialize, then the stream."""
     remote = OldRemote()
     async with behind(remote, **kind, headers={"X-Key": "k"}) as up:
         (server,) = up.servers()
@@ -80,14 +80,14 @@ async def test_an_old_server_is_reached_whether_its_kind_is_given_or_not(kind: d
 
 @pytest.mark.parametrize("status", [400, 404, 405, 415])
 async def test_each_way_to_refuse_a_post_leads_to_the_stream(status: int) -> None:
-    """mcp-wire.md §11: 400, 404 and 405 by the book, lenient on others."""
+    """MCP 2025-11-25, basic/transports: 400, 404 and 405; 2025-03-26 has any 4xx, so we are lenient on others."""
     async with behind(OldRemote(refusal=status)) as up:
         assert up.servers()[0].status is muxway.Status.RUNNING
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500])
 async def test_a_refusal_that_is_about_something_else_does_not(status: int) -> None:
-    """mcp-wire.md §2.8: authorization is no evidence of a transport."""
+    """MCP 2025-11-25, basic/transports: only 400, 404 and 405 lead there; these are about something else."""
     remote = OldRemote(refusal=status)
     async with behind(remote) as up:
         assert f"HTTP status {status}" in (up.servers()[0].error or "")
@@ -95,7 +95,7 @@ async def test_a_refusal_that_is_about_something_else_does_not(status: int) -> N
 
 
 async def test_a_server_said_to_be_http_is_never_tried_as_an_old_one() -> None:
-    """Issue 3, point 4: `type` decides."""
+    """docs/transports.md#servers-by-url: `type` decides."""
     remote = OldRemote()
     async with behind(remote, type="http") as up:
         assert "HTTP status 405" in (up.servers()[0].error or "")
@@ -115,7 +115,7 @@ async def _status(status: int) -> web.Response:
 
 
 async def test_an_endpoint_on_another_origin_is_refused() -> None:
-    """mcp-wire.md §3.2: the configured headers would go there."""
+    """docs/security.md#what-is-promised-threat-by-threat: the configured headers would go there."""
     other = Remote()
     async with serving(other) as elsewhere:
         for endpoint in (elsewhere, "//localhost:1/messages", "file:///etc/passwd"):
@@ -125,7 +125,7 @@ async def test_an_endpoint_on_another_origin_is_refused() -> None:
 
 
 async def test_an_absolute_endpoint_on_the_same_origin_is_taken() -> None:
-    """mcp-wire.md §3.2: absolute or relative."""
+    """MCP 2024-11-05, basic/transports: the endpoint is a URI, absolute or relative (RFC 3986 §4.1)."""
     remote = OldRemote()
     async with serving(remote) as url:
         remote.endpoint = url.replace("/mcp", "/messages?x=1")
@@ -134,7 +134,7 @@ async def test_an_absolute_endpoint_on_the_same_origin_is_taken() -> None:
 
 
 async def test_when_the_stream_ends_the_server_is_lost() -> None:
-    """mcp-wire.md §3.2: the session is the connection."""
+    """docs/transports.md#sessions: on HTTP+SSE the connection is the session."""
     remote = OldRemote()
     async with behind(remote, type="sse") as up:
         remote.release.set()
@@ -143,7 +143,7 @@ async def test_when_the_stream_ends_the_server_is_lost() -> None:
 
 
 async def test_an_answer_that_is_too_large_fails_its_call_only() -> None:
-    """Issue 3, Bad input: others undisturbed, though all answers share one stream."""
+    """docs/behaviour.md#size-limits: its call fails; others are undisturbed, though all answers share one stream."""
     async with behind(OldRemote(), type="sse", maxMessageBytes=100_000) as up:
         with pytest.raises(muxway.UpstreamError, match="over the size limit"):
             await up.call("up.big")
@@ -168,7 +168,7 @@ async def test_a_message_that_is_not_taken_fails_its_call_only() -> None:
     ],
 )
 async def test_a_stream_that_begins_otherwise_is_refused(body: bytes, kind: str, words: str) -> None:
-    """mcp-wire.md §3.2: the first event names the endpoint."""
+    """MCP 2024-11-05, basic/transports: the first event names the endpoint."""
 
     async def get(remote: Remote, request: web.Request) -> web.StreamResponse:
         return web.Response(body=body, headers={"Content-Type": kind})
@@ -182,7 +182,7 @@ async def test_a_stream_that_begins_otherwise_is_refused(body: bytes, kind: str,
 async def test_a_silent_stream_is_asked_before_it_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """reliability.md §4.2: SSE idle 5 min; but many old servers say nothing unless asked."""
+    """Ours: a stream is idle after 5 min; but many old servers say nothing unless asked."""
     monkeypatch.setattr("muxway.upstream.http_sse._IDLE", 0.2)
     monkeypatch.setattr("muxway.upstream.http_sse._NUDGED", 1.0)
     deaf = False

@@ -16,7 +16,7 @@ from .scripted import MODERN, Remote, answer, behind, event, gateway, reply, ser
 
 
 async def test_a_stateless_server_is_recognised_and_called() -> None:
-    """mcp-wire.md §2.8 and §3.4: headers repeat the request; no session id, ever."""
+    """MCP 2026-07-28, basic/transports/streamable-http: headers repeat the request; no session id, ever."""
     remote = Remote("stateless")
     async with behind(remote) as up:
         (server,) = up.servers()
@@ -33,7 +33,7 @@ async def test_a_stateless_server_is_recognised_and_called() -> None:
 
 
 async def test_a_name_that_is_no_header_value_travels_in_base64() -> None:
-    """mcp-wire.md §3.4."""
+    """MCP 2026-07-28, basic/transports/streamable-http, value encoding."""
     remote = Remote("stateless", calls={"größe": lambda *_: _nothing()})
     async with behind(remote) as up:
         await up.call("up.größe")
@@ -41,7 +41,7 @@ async def test_a_name_that_is_no_header_value_travels_in_base64() -> None:
 
 
 async def test_arguments_that_a_tool_wants_in_headers_are_repeated_there() -> None:
-    """mcp-wire.md §3.5; a tool that wants it wrongly is left out."""
+    """MCP 2026-07-28, basic/transports/streamable-http; a tool that wants it wrongly is left out."""
     good = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     bad = {"type": "object", "properties": {"region": {"type": "number", "x-mcp-header": "Region"}}}
 
@@ -69,7 +69,7 @@ def _mismatch(message: dict[str, Any]) -> web.Response:
 
 @pytest.mark.parametrize("listed", ["changed", "refused"])
 async def test_a_server_that_wants_other_headers_than_it_said_is_asked_what_it_wants(listed: str) -> None:
-    """mcp-wire.md §3.5: on -32020 list the tools again and try once more; the second refusal stands."""
+    """MCP 2026-07-28, basic/transports/streamable-http: after -32020 list again, try once more; that stands."""
     wanted = "Region"
 
     async def posts(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse | None:
@@ -109,7 +109,7 @@ async def _nothing() -> None:
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
 @pytest.mark.parametrize("kind", ["http", "auto"])
 async def test_a_handshake_server_gets_its_session_and_version_on_every_request(revision: str, kind: str) -> None:
-    """mcp-wire.md §2.1 and §3.3: both from the answer to `initialize` on, neither before; DELETE at the end."""
+    """MCP 2025-11-25, basic/transports: session id and version after `initialize`, not before; DELETE at the end."""
     remote = Remote(revision=revision)
     async with behind(remote, **({"type": kind} if kind != "auto" else {})) as up:
         (server,) = up.servers()
@@ -134,7 +134,7 @@ async def test_a_handshake_server_gets_its_session_and_version_on_every_request(
 
 
 async def test_a_server_without_sessions_gets_no_session_id() -> None:
-    """mcp-wire.md §3.3: a server may have none."""
+    """MCP 2025-11-25, basic/transports: a server may have no sessions."""
     remote = Remote(sessions=False)
     async with behind(remote) as up:
         assert (await up.call("up.echo")).text == "{}"
@@ -142,7 +142,7 @@ async def test_a_server_without_sessions_gets_no_session_id() -> None:
 
 
 async def test_configured_headers_go_with_every_request_and_cookies_with_none() -> None:
-    """Issue 3, point 4; protocol headers cannot be overridden by configured ones."""
+    """docs/transports.md#servers-by-url: headers come from the config alone, but those of the protocol are ours."""
 
     async def with_cookie(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         response = await remote.post(request, message)
@@ -160,7 +160,7 @@ async def test_configured_headers_go_with_every_request_and_cookies_with_none() 
 
 @pytest.mark.parametrize("era", ["stateless", "handshake"])
 async def test_the_answer_may_come_as_an_event_after_progress(era: str) -> None:
-    """mcp-wire.md §3.3: related notices first, then the response, then the end."""
+    """MCP 2025-11-25, basic/transports: notices of the request first, then the response, then the end."""
 
     async def slowly(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         token = message["params"]["_meta"]["progressToken"]
@@ -195,7 +195,7 @@ async def test_layout_in_an_answer_does_not_reach_the_lines_of_others() -> None:
 
 
 async def test_a_compressed_answer_is_read() -> None:
-    """Issue 3, point 4: the limit holds for what comes out."""
+    """docs/behaviour.md#size-limits: the limit holds for what comes out."""
 
     async def packed(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         response = reply(message, text("x" * message["params"]["arguments"]["size"]))
@@ -209,7 +209,7 @@ async def test_a_compressed_answer_is_read() -> None:
 
 
 async def test_a_forgotten_session_is_opened_again_once_for_everybody() -> None:
-    """mcp-wire.md §3.3: 404 means initialize again, without a session id; issue 3, point 4: once."""
+    """MCP 2025-11-25, basic/transports: 404 means initialize again, without a session id. Ours: once."""
     remote = Remote()
     async with behind(remote) as up:
         remote.live.clear()
@@ -223,7 +223,7 @@ async def test_a_forgotten_session_is_opened_again_once_for_everybody() -> None:
 
 
 async def test_a_session_that_is_forgotten_again_and_again_fails_the_call() -> None:
-    """Issue 3, point 4: re-initialise once."""
+    """docs/transports.md#servers-by-url: a new `initialize`, once."""
 
     async def amnesia(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse | None:
         return web.Response(status=404) if message.get("method") == "tools/call" else None
@@ -249,7 +249,7 @@ async def test_a_new_session_that_is_refused_fails_the_call_and_says_why() -> No
 
 
 async def test_what_the_server_says_unasked_is_heard_and_its_stream_reopened() -> None:
-    """mcp-wire.md §3.3: the GET stream, resumed with Last-Event-ID after the time the server wishes."""
+    """MCP 2025-11-25, basic/transports: the GET stream, resumed with Last-Event-ID after the time the server wishes."""
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
     async def get(remote: Remote, request: web.Request) -> web.StreamResponse:
@@ -270,7 +270,7 @@ async def test_what_the_server_says_unasked_is_heard_and_its_stream_reopened() -
 
 
 async def test_a_dropped_stream_is_resumed_where_it_stopped() -> None:
-    """mcp-wire.md §3.3: GET with Last-Event-ID, also for the stream of a POST; it may be closed many times."""
+    """MCP 2025-11-25, basic/transports: GET with Last-Event-ID, also for the stream of a POST; many times."""
     pending: list[dict[str, Any]] = []
 
     async def drop(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -294,7 +294,7 @@ async def test_a_dropped_stream_is_resumed_where_it_stopped() -> None:
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 async def test_a_dropped_stream_that_cannot_be_resumed_fails_its_call(era: str) -> None:
-    """mcp-wire.md §3.4: a broken stream loses the request; never sent twice by us."""
+    """docs/transports.md#servers-by-url: a broken stream loses the request; it is not repeated."""
 
     async def drop(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         return await stream(request, b": hello\n\n")
@@ -308,7 +308,7 @@ async def test_a_dropped_stream_that_cannot_be_resumed_fails_its_call(era: str) 
 
 
 async def test_resuming_ends_after_a_few_tries_that_bring_nothing() -> None:
-    """Issue 3, point 4: bounded."""
+    """Ours: an end to resuming what brings nothing."""
 
     async def drop(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         return await stream(request, event("", id="p0"), b"retry: 10\n\n")
@@ -324,7 +324,7 @@ async def test_resuming_ends_after_a_few_tries_that_bring_nothing() -> None:
 
 
 async def test_cancelling_a_stateless_call_closes_its_request() -> None:
-    """mcp-wire.md §3.4: the closed stream is the cancellation; no notification is sent."""
+    """MCP 2026-07-28, basic/transports/streamable-http: closing the stream cancels; no notification is sent."""
     gone = asyncio.Event()
 
     async def wait(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -346,7 +346,7 @@ async def test_cancelling_a_stateless_call_closes_its_request() -> None:
 
 
 async def test_cancelling_a_handshake_call_says_so_and_then_hangs_up() -> None:
-    """mcp-wire.md §3.3: a dropped connection is no cancellation; and a server need not answer what was cancelled."""
+    """MCP 2025-11-25, basic/utilities/cancellation: it is told; and a server need not answer what was cancelled."""
     gone = asyncio.Event()
 
     async def wait(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -373,7 +373,7 @@ async def test_cancelling_a_handshake_call_says_so_and_then_hangs_up() -> None:
 
 
 async def test_a_request_of_the_server_is_answered_by_post() -> None:
-    """mcp-wire.md §3.3: in handshake revisions a server may ask, here whether we are there."""
+    """MCP 2025-11-25, basic/transports: a server may ask, here whether we are there."""
     answered = asyncio.Event()
 
     async def ask(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -394,7 +394,7 @@ async def test_a_request_of_the_server_is_answered_by_post() -> None:
 
 
 async def test_an_error_in_json_rpc_is_the_answer_at_any_status() -> None:
-    """mcp-wire.md §2.4: clients must read a JSON-RPC body at any status, with whatever id it has."""
+    """MCP 2026-07-28, basic/transports/streamable-http: errors have statuses. Ours: any status, any id."""
     error = {"code": -32602, "message": "no such thing", "data": {"a": None}}
 
     async def refuse(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -409,7 +409,7 @@ async def test_an_error_in_json_rpc_is_the_answer_at_any_status() -> None:
 
 
 async def test_a_redirect_within_the_origin_is_followed() -> None:
-    """Issue 3, point 4: same origin only, and only such that keep a POST a POST."""
+    """RFC 9110 §15.4: only such that keep a POST a POST; docs/transports.md#servers-by-url: same origin only."""
 
     async def move(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse | None:
         return web.Response(status=307, headers={"Location": "/mcp/"}) if request.path == "/mcp" else None
@@ -421,7 +421,7 @@ async def test_a_redirect_within_the_origin_is_followed() -> None:
 
 
 async def test_many_calls_at_once_share_a_bounded_number_of_connections() -> None:
-    """Issue 3, point 4: a keep-alive pool."""
+    """Ours: a pool of connections that are kept alive."""
     most = now = 0
 
     async def count(remote: Remote, request: web.Request, message: dict[str, Any]) -> None:
@@ -437,7 +437,7 @@ async def test_many_calls_at_once_share_a_bounded_number_of_connections() -> Non
 
 
 async def test_three_kinds_of_remote_server_work_side_by_side() -> None:
-    """Issue 3, Must show: different eras behind one gateway, one of them broken."""
+    """docs/transports.md#servers-by-url: different eras behind one gateway, one of them broken."""
     one, two = Remote("stateless"), Remote()
     async with serving(one) as first, serving(two) as second:
         config = {"one": {"url": first}, "two": {"url": second}, "dead": {"url": "http://127.0.0.1:1/mcp"}}
@@ -447,7 +447,7 @@ async def test_three_kinds_of_remote_server_work_side_by_side() -> None:
 
 
 async def test_the_era_can_be_pinned() -> None:
-    """Issue 3, point 4: `era` saves the probe, and does not look further."""
+    """docs/transports.md#servers-by-url: `era` saves the probe, and does not look further."""
     async with behind(Remote(), era="legacy") as up:
         assert up.servers()[0].status is muxway.Status.RUNNING
     remote = Remote()
