@@ -45,13 +45,13 @@ def check(way: str, case: suite.Case, result: suite.Result) -> None:
 def test_a_server_scenario_passes(
     way: str, case: suite.Case, judged: Callable[[str], dict[suite.Case, suite.Result]]
 ) -> None:
-    """Issue 3, point 7: what passes directly passes through muxway, with two servers configured, and through two."""
+    """tests/conformance/README.md: what passes directly passes through muxway, and through two."""
     check(way, case, judged(way)[case])
 
 
 @pytest.mark.parametrize("case", suite.plan("client"), ids=str)
 def test_a_client_scenario_passes(case: suite.Case, judged_client: dict[suite.Case, suite.Result]) -> None:
-    """Issue 3, point 7: muxway's side towards servers, judged by the suite's mock servers."""
+    """tests/conformance/README.md: muxway's side towards servers, judged by the suite's mock servers."""
     check("client", case, judged_client[case])
 
 
