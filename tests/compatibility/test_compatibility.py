@@ -21,7 +21,7 @@ def cells() -> list[matrix.Cell]:
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_it_crosses_between_every_client_and_every_server(subject: Subject, cells: list[matrix.Cell]) -> None:
-    """Issue 3, points 1 to 4 and 6; issue 4, point 8: every revision, every transport, both sides."""
+    """docs/compatibility.md: every revision, every transport, both sides."""
     own = [cell for cell in cells if cell.subject is subject]
     assert len(own) == len(matrix.KINDS) ** 2
     assert any(cell.outcome.kind in ("same", "converted") for cell in own)
@@ -42,7 +42,7 @@ def test_transports_make_no_difference(cells: list[matrix.Cell]) -> None:
 
 
 def test_the_page_says_what_was_found(cells: list[matrix.Cell]) -> None:
-    """Issue 3, 8: generated from the test results. Run `.venv/bin/python -m tests.compatibility`."""
+    """docs/compatibility.md is generated from the test results. Run `.venv/bin/python -m tests.compatibility`."""
     assert page.PAGE.read_text(encoding="utf-8") == page.render(cells)
 
 
