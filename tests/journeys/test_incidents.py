@@ -301,7 +301,7 @@ async def test_a_request_is_cancelled_by_its_id_however_that_is_spelled(spelled:
 
 @pytest.mark.parametrize("start", [b"\xef\xbb\xbf", b""], ids=["byte order mark", "lone surrogate"])
 async def test_a_line_that_is_mended_passes_no_huge_integer(start: bytes) -> None:
-    """Ours: no program behind us is sent an integer that it cannot read (docs/limits.md)."""
+    """Ours: no program behind us is sent an integer that it cannot read (RFC 8259 §6)."""
     up = ScriptedServer(tools={"echo": None})
     async with a_world({"up": up}) as world:
         client = await world.client()
