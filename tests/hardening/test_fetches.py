@@ -1,4 +1,4 @@
-"""What muxway fetches of itself: nothing but from the servers that are configured (reliability.md S6, S8)."""
+"""What muxway fetches of itself: nothing but from the servers that are configured (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ async def test_a_canary_sings() -> None:
 @pytest.mark.parametrize("place", ELSEWHERE)
 @pytest.mark.parametrize("when", ["initialize", "tools/list", "tools/call", "GET"])
 async def test_no_redirect_leads_to_another_origin(place: str, when: str) -> None:
-    """reliability.md S6: not while it starts, not when it lists, not in a call, not for its stream of news."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Not while it starts, not when it lists, not in a call, not for its stream of news.
+    """
     async with a_canary() as canary:
         location = place.format(port=canary.port)
 
@@ -78,7 +81,10 @@ async def test_no_redirect_leads_to_another_origin(place: str, when: str) -> Non
 
 
 async def test_references_in_schemas_are_never_fetched() -> None:
-    """reliability.md S6: `$ref`, `$schema`, `$id`, icons and links of a server are text to muxway."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    `$ref`, `$schema`, `$id`, icons and links of a server are text to muxway.
+    """
     async with a_canary() as canary:
         url = f"http://127.0.0.1:{canary.port}"
         schema = {
@@ -108,7 +114,10 @@ async def test_references_in_schemas_are_never_fetched() -> None:
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 async def test_a_servers_requests_have_only_its_own_headers(era: str) -> None:
-    """reliability.md S8: 0 headers of the caller upstream, in both eras; those of the configuration arrive."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    0 headers of the caller upstream, in both eras; those of the configuration arrive.
+    """
     theirs = {"Authorization": "Bearer t0ken", "Cookie": "c=c00kie", "X-Api-Key": "k3y", "Proxy-Authorization": "pr0xy"}
     remote = Remote(era)
     async with serving(remote) as url, a_web(guard=Guard(tokens=["t0ken"])) as http:
@@ -125,7 +134,7 @@ async def test_a_servers_requests_have_only_its_own_headers(era: str) -> None:
 
 
 async def test_one_servers_headers_do_not_reach_another() -> None:
-    """reliability.md S8, S16: credentials are for the server they are configured for."""
+    """docs/security.md#what-is-promised-threat-by-threat: credentials are for the server they are configured for."""
     one, two = Remote(), Remote()
     async with serving(one) as url, serving(two) as other, gateway(url, headers={"X-Api-Key": "k3y"}) as up:
         await up.add("two", url=other)
@@ -136,7 +145,7 @@ async def test_one_servers_headers_do_not_reach_another() -> None:
 
 
 async def test_a_compressed_bomb_of_a_server_fails_its_own_call() -> None:
-    """reliability.md S19: the limit counts what comes out, while it comes out."""
+    """docs/security.md#what-is-promised-threat-by-threat: the limit counts what comes out, while it comes out."""
     packer = zlib.compressobj(6, wbits=31)
     bomb = b"".join(packer.compress(b" " * (1 << 20)) for _ in range(128)) + packer.flush()
     assert len(bomb) < 1 << 20

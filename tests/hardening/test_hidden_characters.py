@@ -1,4 +1,4 @@
-"""What servers say of themselves, without what a reader does not see (reliability.md S12)."""
+"""What servers say of themselves, without what a reader does not see (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def is_clean(text: str) -> bool:
 @pytest.mark.parametrize("ascii_", [False, True])
 @pytest.mark.parametrize("text", HIDDEN.values(), ids=HIDDEN)
 def test_what_hides_is_taken_out_and_told_once(text: str, ascii_: bool) -> None:
-    """reliability.md S12: none of the hostile descriptions passes unchanged."""
+    """docs/security.md#what-servers-say-of-themselves: none of the hostile descriptions passes unchanged."""
     definition = {"name": "t", "title": text, "description": text * 2, "inputSchema": SCHEMA}
     [native], findings = read(TOOLS, definition, ascii_=ascii_)
     for key in ("title", "description"):
@@ -108,7 +108,7 @@ def test_escape_sequences_go_as_a_whole() -> None:
 @law
 @given(st.text())
 def test_what_is_left_hides_nothing(text: str) -> None:
-    """reliability.md S12: whatever a server writes. Cleaning again finds nothing more."""
+    """docs/security.md#what-servers-say-of-themselves: whatever a server writes. Cleaning again finds nothing more."""
     clean = hygiene.visible(text)
     assert hygiene.is_visible(clean)
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]", clean)
@@ -150,7 +150,7 @@ EVIL = "a\u200bb"
 
 
 def test_texts_for_a_model_are_cleaned_wherever_they_stand_in_a_schema() -> None:
-    """reliability.md S12: descriptions of arguments are read like that of the tool."""
+    """docs/security.md#what-servers-say-of-themselves: descriptions of arguments are read like that of the tool."""
     schema = {
         "type": "object",
         "description": EVIL,
@@ -197,7 +197,7 @@ def test_what_is_for_programs_is_left_alone() -> None:
 
 
 def test_a_schema_nested_without_end_is_no_trouble() -> None:
-    """reliability.md S20."""
+    """docs/security.md#what-is-promised-threat-by-threat: nesting is bounded."""
     inner: dict[str, Any] = {"description": EVIL, "default": EVIL}
     for _ in range(200):
         inner = {"items": inner}
@@ -207,7 +207,7 @@ def test_a_schema_nested_without_end_is_no_trouble() -> None:
 
 
 def test_prompts_resources_and_templates_are_cleaned_too() -> None:
-    """reliability.md S12, S14: the same for all that is listed."""
+    """docs/security.md#what-servers-say-of-themselves: the same for all that is listed."""
     arguments = [{"name": "x", "description": EVIL}]
     [prompt], said = read(PROMPTS, {"name": "p", "title": EVIL, "arguments": arguments})
     assert (shown(prompt, "title"), shown(prompt, "arguments"), len(said)) == (
@@ -242,7 +242,7 @@ def test_a_uri_with_hidden_characters_is_shown_encoded_and_leads_to_the_same() -
 @pytest.mark.parametrize("separator", ["__", ":", "."])
 @pytest.mark.parametrize("name", HIDDEN.values(), ids=HIDDEN)
 def test_a_name_is_cleaned_in_public_and_exact_towards_the_server(name: str, separator: Separator) -> None:
-    """reliability.md S12: `evil_names`, whatever the separator."""
+    """docs/security.md#what-servers-say-of-themselves: whatever the separator."""
     natives, _ = read(TOOLS, {"name": name, "inputSchema": SCHEMA})
     catalog = build(Naming.of(separator, None), [Source(upstream="s", prefix="s", tools=natives)])
     [route] = catalog.routes.values()
@@ -258,7 +258,10 @@ def test_a_name_is_cleaned_in_public_and_exact_towards_the_server(name: str, sep
 
 @pytest.mark.parametrize("letter", ["x", "ü", "😀"])
 def test_a_description_is_cut_at_4_kib_and_told(letter: str) -> None:
-    """reliability.md S12: a model reads all descriptions of all servers, before each question."""
+    """docs/security.md#what-servers-say-of-themselves.
+
+    A model reads all descriptions of all servers, before each question.
+    """
     longest = hygiene.LONGEST_DESCRIPTION // len(letter.encode())
     [native], findings = read(TOOLS, {"name": "t", "description": letter * longest, "inputSchema": SCHEMA})
     assert (shown(native, "description"), findings) == (letter * longest, [])
@@ -284,7 +287,10 @@ def test_a_large_schema_is_told_and_passes_whole() -> None:
 
 
 async def test_a_hostile_server_is_cleaned_for_clients_and_told_to_the_owner() -> None:
-    """reliability.md S12: what is stripped is reported, where `muxway check --connect` and `list` show it."""
+    """docs/security.md#what-servers-say-of-themselves.
+
+    What is stripped is reported, where `muxway check --connect` and `list` show it.
+    """
     tools = [{"name": "get\u202e", "description": "Gets.\u200b\x1b[2J", "inputSchema": SCHEMA}]
     server = ScriptedServer(
         tools={"get\u202e": None}, definitions=tools, prompts={"p": None}, instructions="Be\u200b good.\x1b[31m"

@@ -1,4 +1,4 @@
-"""Messages that two readers could understand differently, or that no reader should try (reliability.md S20, S21)."""
+"""Messages that two readers could understand differently, or that no reader should try (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ DOUBLED = [
 
 @pytest.mark.parametrize("line", DOUBLED)
 async def test_what_stands_twice_reaches_a_server_once_or_not_at_all(line: str) -> None:
-    """reliability.md S21: the server cannot read another message than the one that was judged here."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    The server cannot read another message than the one that was judged here.
+    """
     server = ScriptedServer(tools={"safe": None, "evil": None})
     async with a_world({"s": server}, entries={"s": {"hiddenTools": ["evil"]}}) as world:
         client = await world.client()
@@ -38,7 +41,7 @@ async def test_what_stands_twice_reaches_a_server_once_or_not_at_all(line: str) 
 
 @pytest.mark.parametrize("spelling", ["Method", "METHOD", "m\u0435thod"])
 async def test_names_of_members_are_exact(spelling: str) -> None:
-    """reliability.md S21: exact case; a Go server would take `Method` for `method`."""
+    """RFC 8259 §8.3 and JSON-RPC 2.0 §2: names of members are exact; a Go server would take `Method` for `method`."""
     server = ScriptedServer(tools={"safe": None})
     async with a_world({"s": server}) as world:
         client = await world.client()
@@ -51,7 +54,7 @@ async def test_names_of_members_are_exact(spelling: str) -> None:
 @pytest.mark.parametrize("revision", [REVISIONS[0], REVISIONS[-1]])
 @pytest.mark.parametrize("depth", [5_000, 200_000])
 async def test_nesting_without_end_is_refused_and_disturbs_nobody(depth: int, revision: str) -> None:
-    """reliability.md S20: from a client and from a server."""
+    """docs/security.md#what-is-promised-threat-by-threat: from a client and from a server."""
     deep = "[" * depth + "]" * depth
 
     def answers(server: ScriptedServer, request: dict[str, object]) -> None:

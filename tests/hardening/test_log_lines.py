@@ -1,4 +1,4 @@
-"""The log: one line an event, whatever is in it (reliability.md S18)."""
+"""The log: one line an event, whatever is in it (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ values = st.one_of(
 @example('" two=forged "', "\x1b[2J\x1b]0;owned\x07")
 @example("a\u2028b\x85c\x1cd\x0be\x0cf", "\ud800")
 def test_any_input_is_exactly_one_line_that_can_be_read(kept: _Kept, one: object, two: object) -> None:
-    """reliability.md S18: names, headers and stderr come from others. No end of line, no escape, no second field."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Names, headers and stderr come from others, and forge nothing. No end of line, no escape, no second field.
+    """
     kept.lines.clear()
     EventLog("hardening").warning("event", one=one, two=two)
     [line] = kept.lines
@@ -71,7 +74,10 @@ def test_any_input_is_exactly_one_line_that_can_be_read(kept: _Kept, one: object
 
 
 async def test_a_server_cannot_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    """reliability.md S18: by the names of its tools, and by what it says when it fails."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    By the names of its tools, and by what it says when it fails.
+    """
     forged = "t\n12:00:00 error forged\x1b[2J"
     definitions = [{"name": forged, "description": "\u202e", "inputSchema": {"type": "object"}}, {"name": forged}]
     with caplog.at_level(logging.DEBUG, "muxway"):

@@ -1,4 +1,4 @@
-"""Names that could be taken for another server's (reliability.md S14)."""
+"""Names that could be taken for another server's (docs/names.md#collisions-and-names-that-do-not-fit)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ MEANT = {"a ligature": "find", "a dash": "do-it"}
 
 @pytest.mark.parametrize("kind", TWINS)
 def test_the_later_one_of_two_names_that_look_the_same_gets_another(kind: str) -> None:
-    """reliability.md S14: NFKC, capitals and look-alike letters; a hash tells them apart, and it is reported."""
+    """docs/names.md#collisions-and-names-that-do-not-fit.
+
+    NFKC, capitals and look-alike letters; a hash tells them apart, and it is reported.
+    """
     name, twin = MEANT.get(kind, "search"), TWINS[kind]
     catalog = catalog_of(source("first", name, prefix=""), source("second", twin, prefix=""), naming=PLAIN)
     [kept, changed] = catalog.routes
@@ -46,7 +49,10 @@ def test_the_later_one_of_two_names_that_look_the_same_gets_another(kind: str) -
 
 
 def test_the_order_of_the_configuration_decides_not_who_was_first() -> None:
-    """reliability.md S14: the order of start does not matter, and a twin does not push out the one it imitates."""
+    """docs/names.md#collisions-and-names-that-do-not-fit.
+
+    The order of start does not matter, and a twin does not push out the one it imitates.
+    """
     good, evil = source("good", "pay", prefix=""), source("evil", "pаy", prefix="")
     alone = build(PLAIN, [evil])
     assert [*alone.routes] == ["pаy"]
@@ -72,14 +78,14 @@ def test_a_server_may_tell_its_own_tools_apart_as_it_likes() -> None:
 
 @pytest.mark.parametrize("naming", [Naming(), PLAIN], ids=["portable", "plain"])
 def test_two_servers_whose_names_look_the_same_get_different_prefixes(naming: Naming) -> None:
-    """reliability.md S14: the same for server names."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: the same for server names."""
     prefixes = assign_prefixes(naming, {"github": None, "GitHub": None, "gіthub": None, "other": None})
     assert prefixes["github"] == "github"
     assert len({skeleton(prefix) for prefix in prefixes.values()}) == 4
 
 
 def test_prompts_are_told_apart_as_tools_are() -> None:
-    """reliability.md S14: the same for prompts."""
+    """docs/names.md#prompts-and-resources: the same for prompts."""
     sources = [
         Source(upstream=name, prefix="", prompts=[Native(prompt, {"description": Raw(b'"d"')})])
         for name, prompt in (("good", "pay"), ("evil", "pаy"))
@@ -96,7 +102,7 @@ names = st.text(letters, min_size=1, max_size=4)
 @law
 @given(st.lists(st.lists(names, max_size=4, unique=True), min_size=2, max_size=4), st.sampled_from([Naming(), PLAIN]))
 def test_no_two_servers_ever_list_names_that_look_the_same(offers: list[list[str]], naming: Naming) -> None:
-    """reliability.md S14, generated pairs: 0 ambiguous names ever listed."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: of generated pairs no two look the same in a list."""
     catalog = catalog_of(*(source(f"s{n}", *tools, prefix="") for n, tools in enumerate(offers)), naming=naming)
     looks: dict[str, set[str]] = {}
     for route in catalog.routes.values():
@@ -108,7 +114,7 @@ def test_no_two_servers_ever_list_names_that_look_the_same(offers: list[list[str
 @law
 @given(st.lists(names, min_size=3, max_size=3, unique=True))
 def test_whoever_is_there_names_follow_the_configuration(servers: list[str]) -> None:
-    """reliability.md S14: prefixes are decided before anybody has started."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: prefixes are decided before anybody has started."""
     prefixes = assign_prefixes(PLAIN, dict.fromkeys(servers))
     listings = set()
     for order in permutations(servers):
@@ -123,7 +129,7 @@ def test_whoever_is_there_names_follow_the_configuration(servers: list[str]) -> 
 
 
 async def test_a_twin_of_a_tool_is_reported_to_the_owner() -> None:
-    """reliability.md S14: refused or renamed, and told."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: renamed, and told."""
     servers = {"good": ScriptedServer(tools={"pay": None}), "evil": ScriptedServer(tools={"pаy": None})}
     entries = {"good": {"prefix": ""}, "evil": {"prefix": ""}}
     async with a_world(servers, entries=entries, gateway={"separator": ":"}) as world:

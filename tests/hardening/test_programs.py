@@ -1,4 +1,4 @@
-"""What is started, with which arguments and variables: only what the operator wrote (reliability.md S4, S16)."""
+"""What is started, with which arguments and variables: only what the operator wrote (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ written = st.sampled_from(["${V}", "$V", "x${V}", "--key=${V}", "${V}${V}", "pla
 @law
 @given(st.lists(written, max_size=6), hostile)
 def test_an_argument_stays_one_argument_whatever_its_variable_holds(args: list[str], value: str) -> None:
-    """reliability.md S4: expansion yields exactly one element, never split, never looked at again."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Expansion yields exactly one element, never split, never looked at again.
+    """
     if value.startswith("-"):
         # Refused, as the next test shows.
         args = [arg for arg in args if not arg.startswith(("$", "{"))]
@@ -77,7 +80,10 @@ FLAGS = [
 @pytest.mark.parametrize("argument", ["${V}", "$V", "{env:V}", "${EMPTY}${V}", "${V}/x"])
 @pytest.mark.parametrize("key", ["args", "command"])
 def test_a_variable_cannot_become_an_option(flag: str, argument: str, key: str) -> None:
-    """reliability.md S4: 12 flag-shaped values. `docker run ${IMAGE}` must not gain a mount."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    12 flag-shaped values. `docker run ${IMAGE}` must not gain a mount.
+    """
     entry = {"args": ["run", argument]} if key == "args" else {"command": ["srv", argument]}
     path, message = refusal(entry, V=flag, EMPTY="")
     assert path == f"mcpServers.s.{key}.1"
@@ -91,7 +97,7 @@ def test_an_option_that_is_written_is_one(argument: str) -> None:
 
 
 def test_no_module_knows_a_shell() -> None:
-    """reliability.md S4: no shell ever."""
+    """docs/security.md#what-is-promised-threat-by-threat: no shell ever."""
     assert [
         f"{path.relative_to(SOURCE)} line {line}: {what}"
         for path in sorted(SOURCE.rglob("*.py"))
@@ -122,7 +128,10 @@ EVIL = "/evil/code"
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_what_loads_code_comes_only_from_where_it_is_written(name: str, tmp_path: Path) -> None:
-    """reliability.md S4: refused by inheritance, by file and by expansion; the operator may write it out."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Refused by inheritance, by file and by expansion; the operator may write it out.
+    """
     assert config_of({"env": {name: EVIL}}).servers["s"].env == {name: EVIL}
     assert refusal({"env": {name: "${V}"}}, V=EVIL)[0] == f"mcpServers.s.env.{name}"
     assert "may not be inherited" in refusal({"envVars": [name]}, **{name: EVIL})[1]
@@ -186,7 +195,10 @@ for line in sys.stdin:
 async def test_a_child_gets_its_own_arguments_variables_and_three_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """reliability.md S4, S16: neither our canary nor its neighbour's secret, and no file of ours."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Neither our canary nor its neighbour's secret, and no file of ours.
+    """
     program = tmp_path / "child.py"
     program.write_text(CHILD)
     for name, value in {"CANARY": "ours", "LD_DEBUG_OUTPUT": "/x", "NODE_OPTIONS": "--x", "V": "a b; $(c) *\n"}.items():

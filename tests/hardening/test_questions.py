@@ -196,7 +196,7 @@ async def test_what_a_server_asks_outside_any_call_is_judged(verdict: str) -> No
 
 
 async def test_middleware_of_another_server_judges_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/middleware/index.md: what stands around one server stands around that one."""
+    """docs/middleware/README.md: what stands around one server stands around that one."""
     monkeypatch.setattr(Elsewhere, "seen", [])
     entry = {"use": "tests.hardening.test_questions:Elsewhere"}
     servers = {"up": {"command": "x"}, "other": {"command": "x", "middleware": [entry]}}

@@ -1,4 +1,4 @@
-"""Gateways that list each other (reliability.md S28)."""
+"""Gateways that list each other (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def settle(gateways: Sequence[Gateway]) -> int:
     ids=len,
 )  # fmt: skip
 def test_a_ring_of_gateways_comes_to_rest_and_is_reported(names: tuple[str, ...], separator: Separator) -> None:
-    """reliability.md S28: without an end to it, each would list more with each change of the other, for ever."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Without an end to it, each would list more with each change of the other, for ever.
+    """
     ring = [Gateway(f"own{index}", names[(index + 1) % len(names)], separator) for index in range(len(names))]
     assert settle(ring) < ROUNDS
     for gateway in ring:
@@ -114,7 +117,10 @@ def test_only_what_has_passed_twice_goes_round(prefix: str, native: str, round_:
 
 
 async def test_two_gateways_in_a_ring_start_list_at_once_and_report_it() -> None:
-    """reliability.md S28: over HTTP. Both start, both answer within 2 s, the ring is told, and calls arrive."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Over HTTP. Both start, both answer within 2 s, the ring is told, and calls arrive.
+    """
     own = {name: ScriptedServer(tools={"echo": None}) for name in ("one", "two")}
     async with asyncio.timeout(60), a_web({"here": own["one"]}) as one, a_web({"here": own["two"]}) as two:
         await one.world.gateway.add("two", url=f"http://{two.host}/mcp")

@@ -1,4 +1,4 @@
-"""What is not shown is not there: one selection for lists and for every use (reliability.md S32).
+"""What is not shown is not there: one selection for lists and for every use (docs/security.md).
 
 The matrix is made of what there is: each thing of the whole × each selection × each way to use it. A thing works where
 it is listed, and elsewhere the answer is the one for a thing that nobody has.
@@ -173,7 +173,10 @@ async def check(world: World, client: RawClient) -> tuple[int, int]:
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
 async def test_in_a_view_what_is_not_listed_is_unknown(view: str, revision: str) -> None:
-    """reliability.md S32: denied is unknown, for list, call, get, read, complete and subscribe."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Denied is unknown, for list, call, get, read, complete and subscribe.
+    """
     servers = {name: server(name) for name in "ab"}
     async with a_world(servers, mcpServers={"a": OFF, "b": OFF}, views={view: VIEWS[view]}) as world:
         client = RawClient(world.gateway.memory_door(view), revision=revision)
@@ -185,7 +188,7 @@ async def test_in_a_view_what_is_not_listed_is_unknown(view: str, revision: str)
 
 @pytest.mark.parametrize("case", ENTRIES)
 async def test_what_a_server_is_configured_to_hide_is_unknown(case: str) -> None:
-    """reliability.md S32: the same for what nobody is to see."""
+    """docs/security.md#what-is-promised-threat-by-threat: the same for what nobody is to see."""
     servers = {name: server(name) for name in "ab"}
     async with a_world(servers, entries=ENTRIES[case]) as world:
         there, absent = await check(world, await world.client())
