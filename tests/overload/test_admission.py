@@ -59,7 +59,7 @@ def is_overload(error: dict[str, Any], setting: str) -> bool:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_calls_above_the_limit_of_a_client_are_refused_and_others_are_not(revision: str) -> None:
-    """reliability.md 4.2, concurrency per client; the limit counts what is under way, not what was asked."""
+    """docs/behaviour.md#too-much-at-once: of one client; the limit counts what is under way, not what was asked."""
     gate = Gate()
     async with a_world(served(gate), gateway={"maxCallsPerClient": 3}) as world:
         client, other = await world.client(revision), await world.client(revision)
@@ -77,7 +77,7 @@ async def test_calls_above_the_limit_of_a_client_are_refused_and_others_are_not(
 
 
 async def test_calls_above_the_limit_of_the_gateway_are_refused_whoever_makes_them() -> None:
-    """reliability.md 4.2, concurrency global."""
+    """docs/behaviour.md#too-much-at-once: of all clients together."""
     gate = Gate()
     async with a_world(served(gate), gateway={"maxCalls": 2}) as world:
         first, second, third = [await world.client() for _ in range(3)]
@@ -88,7 +88,7 @@ async def test_calls_above_the_limit_of_the_gateway_are_refused_whoever_makes_th
 
 
 async def test_lists_pings_and_greetings_are_never_refused() -> None:
-    """Issue 6, 3: only what makes servers work is."""
+    """docs/behaviour.md#too-much-at-once: only what makes servers work is."""
     gate = Gate()
     async with a_world(served(gate), gateway={"maxCalls": 1, "maxCallsPerClient": 1}) as world:
         client = await world.client()
@@ -137,7 +137,7 @@ async def test_streams_of_changes_are_no_calls() -> None:
 
 
 async def test_a_parked_call_is_not_under_way() -> None:
-    """Issue 6, 3: its caller is off fetching an answer, for as long as that takes."""
+    """Ours: its caller is off fetching an answer, for as long as that takes."""
 
     async def curious(server: ScriptedServer, message: dict[str, Any]) -> None:
         await server.ask(
@@ -280,7 +280,7 @@ def ask(admission: Admission) -> str | None:
 
 
 async def test_without_memory_calls_are_refused_but_one_at_a_time_and_sessions_before_them() -> None:
-    """reliability.md 4.2, memory shedding: 80 % and 90 %."""
+    """docs/behaviour.md#too-much-at-once: memory, at 80 % and 90 %."""
     for share, takes_sessions, takes_calls in ((0.79, True, True), (0.81, False, True), (0.91, False, False)):
         admission = Admission()
         admission.allow(calls=10, each=10, fullness=Memory(share))
@@ -293,7 +293,7 @@ async def test_without_memory_calls_are_refused_but_one_at_a_time_and_sessions_b
 
 
 async def test_memory_is_looked_at_once_a_second_and_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 6: no timer in an idle gateway."""
+    """Ours: no timer in an idle gateway."""
     monkeypatch.setattr("muxway.core.admission._MEASURED_FOR", 0.05)
     memory, admission = Memory(0.95), Admission()
     admission.allow(calls=10, each=10, fullness=memory)
@@ -310,7 +310,7 @@ async def test_memory_is_looked_at_once_a_second_and_only_when_asked(monkeypatch
 
 
 async def test_without_a_limit_memory_is_looked_for_once() -> None:
-    """Issue 6: no limit, then nothing is measured."""
+    """Ours: no limit, then nothing is measured."""
     memory, admission = Memory(None), Admission()
     admission.allow(calls=10, each=10, fullness=memory)
     for _ in range(3):
@@ -320,7 +320,7 @@ async def test_without_a_limit_memory_is_looked_for_once() -> None:
 
 
 async def test_short_of_memory_sessions_get_503_and_running_ones_go_on(web: Webs) -> None:
-    """reliability.md 4.2, memory shedding."""
+    """docs/behaviour.md#too-much-at-once: above 80 % of the memory no new sessions."""
     async with web(served(Gate())) as http:
         client = await http.session()
         http.world.gateway.switchboard.admission.allow(calls=10, each=10, fullness=Memory(0.85))

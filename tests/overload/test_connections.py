@@ -49,7 +49,7 @@ async def ping(http: Web, opened: Opened) -> int:
 
 
 async def test_connections_above_the_limit_get_503_and_the_others_go_on(web: Webs, logged: Logged) -> None:
-    """reliability.md S23: a limit of connections, then 503 at once."""
+    """docs/behaviour.md#too-much-at-once: a limit of connections, then 503 at once."""
     async with web(limits=Limits(connections=3)) as http:
         inside = [await http.connect() for _ in range(3)]
         assert [await ping(http, opened) for opened in inside] == [200, 200, 200]
@@ -100,7 +100,7 @@ def test_files_are_left_for_the_servers(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_who_still_sends_when_he_is_refused_hears_why(web: Webs) -> None:
-    """reliability.md `header_big`: a connection closed with something unread would be reset, and the answer lost."""
+    """docs/errors.md#over-http: a connection closed with something unread would be reset, and the answer lost."""
     async with web() as http:
         for _ in range(10):
             opened = await http.raw(f"GET /healthz HTTP/1.1\r\nHost: {http.host}\r\n".encode())
@@ -174,7 +174,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def test_without_files_the_open_connections_go_on_and_new_ones_follow_when_there_are_some(served: Served) -> None:
-    """reliability.md S23, EMFILE: no spinning, no crash, and back at once."""
+    """docs/behaviour.md#too-much-at-once: no files left; no spinning, no crash, and back at once."""
     first = served.connect()
     assert served.call(first).startswith(b"HTTP/1.1 200 ")
     crowd = [served.connect() for _ in range(2 * FEW_FILES)]
@@ -202,7 +202,10 @@ def test_without_files_the_open_connections_go_on_and_new_ones_follow_when_there
 
 @pytest.mark.parametrize("quick", [True, False])
 async def test_a_connection_that_rests_is_closed(quick: bool, web: Webs) -> None:
-    """reliability.md S23: idle 75 s, here 1; after a quick answer and after a usual one."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    Idle 75 s, here 1; after a quick answer and after a usual one.
+    """
     async with web({"s": ScriptedServer(tools={"echo": None})}, idle_connection=1) as http:
         opened = await (http.open_stateless("tools/list") if quick else http.open("GET", "/healthz"))
         assert opened.status == 200
@@ -222,7 +225,7 @@ async def test_a_connection_that_is_used_is_not_closed(web: Webs) -> None:
 
 
 def test_the_times_are_those_that_are_promised() -> None:
-    """reliability.md S23 and 4.2: header 10 s, body 30 s, write stall 10 s, idle 75 s."""
+    """docs/security.md#what-is-promised-threat-by-threat: header 10 s, body 30 s, write stall 10 s, idle 75 s."""
     from muxway.cli.http_serving import _IDLE_CONNECTION
 
     limits = Limits()

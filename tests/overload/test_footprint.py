@@ -59,13 +59,13 @@ def system(root: Path, files: dict[str, str]) -> Path:
     ids=["v2", "v2 unlimited", "v2 parent", "v2 smallest", "v1", "v1 unlimited", "not there", "no cgroups"],
 )
 def test_the_container_says_how_much_there_is(files: dict[str, str], limit: int | None, tmp_path: Path) -> None:
-    """Issue 6: gateway.maxMemory, else the cgroup's, else none."""
+    """docs/configuration.md#gateway: gateway.maxMemory, else the cgroup's, else none."""
     share = Footprint(root=system(tmp_path, files)).share()
     assert share == (None if limit is None else pytest.approx(25 / limit, rel=0.01))
 
 
 def test_what_is_configured_counts_for_more(tmp_path: Path) -> None:
-    """Issue 6: gateway.maxMemory comes first."""
+    """docs/configuration.md#gateway: gateway.maxMemory comes first."""
     root = system(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": f"{100 * MIB}\n"})
     assert Footprint(50 * MIB, root=root).share() == pytest.approx(0.5, rel=0.01)
 

@@ -38,7 +38,10 @@ def quantile(outcomes: list[Outcome], part: float) -> float:
 async def test_at_ten_times_its_capacity_a_server_does_as_much_as_ever(
     entry: dict[str, Any], gateway: dict[str, Any], tmp_path: Path
 ) -> None:
-    """reliability.md T5: goodput at 10x, quick refusals with when to come again, others unharmed, normal in 2 s."""
+    """docs/behaviour.md#too-much-at-once.
+
+    Goodput at 10x, quick refusals with when to come again, others unharmed, normal in 2 s.
+    """
     async with served(tmp_path, {"busy": entry, "healthy": {}}, **gateway) as gate:
         client, probe = await gate.client(), Probe(await gate.client(), "healthy__echo")
         peak = await closed_loop(client, "busy__work", 8, 2.0)
@@ -71,7 +74,7 @@ async def test_at_ten_times_its_capacity_a_server_does_as_much_as_ever(
 
 
 async def test_a_server_whose_calls_all_hang_does_not_harm_another(tmp_path: Path) -> None:
-    """reliability.md T5: one hot child with all its slots hung beside a healthy one."""
+    """docs/behaviour.md#too-much-at-once: one hot child with all its slots hung beside a healthy one."""
     async with served(tmp_path, {"hot": {}, "healthy": {}}) as gate:
         probe = Probe(await gate.client(), "healthy__echo")
         async with probe.beside():
@@ -94,7 +97,10 @@ async def test_a_server_whose_calls_all_hang_does_not_harm_another(tmp_path: Pat
 
 
 async def test_a_gateway_without_memory_opens_no_sessions(tmp_path: Path) -> None:
-    """reliability.md 4.2, memory shedding, from the setting to the wire: no gateway fits into the least there is."""
+    """docs/behaviour.md#too-much-at-once.
+
+    `maxMemory`, from the setting to the wire. No gateway fits into the least there is.
+    """
     async with served(tmp_path, {"healthy": {}}, maxMemory=32 * 1024 * 1024) as gate:
         assert gate.memory > 0.8 * 32 * 1024 * 1024
         answer, headers = await gate.stranger().post(initialize())

@@ -50,7 +50,7 @@ def flood(id_: int = 1) -> dict[str, Any]:
 
 
 def test_of_too_many_notices_the_oldest_are_left_out_and_all_else_stays() -> None:
-    """reliability.md 4.2, downstream queue: 256 messages; replies never dropped."""
+    """docs/behaviour.md#a-client-reads-slowly: 256 messages; replies never dropped."""
     outlet = Outlet()
     outlet.behind = True
     for number in range(1000):
@@ -63,7 +63,7 @@ def test_of_too_many_notices_the_oldest_are_left_out_and_all_else_stays() -> Non
 
 
 def test_of_too_much_the_oldest_is_left_out() -> None:
-    """reliability.md 4.2, downstream queue: 1 MiB, whoever reads."""
+    """docs/behaviour.md#a-client-reads-slowly: 1 MiB, whoever reads."""
     outlet = Outlet()
     for _ in range(100):
         outlet.put(b"x" * 100_000, lossy=True)
@@ -110,7 +110,7 @@ async def slow_socket(http: Web, headers: dict[str, str | None], message: object
 
 @pytest.mark.parametrize("modern_client", [False, True])
 async def test_a_slow_socket_loses_progress_but_not_the_answer(modern_client: bool, web: Webs, logged: Logged) -> None:
-    """reliability.md 4.2, downstream queue; B7: the call succeeds, others are undisturbed."""
+    """docs/behaviour.md#a-client-reads-slowly: the call succeeds, others are undisturbed."""
     server = ScriptedServer(tools={"flood": flooding, "echo": None}, remember=False)
     async with web({"s": server}) as http:
         if modern_client:
@@ -138,7 +138,7 @@ async def test_a_slow_socket_loses_progress_but_not_the_answer(modern_client: bo
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off_with_a_reason(web: Webs, logged: Logged) -> None:
-    """reliability.md S23: a write stall; the log says who, and why."""
+    """docs/behaviour.md#a-client-reads-slowly: a write stall; the log says who, and why."""
     server = ScriptedServer(tools={"flood": flooding, "echo": None}, remember=False)
     async with web({"s": server}, limits=Limits(stall_seconds=0.3)) as http:
         opened = await slow_socket(http, *reversed(modern("tools/call", flood())))
@@ -156,7 +156,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_with_a_reason(web: Webs, l
 
 
 async def test_a_slow_client_hears_of_a_thousand_changes_once(web: Webs) -> None:
-    """reliability.md 4.2: `list_changed` coalesced."""
+    """docs/behaviour.md#a-client-reads-slowly: `list_changed` coalesced."""
     async with web({"s": ScriptedServer(tools={"echo": None})}) as http:
         client = await http.session()
         await client.listen()
@@ -173,7 +173,7 @@ async def test_a_slow_client_hears_of_a_thousand_changes_once(web: Webs) -> None
 
 
 async def test_a_slow_pipe_loses_progress_but_not_the_answer(logged: Logged) -> None:
-    """reliability.md 4.2, downstream queue, for a client on stdio."""
+    """docs/behaviour.md#a-client-reads-slowly: also for a client on stdio."""
     server = ScriptedServer(tools={"flood": flooding}, remember=False)
     async with a_world({"s": server}) as world:
         async with stdio(world) as (pipes, _):
@@ -196,7 +196,10 @@ async def test_a_slow_pipe_loses_progress_but_not_the_answer(logged: Logged) -> 
 
 
 async def test_a_client_that_reads_no_answers_is_not_read_either(logged: Logged) -> None:
-    """Issue 6, 3: a slow stdio client must not make the memory grow; all it asked is answered once it reads."""
+    """docs/behaviour.md#a-client-reads-slowly.
+
+    A slow stdio client must not make the memory grow; all it asked is answered once it reads.
+    """
 
     def big(server: ScriptedServer, message: dict[str, Any]) -> None:
         server.reply(message, {"content": [{"type": "text", "text": "y" * 1_000_000}]})
