@@ -137,11 +137,12 @@ def visit(pair: Pair, taken: Taken) -> None:
         return
     assert not taken.of("elicitation/create")
     if pair.upstream.is_modern_only:
-        # mcp-wire.md §9.3: such a server sees what the caller lacks, and its -32021 becomes the error of the tool.
+        # Such a server sees what the caller lacks, and its -32021 becomes the error of the tool
+        # (docs/compatibility.md#what-cannot-cross).
         assert taken.result["isError"]
     else:
-        # mcp-wire.md §9.7: towards the server that asks all the same. On a pipe it is told what its client lacks:
-        # some SDKs then refuse by themselves, as they do without muxway.
+        # Likewise, the server that asks all the same is refused. On a pipe it is told what its client lacks: some
+        # SDKs then refuse by themselves, as they do without muxway.
         unasked = ("refused CAPABILITY_NOT_SUPPORTED", "Client does not support url elicitation.")
         assert taken.text in ("refused -32602", *unasked)
 

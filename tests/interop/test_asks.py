@@ -122,7 +122,7 @@ def walk(way: Way, place: Server | Site) -> Walked:
     [pytest.param(way, upstream, id=f"{way.name}-{upstream.name}") for way in WAYS for upstream in way.upstreams],
 )
 def test_a_client_gets_everything_a_server_has(walks: Walks, way: Way, upstream: Upstream) -> None:
-    """Issue 4, point 8: real SDKs on both ends."""
+    """docs/compatibility.md#what-crosses: real SDKs on both ends."""
     walked = walks(way)
     failures: dict[str, str] = {}
     for name, subject in SUBJECTS.items():

@@ -1,4 +1,4 @@
-"""The two walks of issue 4 that nothing else on the market makes, with real SDKs and the wire looked at."""
+"""Two walks that nothing else on the market makes, with real SDKs and the wire looked at."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def entry(server: Server) -> dict[str, Any]:
 
 @pytest.mark.parametrize("inner", ["serve", "stdio"])
 def test_a_stateless_client_answers_a_2025_server_through_two_gateways(inner: str, tmp_path: Path) -> None:
-    """Issue 4, Must show: a tool that elicits twice and samples once, over two muxways in a row."""
+    """docs/design/decisions/0009-questions-across-eras.md.
+
+    A tool that elicits twice and samples once, over two muxways in a row.
+    """
     for directory in ("wire", "inner", "outer"):
         (tmp_path / directory).mkdir()
     server = Upstream("p1", "stdio").server().tapped(tmp_path / "wire")
@@ -61,7 +64,10 @@ def test_a_stateless_client_answers_a_2025_server_through_two_gateways(inner: st
 @pytest.mark.parametrize("kind", ["p2m", "t2m"])
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_2025_client_answers_a_server_that_asks_in_rounds(kind: str, transport: str, tmp_path: Path) -> None:
-    """Issue 4, Must show: a 2025-06-18 client completes a 2026-07-28 server's tool that needs two input rounds."""
+    """docs/design/decisions/0009-questions-across-eras.md.
+
+    A 2025-06-18 client completes a 2026-07-28 server's tool that needs two input rounds.
+    """
     wire = tmp_path / "wire"
     wire.mkdir()
     server = Upstream(kind, "stdio").server().tapped(wire)

@@ -18,7 +18,7 @@ every_client = pytest.mark.parametrize("client", drive.CLIENTS, ids=lambda clien
 
 
 def without_hop_keys(result: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A result less what belongs to the connection and its revision, not to the call (mcp-wire.md §8.6)."""
+    """A result less what belongs to one connection (docs/behaviour.md#what-passes-untouched)."""
     if result is None:
         return None
     meta = {key: value for key, value in result.get("_meta", {}).items() if key != "io.modelcontextprotocol/serverInfo"}
@@ -29,7 +29,10 @@ def without_hop_keys(result: dict[str, Any] | None) -> dict[str, Any] | None:
 @every_client
 @pytest.mark.parametrize("server", ["everything", "files", "memory", "time", "git"])
 def test_a_call_gives_the_same_result_as_without_the_gateway(tour: Tour, client: drive.Client, server: str) -> None:
-    """Issue 2, point 6: everything but the name is untouched, tool errors (`isError`) included."""
+    """docs/behaviour.md#what-passes-untouched.
+
+    Everything but the name is untouched, tool errors (`isError`) included.
+    """
     visit = tour.through(client)
     direct = tour.direct(client.for_direct_use)[server]
 
@@ -41,7 +44,7 @@ def test_a_call_gives_the_same_result_as_without_the_gateway(tour: Tour, client:
 
 @every_client
 def test_tool_errors_reach_the_client_as_results(tour: Tour, client: drive.Client) -> None:
-    """Issue 2, point 6; also proof that the comparison above has errors to compare."""
+    """MCP 2025-11-25, server/tools: `isError`; also proof that the comparison above has errors to compare."""
     visit = tour.through(client)
     failed = {
         server
@@ -55,7 +58,7 @@ def test_tool_errors_reach_the_client_as_results(tour: Tour, client: drive.Clien
 
 @every_client
 def test_progress_of_a_long_running_tool_arrives_step_by_step(tour: Tour, client: drive.Client) -> None:
-    """Issue 2, point 6: the SDK hands progress to the callback of the call it belongs to."""
+    """MCP 2025-11-25, basic/utilities/progress: the SDK hands progress to the callback of the call it belongs to."""
     outcome = tour.through(client).outcome(world.LONG_RUNNING)
 
     # The server sends the last step and the result at once, and the TypeScript SDKs, without a gateway
@@ -68,7 +71,7 @@ def test_progress_of_a_long_running_tool_arrives_step_by_step(tour: Tour, client
 
 @every_client
 def test_progress_carries_the_token_that_the_client_chose(tour: Tour, client: drive.Client) -> None:
-    """Issue 2, point 6: the caller's own token, of the caller's own type, not the gateway's."""
+    """docs/behaviour.md#cancel-and-progress: the caller's own token, of the caller's own type, not the gateway's."""
     wire = tour.through(client).wire
     asked = [
         token
@@ -86,7 +89,7 @@ def test_progress_carries_the_token_that_the_client_chose(tour: Tour, client: dr
 @every_client
 @pytest.mark.parametrize("call", [world.UNKNOWN_TOOL, world.UNKNOWN_SERVER], ids=lambda call: call.name)
 def test_a_tool_that_is_not_there_is_an_error_with_its_name(tour: Tour, client: drive.Client, call: drive.Call) -> None:
-    """design.md §7: -32601 as in the seeds for handshake revisions, -32602 for 2026-07-28."""
+    """docs/errors.md#errors: -32601 in handshake revisions, -32602 in 2026-07-28."""
     error = tour.through(client).outcome(call).error
 
     assert error is not None
@@ -97,7 +100,7 @@ def test_a_tool_that_is_not_there_is_an_error_with_its_name(tour: Tour, client: 
 
 @every_client
 def test_a_bare_name_is_an_error_that_asks_for_the_prefix(tour: Tour, client: drive.Client) -> None:
-    """seeds/mcp-simple-aggregator-protocol.md §4, "Missing Prefix"."""
+    """docs/names.md#what-a-call-may-say: `Tool name must be prefixed with server key`."""
     error = tour.through(client).outcome(world.BARE_NAME).error
 
     assert error is not None
@@ -106,7 +109,7 @@ def test_a_bare_name_is_an_error_that_asks_for_the_prefix(tour: Tour, client: dr
 
 
 def test_what_a_client_writes_through_the_gateway_is_really_written(tmp_path: Path) -> None:
-    """Issue 2, "Must show": the real job on two real servers."""
+    """Ours: the real job on two real servers."""
     servers = world.real_servers(tmp_path)
     gateway = world.gateway(tmp_path, {name: servers[name] for name in ("files", "memory")})
     file = tmp_path / "files" / "new.txt"

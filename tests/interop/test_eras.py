@@ -67,7 +67,10 @@ def meet(tmp_path_factory: pytest.TempPathFactory) -> Meet:
 
 @every_pair
 def test_a_call_crosses_the_eras(meet: Meet, client: drive.Client, kind: str) -> None:
-    """mcp-wire.md §2.9: a gateway is the device that makes the two failing cells work."""
+    """MCP 2026-07-28, basic/versioning.
+
+    The eras do not understand each other; docs/compatibility.md: with muxway they do.
+    """
     added = meet(client).outcome(kind, ADD)
     echoed = meet(client).outcome(kind, ECHO)
 
@@ -78,7 +81,7 @@ def test_a_call_crosses_the_eras(meet: Meet, client: drive.Client, kind: str) ->
 
 @every_pair
 def test_a_tool_error_stays_a_result(meet: Meet, client: drive.Client, kind: str) -> None:
-    """Issue 2, point 6: `isError` is the tool's own word to the model and not an error of the protocol."""
+    """MCP 2025-11-25, server/tools: `isError` is the tool's own word to the model and not an error of the protocol."""
     outcome = meet(client).outcome(kind, FAIL)
 
     assert outcome.result is not None
@@ -88,7 +91,7 @@ def test_a_tool_error_stays_a_result(meet: Meet, client: drive.Client, kind: str
 
 @every_pair
 def test_a_json_rpc_error_arrives_unchanged(meet: Meet, client: drive.Client, kind: str) -> None:
-    """design.md §7: an upstream's own error passes with its code, message and data, explicit null included."""
+    """docs/errors.md#errors: an upstream's own error passes with its code, message and data, explicit null included."""
     error = meet(client).outcome(kind, REFUSE).error
 
     assert error is not None
@@ -99,7 +102,7 @@ def test_a_json_rpc_error_arrives_unchanged(meet: Meet, client: drive.Client, ki
 
 @every_pair
 def test_progress_crosses_the_eras(meet: Meet, client: drive.Client, kind: str) -> None:
-    """Issue 2, point 6: progress belongs to both eras and reads the same in both."""
+    """MCP 2025-11-25, basic/utilities/progress: progress belongs to both eras and reads the same in both."""
     outcome = meet(client).outcome(kind, COUNT)
 
     assert outcome.progress == [{"progress": n, "total": 3, "message": f"step {n}"} for n in (1, 2, 3)]
@@ -116,7 +119,7 @@ def test_progress_crosses_the_eras(meet: Meet, client: drive.Client, kind: str) 
     ],
 )
 def test_a_cancelled_call_is_cancelled_at_the_server(meet: Meet, client: drive.Client, kind: str) -> None:
-    """Issue 2, point 6: the server is told, under the id by which it knows the call."""
+    """docs/behaviour.md#cancel-and-progress: the server is told, under the id by which it knows the call."""
     meeting = meet(client)
     sent = [line.message for line in meeting.upstream[kind] if line.to_server]
     waiting = [

@@ -13,7 +13,7 @@ from . import peers
 
 @pytest.mark.parametrize(("env", "revision"), [("mcp1", "2025-11-25"), ("mcp2", "2026-07-28")])
 def test_a_server_of_either_sdk_version_runs_inside_the_gateways_process(env: str, revision: str) -> None:
-    """Issue 2, point 10: in-process upstreams from an official-SDK server."""
+    """docs/library.md#servers-in-this-process: in-process upstreams from an official-SDK server."""
     done = subprocess.run(
         [peers.python(env), str(peers.HERE / "servers" / "in_process.py")],
         env={**os.environ, "PYTHONPATH": str(peers.ROOT / "src")},

@@ -23,7 +23,7 @@ def gateway(tmp_path: Path) -> drive.Server:
 
 @eras
 def test_inspector_lists_the_tools_of_both_servers(gateway: drive.Server, era: str) -> None:
-    """Issue 2, "Must show": Inspector's CLI works in front of two real servers."""
+    """Ours: Inspector's CLI works in front of two real servers."""
     listing = drive.inspect(gateway, "--protocol-era", era, "--method", "tools/list")
 
     names = [tool["name"] for tool in listing["tools"]]
@@ -32,7 +32,7 @@ def test_inspector_lists_the_tools_of_both_servers(gateway: drive.Server, era: s
 
 @eras
 def test_inspector_calls_a_tool(gateway: drive.Server, era: str) -> None:
-    """Issue 2, "Must show": and a call through it gives the server's own result."""
+    """docs/behaviour.md#what-passes-untouched: and a call through it gives the server's own result."""
     result = drive.inspect(
         gateway, "--protocol-era", era, "--method", "tools/call", "--tool-name", "memory__read_graph"
     )

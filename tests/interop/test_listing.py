@@ -25,7 +25,10 @@ def native(report: drive.Report) -> dict[str, dict[str, Any]]:
 
 @every_client
 def test_every_client_speaks_its_own_revision_with_the_gateway(tour: Tour, client: drive.Client) -> None:
-    """Issue 2, point 2: handshake and 2026-07-28 clients are served by the same command, each in its own era."""
+    """docs/transports.md#who-speaks-what-request-by-request.
+
+    Handshake and 2026-07-28 clients are served by the same command, each in its own era.
+    """
     expected = drive.MODERN if client.is_modern else drive.NEWEST_HANDSHAKE
 
     assert tour.through(client).report.version == expected
@@ -33,7 +36,7 @@ def test_every_client_speaks_its_own_revision_with_the_gateway(tour: Tour, clien
 
 @every_client
 def test_all_tools_of_all_servers_are_listed_under_their_prefixed_names(tour: Tour, client: drive.Client) -> None:
-    """design.md §5: `<upstream>__<native>`, nothing lost, nothing twice."""
+    """docs/names.md#names: `<upstream>__<native>`, nothing lost, nothing twice."""
     listed = tour.through(client).report.names
 
     assert len(listed) == len(set(listed))
@@ -49,7 +52,7 @@ def test_all_tools_of_all_servers_are_listed_under_their_prefixed_names(tour: To
 
 @every_client
 def test_tool_definitions_arrive_as_the_server_wrote_them(tour: Tour, client: drive.Client) -> None:
-    """design.md §1, idea 1: schemas are forwarded, not re-modelled."""
+    """docs/behaviour.md#what-passes-untouched: schemas are forwarded, not re-modelled."""
     listed = native(tour.through(client).report)
 
     for name, report in tour.direct(client.for_direct_use).items():
@@ -61,7 +64,7 @@ def test_tool_definitions_arrive_as_the_server_wrote_them(tour: Tour, client: dr
 
 @pytest.mark.timeout(300)  # alone, it has to make the visits of all clients
 def test_every_client_sees_the_same_tools_in_the_same_order(tour: Tour) -> None:
-    """Issue 2, point 5: the order is deterministic, whichever server happened to be ready first."""
+    """docs/behaviour.md#lists: the order is deterministic, whichever server happened to be ready first."""
     orders = {client.name: tour.through(client).report.names for client in drive.CLIENTS}
 
     # The everything server has more tools for clients that can do more, which it is told on a pipe.
@@ -74,7 +77,7 @@ def test_every_client_sees_the_same_tools_in_the_same_order(tour: Tour) -> None:
 
 @pytest.mark.parametrize("client", drive.LEGACY_CLIENTS, ids=lambda client: client.name)
 def test_a_client_that_listed_too_early_is_told_to_list_again(tour: Tour, client: drive.Client) -> None:
-    """Issue 2, point 3: the gateway answers at once with what is ready and announces the rest."""
+    """docs/behaviour.md#start: the gateway answers at once with what is ready and announces the rest."""
     visit = tour.through(client)
     listings = [line for line in visit.wire if not line.to_server and "tools" in line.message.get("result", {})]
     announced = [line for line in visit.wire if line.method == "notifications/tools/list_changed"]
@@ -87,7 +90,7 @@ def test_a_client_that_listed_too_early_is_told_to_list_again(tour: Tour, client
 def test_the_separator_is_a_flag_and_calls_are_understood_in_every_spelling(
     tmp_path: Path, client: drive.Client, separator: str
 ) -> None:
-    """design.md §5: the seeds' `:` and `.` are one flag away; a call may use any of the three."""
+    """docs/names.md#what-a-call-may-say: `:` and `.` are one flag away; a call may use any of the three."""
     servers = world.real_servers(tmp_path)
     gateway = world.gateway(tmp_path, {name: servers[name] for name in ("files", "memory")}, "--separator", separator)
     calls = [drive.Call(f"memory{spelling}read_graph") for spelling in ("__", ":", ".")]
@@ -106,7 +109,10 @@ def test_the_separator_is_a_flag_and_calls_are_understood_in_every_spelling(
     ids=lambda client: client.name,
 )
 def test_a_client_that_follows_the_cursors_sees_every_tool_once(tmp_path: Path, client: drive.Client) -> None:
-    """Issue 2, point 5: an own cursor when a page size is set; the SDKs hand it back as they got it."""
+    """MCP 2025-11-25, server/utilities/pagination.
+
+    An own cursor when a page size is set; the SDKs hand it back as they got it.
+    """
     gateway = world.gateway(tmp_path, {"old": world.own_server("sdk1"), "new": world.own_server("sdk2")})
     paged = drive.Server([*gateway.command, "--page-size", "5"])
     wire = tmp_path / "wire"

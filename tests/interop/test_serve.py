@@ -103,7 +103,7 @@ def outcome(report: Report, call: Call) -> drive.Outcome:
 
 @every_way
 def test_all_tools_of_all_servers_are_listed(visits: Visits, way: Way) -> None:
-    """Issue 3, Must show: servers of all transports at the same time, for clients of each revision."""
+    """docs/behaviour.md#over-http: servers of all transports at the same time, for clients of each revision."""
     report = visits(way)
 
     assert report.version == way.revision
@@ -113,7 +113,7 @@ def test_all_tools_of_all_servers_are_listed(visits: Visits, way: Way) -> None:
 @every_way
 @each_server
 def test_a_call_gives_its_structured_content(visits: Visits, way: Way, server: str) -> None:
-    """Issue 3, Must show: each tool can be called, whoever offers it."""
+    """docs/behaviour.md#over-http: each tool can be called, whoever offers it."""
     result = outcome(visits(way), ADD[server]).result
 
     assert result is not None
@@ -123,7 +123,7 @@ def test_a_call_gives_its_structured_content(visits: Visits, way: Way, server: s
 @every_way
 @each_server
 def test_progress_arrives_step_by_step(visits: Visits, way: Way, server: str) -> None:
-    """Issue 3, Must show: through an event stream on either side, whatever its kind."""
+    """MCP 2025-11-25, basic/utilities/progress: through an event stream on either side, whatever its kind."""
     counted = outcome(visits(way), COUNT[server])
 
     assert counted.progress == [{"progress": n, "total": 3, "message": f"step {n}"} for n in (1, 2, 3)]
@@ -132,7 +132,7 @@ def test_progress_arrives_step_by_step(visits: Visits, way: Way, server: str) ->
 
 @every_way
 def test_a_tool_error_stays_a_result(visits: Visits, way: Way) -> None:
-    """Issue 2, point 6, over HTTP: `isError` is the tool's own word to the model."""
+    """MCP 2025-11-25, server/tools: over HTTP, too, `isError` is the tool's own word to the model."""
     failed = outcome(visits(way), FAIL)
 
     assert failed.result is not None
@@ -142,7 +142,7 @@ def test_a_tool_error_stays_a_result(visits: Visits, way: Way) -> None:
 
 @every_way
 def test_a_json_rpc_error_arrives_unchanged(visits: Visits, way: Way) -> None:
-    """design.md §7, over HTTP: whatever status the transport gives to it."""
+    """docs/errors.md#errors: whatever status the transport gives to it."""
     error = outcome(visits(way), REFUSE).error
 
     assert error is not None
@@ -153,7 +153,7 @@ def test_a_json_rpc_error_arrives_unchanged(visits: Visits, way: Way) -> None:
 
 @every_way
 def test_a_tool_that_is_not_there_is_an_error_with_its_name(visits: Visits, way: Way) -> None:
-    """design.md §7: -32601 as in the seeds for handshake revisions, -32602 for 2026-07-28."""
+    """docs/errors.md#errors: -32601 in handshake revisions, -32602 in 2026-07-28."""
     error = outcome(visits(way), UNKNOWN).error
 
     assert error is not None
@@ -166,7 +166,7 @@ def test_a_tool_that_is_not_there_is_an_error_with_its_name(visits: Visits, way:
 
 @every_way
 def test_a_client_with_the_token_is_let_in(guarded: str, way: Way) -> None:
-    """Issue 3: the token goes with every request a client makes, on streams too."""
+    """RFC 6750 §2.1: the token goes with every request a client makes, on streams too."""
     report = drive.run(way.client, way.site(guarded, TOKEN), [ADD["local"]])
 
     assert report.calls[0].result is not None
@@ -176,7 +176,7 @@ def test_a_client_with_the_token_is_let_in(guarded: str, way: Way) -> None:
 @every_way
 @pytest.mark.parametrize("token", ["", "not-this-one"], ids=["none", "wrong"])
 def test_a_client_without_the_token_hears_why_and_does_not_hang(guarded: str, way: Way, token: str) -> None:
-    """Issue 3: 401, in the words of each SDK. Over SSE these give only the status to their users."""
+    """RFC 6750 §3: 401, in the words of each SDK. Over SSE these give only the status to their users."""
     refused = drive.finish(drive.command(way.client, way.site(guarded, token)), REFUSAL_SECONDS)
 
     assert refused.returncode == 1
@@ -195,7 +195,7 @@ every_inspection = pytest.mark.parametrize(("transport", "era"), INSPECTIONS)
 
 @every_inspection
 def test_inspector_lists_all_tools(gateway: str, transport: str, era: str) -> None:
-    """Issue 3, Must show: Inspector's CLI works against `muxway serve`."""
+    """docs/behaviour.md#over-http: Inspector's CLI works against `muxway serve`."""
     listing = drive.inspect(site(gateway, transport), "--protocol-era", era, "--method", "tools/list")
 
     assert sorted(tool["name"] for tool in listing["tools"]) == sorted(TOOLS)
@@ -203,7 +203,7 @@ def test_inspector_lists_all_tools(gateway: str, transport: str, era: str) -> No
 
 @every_inspection
 def test_inspector_calls_a_tool_with_a_token(guarded: str, transport: str, era: str) -> None:
-    """Issue 3, Must show: and calls, with the token in a header."""
+    """docs/security.md#what-is-promised-threat-by-threat: and calls, with the token in a header."""
     arguments = ("--method", "tools/call", "--tool-name", "local__add", "--tool-arg", "a=20", "b=22")
     result = drive.inspect(site(guarded, transport, TOKEN), "--protocol-era", era, *arguments)
 
@@ -212,7 +212,7 @@ def test_inspector_calls_a_tool_with_a_token(guarded: str, transport: str, era: 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_inspector_says_that_it_is_not_let_in(guarded: str, transport: str) -> None:
-    """Issue 3: it takes any 401 for an invitation to OAuth, and ends with that when nobody is there to log in."""
+    """Ours: it takes any 401 for an invitation to OAuth, and ends with that when nobody is there to log in."""
     refused = drive.finish(drive.inspector(site(guarded, transport), "--method", "tools/list"), REFUSAL_SECONDS)
 
     assert refused.returncode != 0
@@ -237,7 +237,7 @@ def bridge(tmp_path: Path) -> Callable[..., Server]:
 def test_mcp_remote_bridges_a_stdio_client(
     gateway: str, bridge: Callable[..., Server], path: str, strategy: str
 ) -> None:
-    """Issue 3, Must show: listing, calls, errors and progress pass a second gateway that is not ours."""
+    """docs/behaviour.md#over-http: listing, calls, errors and progress pass a second gateway that is not ours."""
     done = drive.run(drive.PROBE, bridge(gateway + path, "--transport", strategy), CALLS)
 
     assert sorted(done.names) == sorted(TOOLS)
@@ -248,7 +248,10 @@ def test_mcp_remote_bridges_a_stdio_client(
 
 
 def test_mcp_remote_passes_a_token_and_does_not_log_in(guarded: str, bridge: Callable[..., Server]) -> None:
-    """Issue 3: a header from its command line is enough; it neither registers itself nor opens a browser."""
+    """docs/security.md#what-is-promised-threat-by-threat.
+
+    A header from its command line is enough; it neither registers itself nor opens a browser.
+    """
     server = bridge(f"{guarded}/mcp", "--header", f"Authorization:Bearer {TOKEN}")
     done = drive.finish(drive.command(drive.PROBE, server, [ADD["local"]]))
 
@@ -258,7 +261,7 @@ def test_mcp_remote_passes_a_token_and_does_not_log_in(guarded: str, bridge: Cal
 
 
 def test_mcp_remote_with_a_wrong_token_ends_with_the_reason(guarded: str, bridge: Callable[..., Server]) -> None:
-    """Issue 3: it looks for OAuth, finds none, opens no browser, and passes on what we said."""
+    """Ours: it looks for OAuth, finds none, opens no browser, and passes on what we said."""
     server = bridge(f"{guarded}/mcp", "--header", "Authorization:Bearer not-this-one")
     done = drive.finish(drive.command(drive.PROBE, server), REFUSAL_SECONDS)
 
