@@ -29,7 +29,7 @@ class Block:
 def pages() -> list[Path]:
     """Every page people read."""
     return [
-        *(path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md") if path.exists()),
+        *sorted(ROOT.glob("*.md")),
         *sorted((ROOT / "docs").rglob("*.md")),
         *sorted((ROOT / "examples").rglob("*.md")),
     ]
