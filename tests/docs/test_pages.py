@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from muxway import Gateway, SyncGateway
 from muxway.config import load_config
 from tests.docs.pages import ROOT, Block, anchors, blocks, links, name_of, pages
 
@@ -136,3 +137,22 @@ def test_the_messages_on_the_errors_page_are_those_of_the_code() -> None:
 def _messages(line: str) -> list[re.Match[str]]:
     column = line.split(" | ")[2] if line.startswith(("| -", "| the same")) else line.split(" | ")[1]
     return list(re.finditer(r"(`+)(.+?)\1", column))
+
+
+def test_every_module_is_on_the_design_page() -> None:
+    """Ours: who looks for a place finds them all. Verbs, demo servers and test peers are named after what they are."""
+    page = (ROOT / "docs" / "design" / "README.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "muxway"
+    modules = [path.relative_to(source).as_posix() for path in sorted(source.rglob("[!_]*.py"))]
+    alike = ("cli/", "demo/", "testing/")
+    assert [name for name in modules if not name.startswith(alike) and f"/src/muxway/{name})" not in page] == []
+
+
+def test_the_gateway_without_await_has_the_methods_that_the_page_says() -> None:
+    """docs/library.md: those of the table, but for the ones that the page names."""
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `(?:await )?gateway\.(\w+)\(", page, re.MULTILINE))
+    assert len(documented) > 12
+    assert [name for name in documented if not hasattr(Gateway, name)] == []
+    missing = {name for name in documented if not hasattr(SyncGateway, name)}
+    assert missing == {"list_tools", "memory_door", "stdio_door"}
