@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,6 @@ from muxway.config import load_config
 from tests.docs.pages import ROOT, Block, anchors, blocks, links, name_of, pages
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import ModuleType
 
 PAGES = pages()
@@ -32,7 +32,12 @@ CONFIGS = [
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
     """`docs/generate.py`, which is no part of a package."""
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    return script("generate.py")
+
+
+def script(name: str) -> ModuleType:
+    """A script of the docs, imported."""
+    spec = importlib.util.spec_from_file_location(Path(name).stem, ROOT / "docs" / name)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -46,6 +51,18 @@ def test_a_generated_page_is_up_to_date(generate: ModuleType, page: str) -> None
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert "<!-- generated: " in text
     assert generate.render(text) == text
+
+
+def test_the_picture_of_a_session_shows_what_the_commands_say() -> None:
+    """Ours: all but the times, which differ. Run `.venv/bin/python docs/pictures/session.py`."""
+    session = script("pictures/session.py")
+
+    def words(svg: str) -> list[str]:
+        cells = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+        return [re.sub(r"[\d.]+ ms", "… ms", cell) for cell in cells]
+
+    drawn = session.PICTURE.read_text(encoding="utf-8")
+    assert words(session.drawn(session.session())) == words(drawn)
 
 
 def test_the_command_page_is_what_help_prints() -> None:
