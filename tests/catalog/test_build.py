@@ -31,7 +31,7 @@ def found(*findings: Finding) -> list[str]:
 
 
 def test_a_definition_keeps_every_member_as_it_came() -> None:
-    """design.md, idea 1: unknown fields, nulls and number spellings of a definition survive."""
+    """docs/behaviour.md#what-passes-untouched: unknown members, nulls and number spellings of a definition survive."""
     raw = b'{"title":null,"name":"x","inputSchema":{"type":"object","maximum":1E5},"x-vendor":{"a":-0},"icons":[]}'
     (native,), findings = read_listing(TOOLS, "up", [Raw(raw)])
     assert not findings
@@ -65,7 +65,7 @@ def test_a_definition_keeps_every_member_as_it_came() -> None:
     ],
 )
 def test_a_broken_definition_is_left_out_alone_and_named(broken: bytes, complaint: str) -> None:
-    """Issue 2, point 5: with a warning, never the whole server."""
+    """docs/behaviour.md#a-server-talks-nonsense: left out alone, with a warning, never the whole server."""
     good = [Raw(b'{"name":"%s","inputSchema":{}}' % name) for name in (b"a", b"b")]
     tools, findings = read_listing(TOOLS, "up", [good[0], Raw(broken), good[1]])
     assert [native.name for native in tools] == ["a", "b"]
@@ -127,7 +127,7 @@ def test_one_merged_listing_as_a_client_sees_it() -> None:
 
 
 def test_a_route_carries_the_native_name_ready_to_send() -> None:
-    """Issue 2, point 6: native name spliced in. It is encoded once, here."""
+    """docs/behaviour.md#what-passes-untouched: the native name in a call. It is encoded once, here."""
     name = 'weird "né\\" name'
     (route,) = catalog_of(source("up", name)).routes.values()
     assert route.native == name
@@ -138,7 +138,7 @@ def test_a_route_carries_the_native_name_ready_to_send() -> None:
 
 
 def test_the_second_of_two_equal_names_is_told_apart_and_reported() -> None:
-    """Issue 2, point 5: collisions handled deterministically and reported, never silently."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: the first keeps it; never silently."""
     catalog = catalog_of(source("one", "x", prefix=""), source("two", "x", prefix=""))
     first, second = catalog.routes
     assert first == "x"
@@ -153,7 +153,7 @@ def test_the_second_of_two_equal_names_is_told_apart_and_reported() -> None:
 
 
 def test_a_name_that_could_be_two_tools_is_the_listed_one_and_the_other_is_told_apart() -> None:
-    """mcp-wire §8.7: injective even when an upstream's name contains the separator."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: one name, one tool, even if the separator is in it."""
     catalog = catalog_of(source("a", "b__c"), source("a__b", "c"))
     first, second = catalog.routes
     assert first == "a__b__c"
@@ -170,7 +170,7 @@ def test_a_name_that_could_be_two_tools_is_the_listed_one_and_the_other_is_told_
     ("native", "why"), [("x" * 60, "too long"), ("a/b", "not legal for every client"), ("é", "not legal")]
 )
 def test_a_name_that_had_to_change_is_reported(native: str, why: str) -> None:
-    """Issue 2, point 5: over-long and illegal names handled deterministically and reported."""
+    """docs/names.md: what is too long or has other characters changes, the same in every run, and is reported."""
     catalog = catalog_of(source("up", native))
     (finding,) = catalog.findings
     assert finding.item == native
@@ -188,7 +188,7 @@ def test_a_name_that_is_fine_is_not_reported() -> None:
 
 
 def test_only_exposed_tools_are_listed_renamed_where_asked() -> None:
-    """Issue 2, point 5: exposedTools with renames; a new name stands as it is, without a prefix."""
+    """docs/configuration.md#filters-and-renames: a new name stands as it is, without a prefix."""
     catalog = catalog_of(source("up", "a", "b", "c", exposed={"c": None, "a": "Alpha"}))
     assert {public: route.native for public, route in catalog.routes.items()} == {"Alpha": "a", "up__c": "c"}
     assert catalog.findings == ()
@@ -207,14 +207,14 @@ def test_nothing_is_listed_when_nothing_is_exposed() -> None:
 
 
 def test_hidden_wins_over_exposed() -> None:
-    """Issue 2, point 5: hiddenTools. Hiding is the safer of two contradictory wishes."""
+    """docs/configuration.md#filters-and-renames: `hiddenTools` wins. Of two contradictory wishes the safer one."""
     catalog = catalog_of(source("up", "a", "b", exposed={"a": "Alpha", "b": None}, hidden=frozenset(("a",))))
     assert list(catalog.routes) == ["up__b"]
     assert catalog.find("Alpha").route is None
 
 
 def test_names_in_filters_that_no_tool_has_are_reported() -> None:
-    """Issue 2, point 5: a typing mistake in a filter must not look like a server without tools."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: a mistyped filter must not look like an empty server."""
     catalog = catalog_of(source("up", "a", exposed={"a": None, "zz": "Z", "b": None}, hidden=frozenset(("c",))))
     assert found(*catalog.findings) == [
         "up: tool 'b': named in exposedTools, but the server has no such tool",
@@ -224,13 +224,13 @@ def test_names_in_filters_that_no_tool_has_are_reported() -> None:
 
 
 def test_filters_mean_native_names_of_their_own_server_only() -> None:
-    """design.md §5: apply to native names."""
+    """docs/configuration.md#filters-and-renames: the server's own names."""
     catalog = catalog_of(source("one", "a", hidden=frozenset(("two__a", "a"))), source("two", "a"))
     assert list(catalog.routes) == ["two__a"]
 
 
 def test_a_rename_to_an_illegal_or_taken_name_is_repaired_and_reported() -> None:
-    """Issue 2, point 5: deterministic, never silent."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: the same in every run, never silent."""
     catalog = catalog_of(source("up", "a", "b", "c", exposed={"a": "new name", "b": "same", "c": "same"}))
     first, second, third = catalog.routes
     assert (first, second) == ("new_name", "same")
@@ -242,13 +242,13 @@ def test_a_rename_to_an_illegal_or_taken_name_is_repaired_and_reported() -> None
 
 
 def test_a_prefix_can_be_off_or_chosen_for_one_server() -> None:
-    """design.md §5: `prefix: ""` or `prefix: "gh"`."""
+    """docs/names.md#prefixes: `prefix: ""` or `prefix: "gh"`."""
     catalog = catalog_of(source("one", "a"), source("two", "b", prefix=""), source("three", "c", prefix="gh"))
     assert list(catalog.routes) == ["one__a", "b", "gh__c"]
 
 
 def test_own_compound_tools_are_never_prefixed_and_keep_their_name() -> None:
-    """Issue 2, point 7: the name in the configuration is the name in the listing; a server cannot take it."""
+    """docs/names.md#prefixes: compound tools have the name you give them; a server cannot take it."""
     catalog = catalog_of(source("", "Research", own=True), source("evil", "Research", prefix=""))
     first, second = catalog.routes
     assert first == "Research"
@@ -264,7 +264,7 @@ def test_own_compound_tools_are_never_prefixed_and_keep_their_name() -> None:
 @settings(max_examples=60, deadline=None)
 @given(count=st.integers(0, 30), size=st.integers(1, 12))
 def test_pages_together_are_the_whole(count: int, size: int) -> None:
-    """Issue 2, point 5: an own cursor when pageSize is set; no tool twice, none missing."""
+    """docs/resources.md#pages-and-changes: cursors of our own when pageSize is set; no tool twice, none missing."""
     catalog = catalog_of(source("up", *(f"t{index}" for index in range(count))))
     pages = [catalog.page(offset, size) for offset in range(0, count, size)]
     assert b",".join(pages) == catalog.page(0, None)
@@ -273,7 +273,7 @@ def test_pages_together_are_the_whole(count: int, size: int) -> None:
 
 
 def test_a_page_is_encoded_once_for_all_who_ask() -> None:
-    """Issue 2, point 5: listings encoded once per catalog version, not per request."""
+    """Ours: listings are encoded once per version of the catalog, not per request."""
     catalog = catalog_of(source("up", "a", "b", "c"))
     assert catalog.page(0, None) is catalog.page(0, None)
     assert catalog.page(1, 1) is catalog.page(1, 1)
@@ -283,7 +283,7 @@ def test_a_page_is_encoded_once_for_all_who_ask() -> None:
 
 
 def test_listings_are_the_same_if_no_client_could_tell() -> None:
-    """design.md §4: publish only a real difference."""
+    """docs/subscriptions.md#lists: told only of a real difference."""
     one = catalog_of(source("up", "a", "b"))
     assert same_listing(one, build(Naming(), [source("up", "a", "b")]))
     assert same_listing(one, catalog_of(source("up", "a", "b", "c", hidden=frozenset("c"))))
@@ -294,7 +294,7 @@ def test_listings_are_the_same_if_no_client_could_tell() -> None:
 
 
 def test_a_changed_definition_is_a_difference() -> None:
-    """mcp-wire §8.4: diff by what is exposed, not by names alone."""
+    """docs/subscriptions.md#lists: what clients see has changed, be it the names or not."""
     before, after = (
         build(Naming(), [Source(upstream="up", tools=[tool("a", description=words)], prefix="up")])
         for words in (b'"old"', b'"new"')
@@ -303,7 +303,7 @@ def test_a_changed_definition_is_a_difference() -> None:
 
 
 def test_the_nearest_names_are_offered_for_a_wrong_one() -> None:
-    """design.md §7: ours say what happened and what to do."""
+    """docs/errors.md: `data.muxway.nearest` has like names, if any."""
     catalog = catalog_of(source("github", "create_issue", "close_issue", "list_issues", "search"))
     assert catalog.nearest("github__creat_issue")[0] == "github__create_issue"
     assert len(catalog.nearest("github__issue")) <= 3
@@ -312,7 +312,7 @@ def test_the_nearest_names_are_offered_for_a_wrong_one() -> None:
 
 
 def test_an_empty_catalog_finds_nothing_and_lists_nothing() -> None:
-    """Issue 2, point 3: `tools/list` is answered at once with what is ready."""
+    """Ours: without servers there is an empty list, and an error for each name."""
     assert EMPTY.page(0, None) == b""
     assert EMPTY.find("a__b").problem == "Tool not found: a__b"
 

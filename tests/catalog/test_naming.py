@@ -31,7 +31,7 @@ LAW = settings(max_examples=150, deadline=None)
 @LAW
 @given(offers)
 def test_public_names_suit_the_strictest_client(offers: dict[str, list[str]]) -> None:
-    """design.md §5: Anthropic's and OpenAI's APIs refuse the whole request for one bad name."""
+    """docs/names.md: model APIs refuse the whole request for one name that does not fit."""
     for public in merged(offers).routes:
         assert PORTABLE.fullmatch(public), public
 
@@ -39,7 +39,7 @@ def test_public_names_suit_the_strictest_client(offers: dict[str, list[str]]) ->
 @LAW
 @given(offers=offers, naming=namings)
 def test_public_names_lead_back_to_the_same_tool(offers: dict[str, list[str]], naming: Naming) -> None:
-    """design.md §5, mcp-wire §8.1: bijective. Every tool has one name, every name one tool."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: every tool has one name, every name one tool."""
     catalog = merged(offers, naming)
     every = {(upstream, native) for upstream, tools in offers.items() for native in tools}
     assert publics(catalog).keys() == every
@@ -56,7 +56,7 @@ def test_public_names_lead_back_to_the_same_tool(offers: dict[str, list[str]], n
 def test_all_three_spellings_lead_to_the_same_tool_unless_they_could_be_two(
     offers: dict[str, list[str]], naming: Naming
 ) -> None:
-    """design.md §5: whatever is listed, a call is accepted in any spelling when it is unambiguous."""
+    """docs/names.md#what-a-call-may-say: whatever is listed, any spelling works when it is unambiguous."""
     catalog = merged(offers, naming)
     written = Counter(
         spelling
@@ -83,7 +83,7 @@ def test_all_three_spellings_lead_to_the_same_tool_unless_they_could_be_two(
 def test_one_more_upstream_changes_no_name_of_the_earlier_ones(
     offers: dict[str, list[str]], newcomer: str, tools: list[str], naming: Naming
 ) -> None:
-    """mcp-wire §8.7: never let adding an upstream rename existing tools."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: the first in the order of the config keeps its name."""
     if newcomer in offers:
         return
     before = publics(merged(offers, naming))
@@ -107,7 +107,7 @@ def test_who_is_there_changes_no_prefix(offers: dict[str, list[str]], data: st.D
 @LAW
 @given(offers)
 def test_the_order_is_that_of_the_configuration_then_of_each_upstream(offers: dict[str, list[str]]) -> None:
-    """Issue 2, point 5: deterministic order."""
+    """docs/names.md#order."""
     catalog = merged(offers)
     assert list(publics(catalog)) == [(upstream, native) for upstream, tools in offers.items() for native in tools]
 
@@ -115,7 +115,7 @@ def test_the_order_is_that_of_the_configuration_then_of_each_upstream(offers: di
 @LAW
 @given(name=names, identity=names, other=names, limit=st.integers(16, 64))
 def test_a_shortened_name_fits_and_tells_its_tools_apart(name: str, identity: str, other: str, limit: int) -> None:
-    """design.md §5: names over the limit are shortened with a stable hash."""
+    """docs/names.md#collisions-and-names-that-do-not-fit: too long is cut, with a hash that stays the same."""
     naming = Naming("__", limit)
     fitted = naming.fit(naming.legal(name * 10), identity)
     assert len(fitted) <= limit
@@ -143,7 +143,7 @@ def test_a_shortened_name_fits_and_tells_its_tools_apart(name: str, identity: st
     ],
 )
 def test_names_as_people_will_see_them(separator: Separator, prefix: str, native: str, public: str) -> None:
-    """design.md §5, by example. The hash is part of the promise: clients keep names in their settings."""
+    """docs/names.md, by example. The hash is part of the promise: clients keep names in their settings."""
     assert Naming.of(separator, None).public(prefix, native) == public
 
 
@@ -168,7 +168,7 @@ def test_each_separator_has_its_own_length_limit(separator: Separator, limit: in
     ],
 )
 def test_a_prefix_is_something_before_a_separator_before_something(name: str, looks: bool) -> None:
-    """design.md §7: tells a bare name from a wrong one."""
+    """docs/names.md#what-a-call-may-say: a bare name is told from a wrong one."""
     assert has_prefix(name) is looks
 
 
@@ -193,7 +193,7 @@ def test_what_a_server_is_called_counts_for_more_than_anothers_prefix(spelling: 
 
 @pytest.mark.parametrize("spelling", ["gh__x", "gh:x", "gh.x"])
 def test_a_chosen_prefix_is_spelled_in_three_ways_too(spelling: str) -> None:
-    """design.md §5: whatever is listed, a call is accepted in any of the three spellings."""
+    """docs/names.md#what-a-call-may-say: with the server's name or its prefix, in all three spellings."""
     catalog = merged({"github": ["x"]}, prefixes={"github": "gh"})
     assert list(catalog.routes) == ["gh__x"]
     assert catalog.find(spelling).route is catalog.routes["gh__x"]
@@ -201,14 +201,14 @@ def test_a_chosen_prefix_is_spelled_in_three_ways_too(spelling: str) -> None:
 
 @pytest.mark.parametrize("spelling", ["github__x", "github:x", "github.x"])
 def test_the_configured_name_leads_to_a_tool_listed_under_another_prefix(spelling: str) -> None:
-    """design.md §5: so that each seed's callers work."""
+    """docs/names.md#what-a-call-may-say: with the server's name, whatever is listed."""
     for prefix in ("gh", ""):
         catalog = merged({"github": ["x"]}, prefixes={"github": prefix})
         assert catalog.find(spelling).route is next(iter(catalog.routes.values()))
 
 
 def test_no_tool_disappears_even_if_another_is_called_like_its_hash() -> None:
-    """mcp-wire §8.7: an upstream must not be able to claim another's exposed name."""
+    """docs/security.md#what-is-promised-threat-by-threat: no server takes another one's name."""
     hashed = Naming().distinct("x", "second", "x")
     catalog = catalog_of(source("first", "x", hashed, prefix=""), source("second", "x", prefix=""))
     assert len(catalog.routes) == 3

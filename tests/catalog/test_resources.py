@@ -33,7 +33,7 @@ def resources_of(*sources: Source, before: ResourceCatalog | None = None, config
 
 
 def test_names_say_whose_a_resource_is_and_all_else_stays_as_it_came() -> None:
-    """Seed mcp-coordinator: `[ServerName] ResourceName`; URIs and schemes are kept."""
+    """docs/resources.md#resources: the name becomes `[server] Name`; URIs and schemes are kept."""
     raw = b'{"name":"Notes","uri":"note:1","size":1E3,"x":null,"title":"T"}'
     natives, findings = read_listing(RESOURCES, "my desk", [Raw(raw), Raw(b'{"uri":"note:2"}'), Raw(b'{"uri":7}')])
     assert [str(finding) for finding in findings] == ["my desk: resource '#3': left out: it has no uri"]
@@ -46,7 +46,7 @@ def test_names_say_whose_a_resource_is_and_all_else_stays_as_it_came() -> None:
 
 
 def test_only_what_collides_is_wrapped_and_only_for_the_later_server() -> None:
-    """Issue 4, point 1: URIs kept where unique, wrapped only on collision, reported once."""
+    """docs/resources.md#resources: URIs kept where unique, wrapped only on collision; reported once."""
     catalog = resources_of(
         reading("a", "file:///x", "a:1", templates=["file:///{path}", "a:{x}"]),
         reading("b", "file:///x", "b:1", "ui://app", templates=["file:///{other}", "b:{x}"]),
@@ -80,7 +80,7 @@ _offers = st.dictionaries(st.sampled_from(("a", "b", "c", "a b")), st.lists(_uri
 @LAW
 @given(_offers)
 def test_every_resource_has_one_uri_and_every_uri_one_resource(offers: dict[str, list[str]]) -> None:
-    """mcp-wire §8.5 and §8.7: bijective; a server cannot claim what stands for another one's."""
+    """docs/security.md#what-is-promised-threat-by-threat: no two become one; none can claim another one's."""
     catalog = resources_of(*(reading(name, *uris) for name, uris in offers.items()))
     every = {(name, uri) for name, uris in offers.items() for uri in uris}
     assert {(entry.upstream, entry.native) for entry in catalog.resources.values()} == every
@@ -92,7 +92,7 @@ def test_every_resource_has_one_uri_and_every_uri_one_resource(offers: dict[str,
 
 
 def test_the_uris_do_not_depend_on_who_came_first_or_how_often_the_gateway_was_started() -> None:
-    """Issue 4, point 1: clients keep URIs; the order of the configuration decides."""
+    """docs/resources.md#resources: clients keep URIs; the order of the configuration decides."""
     parts = {name: reading(name, "u:1", f"{name}:1", templates=["u:{x}"]) for name in ("a", "b", "c")}
     seen: set[tuple[str, ...]] = set()
     for arrival in itertools.permutations(parts):
@@ -109,7 +109,7 @@ def test_the_uris_do_not_depend_on_who_came_first_or_how_often_the_gateway_was_s
 
 
 def test_unlisted_uris_are_sought_in_order() -> None:
-    """mcp-wire §8.5: listed, learned, template (most specific), scheme owner."""
+    """docs/resources.md#which-server-a-uri-goes-to: listed, linked, template (most specific), owner of the scheme."""
     catalog = resources_of(
         reading("a", "git:a", "x:listed", templates=["x:{+p}"]),
         reading("b", "b:1", templates=["x:docs/{p}"]),
@@ -128,7 +128,7 @@ def test_unlisted_uris_are_sought_in_order() -> None:
 
 
 def test_what_one_server_links_to_never_becomes_another_ones() -> None:
-    """mcp-wire §8.7: shadowing. A link to what would lead elsewhere is wrapped; the first to link keeps the rest."""
+    """docs/resources.md#which-server-a-uri-goes-to: what would lead elsewhere is wrapped; the rest is the first's."""
     catalog = resources_of(reading("a", "a:1", templates=["t:{x}"]), reading("b", "b:1"), reading("c", "c:1"))
     for uri in ("a:1", "a:unlisted", "t:1"):
         assert catalog.public_uri("b", uri) == wrap("b", uri)
@@ -153,7 +153,7 @@ _any_uri = st.one_of(
 @LAW
 @given(st.lists(st.tuples(st.sampled_from("abc"), _any_uri), max_size=12))
 def test_whatever_a_server_links_to_leads_back_to_it_or_nowhere(links: list[tuple[str, str]]) -> None:
-    """Issue 4: nothing crossed. In any order, whatever the servers write, and never to what is hidden."""
+    """docs/resources.md#which-server-a-uri-goes-to: in any order, whatever servers write, never to what is hidden."""
     catalog = resources_of(
         reading("a", "file:///a", "n:1", templates=["t:{x}", "file:///{+p}"], hidden=("file:///s/*",)),
         reading("b", "file:///a", "ui://x", templates=["t:{y}"]),
@@ -197,7 +197,7 @@ def test_only_so_much_is_learned_from_one_server() -> None:
 
 
 def test_with_one_server_every_uri_is_its_own_and_nothing_is_rewritten() -> None:
-    """Issue 4, speed: nothing need be learned where there is no choice."""
+    """docs/resources.md#which-server-a-uri-goes-to: nothing need be learned where there is no choice."""
     catalog = resources_of(reading("a", "a:1"))
     assert catalog.find("any:thing") == Place("a", "any:thing")
     assert catalog.rewriters == {}
@@ -220,12 +220,12 @@ def test_with_one_server_every_uri_is_its_own_and_nothing_is_rewritten() -> None
     ],
 )
 def test_wrapped_uris_that_lead_nowhere_are_not_found(uri: str) -> None:
-    """Issue 4, bad input: wrapped twice, for a server that does not exist, spelled otherwise."""
+    """docs/errors.md: not found: wrapped twice, for a server that does not exist, spelled otherwise."""
     assert resources_of(reading("a", "a:1"), reading("b", "b:1")).find(uri) is None
 
 
 def test_a_gateway_behind_the_gateway_keeps_its_own_wrapped_uris() -> None:
-    """Issue 4: two muxways in a row. What the inner one wrapped is its own URI here, and wrapped again."""
+    """docs/behaviour.md#resources-and-prompts: two muxways in a row. What the inner one wrapped is its own URI here."""
     inner = "muxway://fs/file%3A%2F%2F%2Fa"
     catalog = resources_of(reading("fs", "file:///a"), reading("inner", inner, templates=["muxway://fs/+x:{y}"]))
     assert list(catalog.resources) == ["file:///a", wrap("inner", inner)]
@@ -243,7 +243,7 @@ def test_a_gateway_behind_the_gateway_keeps_its_own_wrapped_uris() -> None:
 
 
 def test_nobody_gets_what_a_server_has_that_is_away() -> None:
-    """mcp-wire §8.5: stable. A client with an old list must not be given another server's resource."""
+    """docs/resources.md#resources: a client with an old list must not be given another server's resource."""
     a, b = reading("a", "u:1", templates=["t:{x}"]), reading("b", "u:1", templates=["t:{y}"])
     both = resources_of(a, b)
     only_b = resources_of(b, before=both, configured="a b")
@@ -269,7 +269,7 @@ def test_an_earlier_server_takes_its_uri_also_while_a_later_one_is_away() -> Non
 
 
 def test_what_is_hidden_cannot_be_reached_by_any_way() -> None:
-    """Issue 4, point 1: hiddenResources; not by template, scheme, link, wrapping or another server."""
+    """docs/resources.md#hide-some: not by template, scheme, link, wrapping or another server."""
     a = reading("a", "file:///open", "file:///secret", templates=["file:///{+p}"], hidden=("file:///secret*",))
     catalog = resources_of(a, reading("b", "b:1"))
     assert list(catalog.resources) == ["file:///open", "b:1"]
@@ -284,7 +284,7 @@ def test_what_is_hidden_cannot_be_reached_by_any_way() -> None:
 
 
 def test_only_what_is_exposed_is_listed_and_found() -> None:
-    """Issue 4, point 1: exposedResources by glob; templates by their own text."""
+    """docs/resources.md#hide-some: by glob; templates by their own text."""
     catalog = resources_of(
         reading("a", "d:1", "d:2", "e:1", templates=["d:{x}", "e:{x}"], exposed=("d:*",), hidden=("d:2",))
     )
@@ -302,7 +302,7 @@ def two() -> ResourceCatalog:
 
 
 def test_links_and_embedded_resources_are_put_in_our_words() -> None:
-    """mcp-wire §8.5: resource_link.uri and resource.resource.uri, nothing else."""
+    """docs/resources.md#which-server-a-uri-goes-to: resource_link.uri and resource.resource.uri, nothing else."""
     rewrite = two().rewriters["b"]
     result = (
         b'{"content":[{"type":"resource_link","name":"n","uri":"u:1","size":1E3},'
@@ -329,12 +329,12 @@ def test_links_and_embedded_resources_are_put_in_our_words() -> None:
     ],
 )
 def test_a_result_with_nothing_to_rewrite_is_the_very_object_that_came(result: bytes) -> None:
-    """design.md, idea 1."""
+    """docs/design/decisions/0001-raw-payloads.md."""
     assert two().rewriters["b"](result) is result
 
 
 def test_contents_come_back_under_the_uri_that_was_asked_for() -> None:
-    """mcp-wire §8.4: the same mapping; other contents of the same read are mapped and learned too."""
+    """docs/behaviour.md#what-passes-untouched: in contents, too; others of the same read are mapped and learned."""
     catalog = two()
     uri = wrap("b", "u:1")
     rewrite = catalog.contents_rewriter(uri, Place("b", "u:1"))
@@ -353,7 +353,7 @@ def test_contents_come_back_under_the_uri_that_was_asked_for() -> None:
 
 
 def test_tools_name_their_apps_by_the_uris_these_have_here() -> None:
-    """mcp-wire §8.5, MCP Apps: `_meta.ui.resourceUri` and the older key, when the URI was wrapped."""
+    """docs/resources.md#apps: `_meta.ui.resourceUri` and the older key, when the URI was wrapped."""
     meta = b'{"ui":{"resourceUri":"ui://app","x":1E3},"ui/resourceUri":"ui://app","other":"ui://app"}'
     a, b = (reading(name, "ui://app") for name in "ab")
     b = type(b)(upstream="b", prefix="b", resources=b.resources, tools=[tool("t", _meta=meta), tool("u")])
@@ -366,7 +366,7 @@ def test_tools_name_their_apps_by_the_uris_these_have_here() -> None:
 
 
 def test_templates_are_found_by_their_listed_text() -> None:
-    """mcp-wire §8.4: a completion's template must be mapped back to the exact upstream template string."""
+    """docs/resources.md#completion: the listed text leads to the template as its server wrote it."""
     catalog = resources_of(reading("a", templates=["t:{x}"]), reading("b", templates=["t:{y}"]))
     assert catalog.find_template("t:{x}") == Place("a", "t:{x}")
     assert catalog.find_template("muxway://b/+t:{y}") == Place("b", "t:{y}")

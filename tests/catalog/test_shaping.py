@@ -87,7 +87,7 @@ def notes(catalog: Catalog) -> list[str]:
 
 
 def test_name_title_description_and_annotations_are_replaced_and_nothing_else() -> None:
-    """Issue 5 point 3."""
+    """docs/shaping.md#how-it-works: what a shape does not name stays."""
     catalog = shaped(
         {"search": {"name": "find", "title": "T", "description": "D", "annotations": {"readOnlyHint": True}}}
     )
@@ -101,7 +101,7 @@ def test_name_title_description_and_annotations_are_replaced_and_nothing_else() 
 
 
 def test_a_tool_without_a_shape_is_untouched() -> None:
-    """Issue 5, speed: tools without a shape pay nothing."""
+    """docs/shaping.md#how-it-works: a tool without a shape passes as before, at the same speed."""
     catalog = shaped({"a": {"description": "D"}}, "a", "b")
     plain = shaped({}, "a", "b")
     assert catalog.routes["s__b"] == plain.routes["s__b"]
@@ -109,7 +109,7 @@ def test_a_tool_without_a_shape_is_untouched() -> None:
 
 
 def test_arguments_are_hidden_renamed_described_defaulted_and_restricted_in_the_schema() -> None:
-    """Issue 5 point 3."""
+    """docs/shaping.md."""
     catalog = shaped(
         {
             "search": {
@@ -142,7 +142,7 @@ def test_required_goes_when_nothing_is_left_of_it() -> None:
 
 
 def test_a_result_expression_takes_the_output_schema_away() -> None:
-    """Issue 5 point 3: what comes out does not follow it any more."""
+    """docs/shaping.md#how-it-works: what comes out does not follow it any more."""
     assert "outputSchema" not in only(shaped({"search": {"result": "items"}}))
 
 
@@ -168,7 +168,7 @@ def test_what_patterns_say_comes_first_and_the_name_itself_wins() -> None:
 
 
 def test_arguments_are_mapped_back() -> None:
-    """Issue 5 point 3: fixed values put in, renames undone, defaults filled."""
+    """docs/shaping.md#how-it-works: fixed values put in, renames undone, defaults filled."""
     catalog = shaped(
         {
             "search": {
@@ -211,7 +211,7 @@ def test_two_arguments_may_swap_their_names() -> None:
     ],
 )
 def test_what_is_not_allowed_is_refused_with_what_is(arguments: dict[str, Any], why: str) -> None:
-    """Issue 5 point 3: -32602 that says which argument and what is allowed."""
+    """docs/errors.md: -32602 that says which argument and what is allowed."""
     catalog = shaped(
         {
             "search": {
@@ -279,7 +279,7 @@ TEXT = {"content": [{"type": "text", "text": '{"items":[{"n":"a","x":1},\n{"n":"
     ],
 )
 def test_a_result_is_picked_from(expression: str, structured: object, text: str) -> None:
-    """Issue 5 point 3: on the structured content, or on the JSON that its text is."""
+    """docs/shaping.md#how-it-works: on the structured content, or on the JSON that its text is."""
     expected: dict[str, Any] = {"_meta": {"k": 1}, "content": [{"type": "text", "text": text}]}
     if structured is not None:
         expected["structuredContent"] = structured
@@ -313,7 +313,7 @@ def test_failures_questions_and_tasks_are_left_alone(result: dict[str, Any]) -> 
     ],
 )
 def test_an_expression_that_fails_says_which_shape_it_was(expression: str, result: dict[str, Any], why: str) -> None:
-    """Issue 5 point 3: the call fails alone with a message that names the shape."""
+    """docs/shaping.md#how-it-works: the call fails alone with a message that names the shape."""
     answer = reshaped(expression, result)
     assert answer["isError"] is True
     assert "structuredContent" not in answer
@@ -360,12 +360,12 @@ FOR_SEARCH = "s: tool 'search': shape \"search\": "
     ],
 )
 def test_what_a_shape_asks_for_in_vain_is_told(shape: dict[str, Any], why: str) -> None:
-    """Issue 5, bad input: findings that name the place."""
+    """docs/shaping.md#what-is-checked: shapes that match nothing, arguments that do not exist, each with its place."""
     assert notes(shaped(shape)) == [why]
 
 
 def test_two_tools_that_end_up_with_one_name_are_told_apart() -> None:
-    """Issue 5, bad input: name clashes after renames."""
+    """docs/shaping.md#what-is-checked: a name that is taken."""
     catalog = shaped({"a": {"name": "s__b"}}, "a", "b")
     assert [route.native for route in catalog.routes.values()] == ["a", "b"]
     assert len(catalog.routes) == 2
@@ -386,7 +386,7 @@ def test_an_open_schema_takes_any_argument() -> None:
 
 
 def test_tools_are_shown_and_hidden_by_glob() -> None:
-    """Issue 5 point 3: include and exclude by glob."""
+    """docs/configuration.md#filters-and-renames: names or globs."""
     names = ("get_a", "get_b", "list_a", "drop_a", "odd*")
     catalog = shaped({}, *names, exposedTools=["get_*", "list_a", "odd*", "none_*"], hiddenTools=["*_b", "gone"])
     assert list(catalog.routes) == ["s__get_a", "s__list_a", "s__odd_"]
@@ -397,7 +397,7 @@ def test_tools_are_shown_and_hidden_by_glob() -> None:
 
 
 def test_read_only_shows_what_says_so_itself_or_by_its_shape() -> None:
-    """Issue 5 point 3: include by annotation."""
+    """docs/configuration.md#filters-and-renames: `readOnly`."""
     reads = {**TOOL, "annotations": {"readOnlyHint": True}}
     writes = {**TOOL, "annotations": {"readOnlyHint": False}}
     config = parse_server("s", {"command": "x", "shape": {"c": {"annotations": {"readOnlyHint": True}}}})
@@ -419,7 +419,7 @@ def test_a_hidden_tool_keeps_its_shape_for_who_reaches_it_by_name() -> None:
 
 
 def test_a_view_shapes_what_the_server_has_shaped() -> None:
-    """Issue 5 point 3: views with their own shaping, by public name."""
+    """docs/views.md#what-is-in-it: by public name, on top of the server's own."""
     inner = {"search": {"name": "find", "arguments": {"q": {"rename": "query"}}, "result": "items"}}
     outer = {"find": {"name": "look", "arguments": {"query": {"rename": "words"}}, "result": "result[0]"}}
     catalog = shaped(inner)
@@ -434,7 +434,7 @@ def test_a_view_shapes_what_the_server_has_shaped() -> None:
 
 
 def test_names_in_a_view_that_clash_are_told() -> None:
-    """Issue 5, bad input."""
+    """docs/shaping.md#what-is-checked: a name that is taken, a shape that matches no tool."""
     wanted = parse_server("v", {"command": "x", "shape": {"s__a": {"name": "s__b"}, "s__z": {"title": "T"}}}).shape
     catalog = shaped({}, "a", "b")
     view = Selection(view="v", shapes=wanted, tools=Globs(["s__*", "none*"])).of_tools(catalog, Naming())

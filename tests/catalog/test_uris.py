@@ -38,7 +38,7 @@ upstreams = st.one_of(st.sampled_from(("a", "my server", "a/b", "a%2Fb", "é", "
 @LAW
 @given(upstreams, uris)
 def test_a_wrapped_uri_leads_back_to_what_it_was_made_of(upstream: str, uri: str) -> None:
-    """mcp-wire §8.5: reversible."""
+    """docs/security.md#what-is-promised-threat-by-threat: wrapping is reversible."""
     wrapped = wrap(upstream, uri)
     assert unwrap(wrapped) == (upstream, uri)
     assert looks_wrapped(wrapped)
@@ -48,7 +48,7 @@ def test_a_wrapped_uri_leads_back_to_what_it_was_made_of(upstream: str, uri: str
 @LAW
 @given(upstreams, uris, upstreams, uris)
 def test_two_uris_are_never_wrapped_to_one(one: str, uri: str, other: str, second: str) -> None:
-    """mcp-wire §8.7: injective."""
+    """docs/security.md#what-is-promised-threat-by-threat: no two become one."""
     assert (wrap(one, uri) == wrap(other, second)) == ((one, uri) == (other, second))
     assert wrap(one, uri) != wrap_template(other, second)
 
@@ -63,7 +63,7 @@ _expansions = st.text(alphabet="abcXYZ019-._~:/?#[]@!$&'()*+,;=%", max_size=8)
 def test_what_a_wrapped_template_becomes_leads_back_to_what_the_template_becomes(
     upstream: str, pieces: list[tuple[str, str, str]]
 ) -> None:
-    """mcp-wire §8.5: expressions stay intact and invert exactly, whatever the client puts in their place."""
+    """RFC 6570: expressions stay intact; docs/resources.md#resources: whatever is put in their place leads back."""
     template = "file:///" + "".join(literal + hole for literal, hole, _ in pieces)
     expanded = "file:///" + "".join(literal + value for literal, _, value in pieces)
     wrapped = wrap_template(upstream, template)
@@ -74,7 +74,7 @@ def test_what_a_wrapped_template_becomes_leads_back_to_what_the_template_becomes
 
 @pytest.mark.parametrize("uri", ["ui://app/x", "UI://app/x", "ui:x"])
 def test_apps_stay_in_their_scheme(uri: str) -> None:
-    """mcp-wire §8.5: keep `ui://` inside `ui`, because clients know apps by it."""
+    """docs/resources.md#resources: `ui://` stays inside `ui`, because clients know apps by it."""
     assert wrap("weather", uri).startswith("ui://weather/")
     assert wrap_template("weather", uri).startswith("ui://weather/+")
     assert unwrap(wrap("weather", uri)) == ("weather", uri)
@@ -106,12 +106,12 @@ def test_apps_stay_in_their_scheme(uri: str) -> None:
     ],
 )
 def test_only_our_own_spelling_is_taken_for_wrapped(uri: str) -> None:
-    """Issue 4, bad input: URI tricks. One URI has one wrapped form, so no filter is evaded by another."""
+    """docs/resources.md#resources: one URI has one wrapped form, so no filter is evaded by another."""
     assert unwrap(uri) is None
 
 
 def test_whatever_has_our_scheme_is_ours() -> None:
-    """mcp-wire §8.7: a server must not be able to claim what stands for another one's."""
+    """docs/security.md#what-is-promised-threat-by-threat: a server cannot claim what stands for another one's."""
     assert looks_wrapped("muxway:anything")
     assert looks_wrapped("MuxWay://b/x")
     assert looks_wrapped("ui://b/ui%3A%2F%2Fx")
@@ -171,7 +171,7 @@ def test_matching_takes_no_time_whatever_servers_and_callers_write() -> None:
 
 
 def test_the_more_a_template_says_the_more_specific_it_is() -> None:
-    """mcp-wire §8.5: template match, most specific first."""
+    """docs/resources.md#which-server-a-uri-goes-to: of several templates the one that says most."""
     texts = ["{+u}", "file:///{+p}", "file:///docs/{+p}", "file:///docs/{x}/{y}", "file:///docs/{x}/index"]
     ranked = sorted(map(Template, reversed(texts)), key=lambda template: template.rank)
     assert [template.text for template in ranked] == [texts[4], texts[3], texts[2], texts[1], texts[0]]
@@ -208,7 +208,7 @@ def test_the_more_a_template_says_the_more_specific_it_is() -> None:
     ],
 )
 def test_no_spelling_of_a_hidden_uri_gets_around_the_filter(uri: str) -> None:
-    """Issue 4, bad input: `..`, encoded slashes, wrapped twice."""
+    """docs/resources.md#hide-some: `..`, encoded slashes, wrapped twice."""
     hidden = UriFilter(hidden=("file:///secret/*",))
     assert not hidden.shows(uri)
     assert hidden.shows("file:///open/key")
@@ -216,7 +216,7 @@ def test_no_spelling_of_a_hidden_uri_gets_around_the_filter(uri: str) -> None:
 
 
 def test_only_what_is_exposed_can_be_reached() -> None:
-    """Issue 4, point 1: exposedResources by glob; the case of a host may matter to a server."""
+    """docs/resources.md#hide-some: by glob; the case of a host may matter to a server."""
     only = UriFilter(exposed=("docs://Team/*", "note:?"))
     for uri in ("docs://Team/a", "docs://Team/", "docs://Team/a%20b?x#y", "note:1", "docs://Team/{id}"):
         assert only.shows(uri), uri
