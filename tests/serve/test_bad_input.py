@@ -142,7 +142,7 @@ async def test_a_member_that_stands_twice_is_refused(body: bytes, web: Webs) -> 
 
 @pytest.mark.parametrize("body", SINGLE)
 async def test_a_member_that_stands_once_on_each_level_is_fine(body: bytes, web: Webs) -> None:
-    """Ours: names inside the params are nobody's business but the server's."""
+    """Ours: one name on two levels leaves no doubt; what lies deeper in the params is the server's business."""
     async with web() as http:
         client = await http.session()
         assert (await http.post(body, client.headers)).json["result"] == {}
