@@ -71,7 +71,7 @@ def echo(write: Callable[..., Path]) -> Path:
     ],
 )
 def test_text_becomes_what_the_schema_wants(schema: object, text: str, value: object) -> None:
-    """Ours: docs/cli.md#call: however a schema says it, a number is a number; text stays text where text is wanted."""
+    """docs/cli.md#muxway-call: however a schema says it, a number is a number; text stays text where text is wanted."""
     given = fitted(text, schema, ROOT, "n")
     assert (type(given), given) == (type(value), value)
 
@@ -116,7 +116,7 @@ def test_unknown_and_missing_arguments_are_told(muxway: Callable[..., Result], e
 
 
 def test_on_a_terminal_what_is_missing_is_asked_for(echo: Path) -> None:
-    """Ours: docs/cli.md#call."""
+    """docs/cli.md#muxway-call: on a terminal it asks."""
     line = [sys.executable, "-m", "muxway", "call", "echo__it", "n=1", "-c", str(echo)]
     with Terminal(line, columns=80, rows=24) as terminal:
         terminal.until(lambda said: "text (string): " in said)

@@ -292,7 +292,7 @@ def test_tools_of_sleeping_servers_are_no_failure(muxway: Callable[..., Result],
 
 
 def test_connect_reports_subtools_that_are_not_there(muxway: Callable[..., Result], servers: Path) -> None:
-    """Ours: docs/cli.md#check: a compound tool that names a tool in vain."""
+    """docs/cli.md#muxway-check: a compound tool that names a tool in vain."""
     data = json.loads(servers.read_text())
     subtools = {"notes": {"tools": [{"name": "add"}, {"name": "ad"}]}}
     data["tools"] = {"Has Space": {"description": "Notes.", "subtools": subtools}}

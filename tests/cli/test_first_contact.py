@@ -61,7 +61,7 @@ def test_muxway_in_its_own_config_is_an_error_of_check(muxway: Callable[..., Res
 
 
 def test_check_looks_for_the_programs(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
-    """Ours: docs/cli.md#check: what to install, as a doubt, because the gateway may have another PATH."""
+    """docs/cli.md#muxway-check: what to install, as a doubt, because the gateway may have another PATH."""
     empty = {"env": {"PATH": "/nowhere"}}
     result = muxway(
         "check", write({"mcpServers": {"a": {"command": "npx", **empty}, "b": {"command": sys.executable}}})
@@ -164,7 +164,7 @@ def test_a_port_that_is_none_is_called_so(muxway: Callable[..., Result]) -> None
 def test_a_missing_variable_need_not_keep_the_others_from_starting(
     launch: Callable[..., Launched], servers: Path
 ) -> None:
-    """Ours: docs/cli.md#stdio: `--keep-going`."""
+    """docs/cli.md#muxway-stdio: `--keep-going`."""
     data = json.loads(servers.read_text())
     data["mcpServers"]["github"] = {"command": "x", "env": {"TOKEN": "${NO_SUCH_VARIABLE}"}}
     servers.write_text(json.dumps(data))

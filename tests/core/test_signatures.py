@@ -47,7 +47,7 @@ ROOT = {"$defs": DEFS}
     ],
 )
 def test_a_type_is_said_in_a_few_words(schema: object, said: str) -> None:
-    """Ours: docs/cli.md#tools: `--schema` shows the types that the schema has, however it spells them."""
+    """docs/cli.md#muxway-tools: `--schema` shows the types that the schema has, however it spells them."""
     assert kind(schema, ROOT) == said
 
 

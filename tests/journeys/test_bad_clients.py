@@ -138,7 +138,7 @@ async def test_handshake_methods_do_not_exist_statelessly(method: str) -> None:
 
 
 async def test_a_bad_envelope_is_refused_by_its_own_code() -> None:
-    """MCP 2026-07-28, basic/index: -32602 for half an envelope, -32022 for a version without a stateless form."""
+    """MCP 2026-07-28, basic/index: -32602 for half an envelope; basic/versioning: -32022 for another version."""
     version, capabilities = "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities"
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = RawClient(world.gateway.memory_door())
