@@ -33,6 +33,8 @@ LATER = 12
 class Report:
     """What was seen of one gateway."""
 
+    tried: int = 0
+    """Processes of each server that were started to see whether it takes a handshake."""
     complaints: dict[str, list[str]] = field(default_factory=dict)
     """Fault → what was not as its bar says."""
     witnessed: list[Outcome] = field(default_factory=list)
@@ -56,9 +58,11 @@ class Report:
         return max(outcome.seconds for outcome in self.witnessed)
 
 
-async def run(door: Door, era: Era, servers: dict[str, Any], bars: Mapping[str, Bar], folder: Path) -> Report:
+async def run(
+    door: Door, era: Era, servers: dict[str, Any], bars: Mapping[str, Bar], folder: Path, tried: int = 0
+) -> Report:
     """Let a fault happen at the server of its name, for each bar, and look at everything a client can see."""
-    report = Report(slack=crowding())
+    report = Report(tried, slack=crowding())
     clocks = {name: {"callTimeout": bar.patience, "callMax": max(CALL_MAX, bar.patience)} for name, bar in bars.items()}
     servers = {name: {**entry, **clocks[name]} for name, entry in servers.items()}
     servers["beta"] = child(folder, "beta", "handshake")
@@ -168,7 +172,8 @@ def _compare_belongings(has: dict[str, Any]) -> list[str]:
 async def _recover(running: Running, client: Client, fault: str, bar: Bar, settled: float, report: Report) -> list[str]:
     """Call it until it answers, and see that it is the process it should be."""
     said: list[str] = []
-    until, starts = settled + bar.back + report.slack, {"same": 1, "new": 2, "remote": 0}[bar.life]
+    until = settled + bar.back + report.slack
+    starts = {"same": 1, "new": 2, "remote": 0}[bar.life] + report.tried
     while True:
         late = time.monotonic() > until
         if len(running.journal(fault, "start")) < starts and not late:

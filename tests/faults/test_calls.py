@@ -27,7 +27,9 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("-".join(request.param))
     door, client_era, child_era = request.param
     servers = {fault: child(folder, fault, child_era) for fault in CALLS}
-    return asyncio.run(run(door, client_era, servers, CALLS, folder))
+    # Sessions are served in their own era, where a server has it; on a pipe it is greeted in that at once.
+    tried = int(door != "stdio" and (client_era, child_era) == ("handshake", "stateless"))
+    return asyncio.run(run(door, client_era, servers, CALLS, folder, tried))
 
 
 @pytest.mark.parametrize("fault", CALLS)
