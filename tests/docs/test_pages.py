@@ -15,6 +15,7 @@ import pytest
 
 from muxway import Gateway, SyncGateway
 from muxway.config import load_config
+from muxway.regexes import Regex
 from tests.docs.pages import ROOT, Block, anchors, blocks, links, name_of, pages
 
 if TYPE_CHECKING:
@@ -173,3 +174,10 @@ def test_the_gateway_without_await_has_the_methods_that_the_page_says() -> None:
     assert [name for name in documented if not hasattr(Gateway, name)] == []
     missing = {name for name in documented if not hasattr(SyncGateway, name)}
     assert missing == {"list_tools", "memory_door", "stdio_door"}
+
+
+def test_the_longest_text_that_the_page_on_shapes_names_is_that_of_its_pattern() -> None:
+    """docs/shaping.md: a limit is a promise."""
+    page = (ROOT / "docs" / "shaping.md").read_text(encoding="utf-8")
+    pattern = r"^\w+$"
+    assert f"over {Regex(pattern).longest:,} bytes for `{pattern}`" in page
