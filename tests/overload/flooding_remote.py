@@ -31,6 +31,7 @@ KINDS = {
     "lines": b"data:\n",
     "endless": b"data: " + b"y" * (CHUNK - 6),
     "comment": b":" * CHUNK,
+    "crumbs": b":",
 }
 TOOLS = [{"name": "flood", "inputSchema": {"type": "object"}}]
 
@@ -43,8 +44,9 @@ class Flooding(ThreadingHTTPServer):
     def __init__(self, kind: str, where: str) -> None:
         """`where`: "answer" or "get" (Streamable HTTP), or "sse" (HTTP+SSE)."""
         super().__init__(("127.0.0.1", 0), Handler)
+        # All in one chunk, or each byte in one of its own.
         content = KINDS[kind] * (CHUNK // len(KINDS[kind]))
-        self.chunk = b"%x\r\n%b\r\n" % (len(content), content)
+        self.chunk = b"1\r\n:\r\n" * CHUNK if kind == "crumbs" else b"%x\r\n%b\r\n" % (len(content), content)
         self.where = where
         self.called = threading.Event()
         self.over = threading.Event()

@@ -582,7 +582,7 @@ class HttpChannel:
 
         try:
             while data := await response.chunk(idle):
-                await self._intake.read(data, parser, take)
+                await self._intake.read(data, parser, take, response.handling)
                 if message is not None and message.answered:
                     idle = _LINGER
         except Trouble as trouble:

@@ -11,6 +11,7 @@ import io
 import os
 import re
 import ssl
+from time import thread_time
 from typing import TYPE_CHECKING, Final, Self
 
 import aiohttp
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _KEEP_ALIVE: Final = 4.0
 """Seconds an unused connection is kept: less than the 5 after which uvicorn and Node close it in our face."""
 _AT_ONCE: Final = 1 << 20
+_DEARER: Final = 4
+"""How many times as long as to put the parts of a body together it takes to find them, about."""
 _MOST_REDIRECTS: Final = 5
 _REDIRECTS: Final = {"GET": frozenset((301, 302, 303, 307, 308)), "POST": frozenset((307, 308))}
 """For a POST only those that keep it a POST."""
@@ -39,6 +42,9 @@ class Response:
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
+        self._read = 0
+        self.handling = 0.0
+        """Seconds of work that the last piece of the body cost before anybody looked at it, where that is known."""
         self.status = response.status
         self.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
@@ -59,14 +65,26 @@ class Response:
         try:
             async with asyncio.timeout(idle):
                 # Empty also means: a chunk of the transfer ended here.
-                while not (data := await self._response.content.readany()):
+                while not (data := await self._piece()):
                     if self._response.content.at_eof():
                         return b""
+                self._read += len(data)
                 return data
         except TimeoutError:
             raise Trouble(f"sent nothing for {idle:g} s", "timeout") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _trouble(error) from error
+
+    async def _piece(self) -> bytes:
+        content = self._response.content
+        if content.total_bytes <= self._read:
+            self.handling = 0.0
+            return await content.readany()
+        # All that waits comes in as many parts as the server sent: of a flood of tiny ones, this is what costs.
+        began = thread_time()
+        data = content.read_nowait()
+        self.handling = (thread_time() - began) * _DEARER
+        return data
 
     async def read(self, limit: int) -> bytes:
         """The whole body. Raises Trouble if it is larger or does not arrive whole."""

@@ -37,9 +37,12 @@ class EventIntake:
         self._budget = Budget()
         self._on_flood: Callable[[], None] | None = on_flood
 
-    async def read(self, data: bytes, parser: SseParser, take: Take) -> None:
-        """Take the events that this piece of a stream completes; wait until more of the stream may be read."""
-        await self._work(_parsed(data, parser, take), _READ)
+    async def read(self, data: bytes, parser: SseParser, take: Take, already: float = 0.0) -> None:
+        """Take the events that this piece of a stream completes; wait until more of the stream may be read.
+
+        So many seconds of work were done to have it.
+        """
+        await self._work(_parsed(data, parser, take), _READ + already)
 
     async def hear(self, events: Sequence[Event], take: Take) -> None:
         """The same for events that were kept."""

@@ -84,7 +84,7 @@ class EventChannel:
         data = await self._response.chunk(idle)
         if not data:
             raise Trouble("closed its event stream", broken=True)
-        await self._intake.read(data, self._parser, take)
+        await self._intake.read(data, self._parser, take, self._response.handling)
 
     async def follow(self, take: Callable[[Event], int], nudge: Callable[[], None]) -> str:
         """Hear every event until the stream ends; returns why it did.
