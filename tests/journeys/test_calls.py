@@ -59,7 +59,7 @@ async def test_an_id_is_echoed_in_its_own_spelling() -> None:
 
 
 async def test_an_upstream_error_arrives_unchanged() -> None:
-    """mcp-simple-aggregator: child server errors are forwarded unchanged, code, message and data."""
+    """docs/errors.md#errors: a server's own errors are forwarded unchanged, code, message and data."""
     data = b'{"errno":-2,"code":"ENOENT","n":1.0,"z":null}'
     error = b'{"code":-32603,"message":"File not found: /x","data":' + data + b',"extra":[]}'
 

@@ -287,7 +287,7 @@ async def test_listings_are_the_same_bytes_for_everyone_until_something_changes(
 
 
 async def test_filters_and_renames_apply_to_native_names() -> None:
-    """mcp-coordinator: exposedTools with renames, hiddenTools."""
+    """docs/configuration.md#filters-and-renames: exposedTools with renames, hiddenTools."""
     servers = {
         "one": ScriptedServer(tools={"a": None, "b": None, "c": None}),
         "two": ScriptedServer(tools={"a": None, "b": None}),

@@ -164,7 +164,7 @@ async def test_a_listing_is_converted_once_for_each_revision_and_shared_where_no
 
 
 async def test_a_compound_tool_converts_what_its_subtool_says() -> None:
-    """mcp-coordinator compound tools: their results go the same way."""
+    """docs/configuration.md#compound-tools: their results go the same way."""
     tools = {"All": {"description": "d", "subtools": {"up": {"tools": [{"name": "numbers"}]}}}}
     # The server named in subtools must exist when the file is read; it is switched on at run time.
     off = {"up": {"command": "none", "disabled": True}}

@@ -1,4 +1,4 @@
-"""Compound tools as mcp-coordinator has them, from the configuration to the subtool."""
+"""Compound tools, from the configuration to the subtool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway in ten lines: mcp-chain's own scenario, in process and from a file."""
+"""A gateway in ten lines, as the cookbook has it, in process and from a file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Calculator:
         return "dropped"
 
 
-async def auth(request: dict[str, Any], next: Any) -> dict[str, Any]:  # noqa: A002 - mcp-chain calls it so
+async def auth(request: dict[str, Any], next: Any) -> dict[str, Any]:  # noqa: A002 - the cookbook calls it so
     if request["params"].get("name", "").endswith("drop_tables"):
         return {"error": {"code": -32602, "message": "not allowed"}}
     return await next(request)

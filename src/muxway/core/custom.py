@@ -1,6 +1,6 @@
 """The gateway's own tools as they are listed, and compound tools: one name that runs a chosen tool of a chosen server.
 
-Compound tools are configured as mcp-coordinator has them: `tools.<Name> = {description, subtools}`. The
+Compound tools are configured as `tools.<Name> = {description, subtools}`. The
 caller sends `{server, tool, args}`; only what is listed can be run. How composed tools run is in `composing`.
 """
 
