@@ -144,7 +144,8 @@ async def greet(
         if link.gone:
             raise DiedOfProbe(error) from error
     if found is None and era == "modern":
-        raise GreetingFailed("does not speak 2026-07-28, which `era` asks for") from refused
+        said = "" if refused is None else f"; it says: {refused.message}"
+        raise GreetingFailed(f"does not speak 2026-07-28, which `era` asks for{said}") from refused
     if found is not None:
         return found
     try:
