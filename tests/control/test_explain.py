@@ -192,6 +192,20 @@ def test_a_running_gateway_is_asked(launch: Callable[..., Gateway], muxway: Call
     assert 'there is no view "agnet"; did you mean "agent"?' in wrong.stderr
 
 
+def test_a_config_named_by_a_variable_is_not_explained_by_a_gateway_that_runs_another(
+    launch: Callable[..., Gateway], muxway: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/operating.md#explain: the variable says which config is meant, as `--config` does."""
+    gateway = launch(CONFIG)
+    gateway.settled()
+    file = tmp_path / "other.json"
+    file.write_text('{"mcpServers": {\n' + server("text", '"prefix": "words"') + "}}")
+    monkeypatch.setenv("MUXWAY_CONFIG", str(file))
+    result = muxway("explain", "words__count")
+    assert result.exit_code == 0, result.output
+    assert f"By the servers, started for this; lines are those of {file}" in result.output
+
+
 def test_without_a_gateway_the_servers_are_started(muxway: Callable[..., Result], tmp_path: Path) -> None:
     """docs/operating.md#explain: it starts the servers itself, like `muxway tools`."""
     file = tmp_path / "servers.json"

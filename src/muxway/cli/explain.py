@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import textwrap
 from difflib import get_close_matches
@@ -45,8 +46,9 @@ def command(tool: str, view: str | None, pid: int | None, config: str | None, *,
     TOOL is a public name in any spelling, or what its server calls it. Each reason
     comes with its line in the config file.
 
-    A running gateway is asked, if there is one (with --config, one that runs this
-    config); without one, the servers are started for as long as it takes.
+    A running gateway is asked, if there is one (with --config or $MUXWAY_CONFIG,
+    one that runs this config); without one, the servers are started for as long
+    as it takes.
 
     Exit 1 if there is no such tool, 4 if no gateway has the process id of --pid.
     """
@@ -68,8 +70,12 @@ def command(tool: str, view: str | None, pid: int | None, config: str | None, *,
 
 def _told(tool: str, view: str | None, pid: int | None, config: str | None) -> list[dict[str, Any]]:
     """What each gateway says. Of those that run the same config, the first is asked: they would say the same."""
+    from muxway.config.find import VARIABLES
+
     found = find()
-    running = matching(found, pid, config)
+    # Whoever names a config, by an option or a variable, means no gateway that runs another.
+    named = config or next(filter(None, map(os.environ.get, VARIABLES)), None)
+    running = matching(found, pid, config if pid is not None else named)
     if running:
         first = {one.config or one.pid: one for one in reversed(running)}
         with answered():
