@@ -30,6 +30,8 @@ class Seen:
     """What was seen of one gateway."""
 
     child_era: Era
+    tried: bool
+    """Whether each server is started once more, to see whether it takes a handshake."""
     beta_ready: float = 0.0
     outcomes: dict[str, tuple[Outcome, float]] = field(default_factory=dict)
     """How a server started → what came of calls to it in the end, and how many seconds after the start."""
@@ -48,7 +50,8 @@ def _servers(folder: Path, modes: tuple[str, ...], era: Era) -> dict[str, object
 
 
 async def _run(door: Door, client_era: Era, child_era: Era, folder: Path) -> Seen:
-    seen = Seen(child_era, slack=crowding())
+    # Sessions are served in their own era, where a server has it; on a pipe it is greeted in that at once.
+    seen = Seen(child_era, door != "stdio" and (client_era, child_era) == ("handshake", "stateless"), slack=crowding())
     modes = tuple(STARTS)
     async with gateway(door, folder, _servers(folder, modes, child_era), SETTINGS) as running:
         client = await running.client(client_era)
@@ -94,7 +97,7 @@ def test_a_server_that_starts_wrong_comes_up_or_says_why_not(seen: Seen, mode: s
     bar: Start = STARTS[mode]
     outcome, took = seen.outcomes[mode]
     assert outcome.ok is bar.ready, outcome
-    assert took < bar.within + seen.slack, outcome
+    assert took < bar.within * (1 + seen.tried) + seen.slack, outcome
     assert (f"{mode}__echo" in seen.names) is bar.ready
     if bar.ready:
         assert outcome.text == mode

@@ -193,12 +193,12 @@ async def test_without_being_watched_the_loop_is_looked_at_while_messages_arrive
     assert metronome.due > time.perf_counter()
     busy(0.03)
     metronome.look()
-    assert 0.03 <= metronome.longest < 0.05
+    assert 0.03 <= metronome.longest < 0.08
     assert metronome.long_turns == 1
     metronome.begin()
     busy(0.03)
     await asyncio.sleep(0.1)
-    assert 0.03 <= metronome.longest < 0.05
+    assert 0.03 <= metronome.longest < 0.08
     assert metronome.long_turns == 1
     # At rest again: what a housekeeper does now and then does not add up to one turn.
     assert metronome.due == 0.0
@@ -207,4 +207,4 @@ async def test_without_being_watched_the_loop_is_looked_at_while_messages_arrive
         await asyncio.sleep(0.001)
     metronome.look()
     assert metronome.long_turns == 1
-    assert metronome.longest < 0.05
+    assert metronome.longest < 0.08

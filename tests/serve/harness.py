@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muxway.downstream.guard import Guard
     from muxway.testing import ScriptedServer
 
-PATIENCE = 10.0
+PATIENCE = 20.0
 BOTH = "application/json, text/event-stream"
 MODERN = "2026-07-28"
 ENVELOPE = {
