@@ -30,6 +30,8 @@ _FEW: Final = 32
 """Lines in one read that are large."""
 _PIPE_SIZE: Final = 1024 * 1024
 _LARGE_PART: Final = 256 * 1024
+_FEW_PARTS: Final = 6
+"""Parts of most frames; a listing has more."""
 _MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
 log = EventLog("pipes")
 
@@ -145,11 +147,10 @@ class PipeReader:
         # The buffer is allocated anew for each read, and a large one from the system, which costs more than all
         # the rest of a small call: only while large messages arrive. Of a flood of small ones, only so many at once,
         # so that others have their turn in between.
-        if len(data) < _SMALL_READ:
-            if self._read_size != _SMALL_READ:
-                self._read_size = _SMALL_READ
-        elif len(data) == self._read_size:
-            self._read_size = _LARGE_READ if data.count(b"\n") < _FEW else _SMALL_READ
+        if len(data) == self._read_size and data.count(b"\n") < _FEW:
+            self._read_size = _LARGE_READ
+        elif self._read_size != _SMALL_READ:
+            self._read_size = _SMALL_READ
         turn = self._turn
         if perf_counter() > turn.metronome.due:
             turn.metronome.look()
@@ -190,14 +191,14 @@ class PipeWriter:
         """Queue one frame. It leaves when the turn ends, with all others of the turn."""
         if not self.open or self._closing:
             return
-        data = b"".join(frame)
-        size = len(data)
-        if size > _LARGE_PART and any(type(part) is bytes and len(part) > _LARGE_PART for part in frame):
-            # A listing of megabytes, encoded once for everybody, is not kept once for each who reads slowly.
+        if len(frame) > _FEW_PARTS and any(type(part) is bytes and len(part) > _LARGE_PART for part in frame):
+            # A listing of megabytes, encoded once for everybody, is not copied for each.
             self._frames.extend(map(bytes, frame))
+            self.queued += sum(len(bytes(part)) for part in frame)
         else:
+            data = b"".join(frame)
             self._frames.append(data)
-        self.queued += size
+            self.queued += len(data)
         if not self._flush_planned and not self._waiting:
             self._flush_planned = True
             if self._turn.reading:

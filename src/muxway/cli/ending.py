@@ -14,6 +14,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING, Final
 
 from muxway.cli.exits import INTERRUPTED
@@ -25,6 +26,10 @@ DRAIN: Final = 5.0
 """Seconds that calls under way, and a client that is slow to read, get at the end."""
 _HARD_END: Final = 8.6
 """Seconds after which we are gone, whatever is under way."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""What `mallopt` knows them by."""
+_KEPT_FREE: Final = 8 * 1024 * 1024
+"""Bytes at the end of the heap that are kept."""
 _LOOK_AGAIN: Final = 0.1
 """Seconds after which it shows whether a SIGHUP came because the terminal has gone."""
 
@@ -94,6 +99,17 @@ def _has_terminal() -> bool:
 
 
 def settle_memory() -> None:
-    """Spare the collector what is loaded by now and stays for good; a call leaves nothing for it to find."""
+    """Spare the collector what is loaded by now and stays for good; a call leaves nothing for it to find.
+
+    And keep a few megabytes that are free for the next large message: glibc would give them back to the system after
+    each, and most of what such a message costs would be getting them again.
+    """
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    if sys.platform == "linux":
+        import ctypes  # a dear import, and of use only here
+
+        adjust = getattr(ctypes.CDLL(None), "mallopt", None)
+        if adjust is not None:  # other libraries than glibc have none
+            adjust(_TRIM_THRESHOLD, _KEPT_FREE)
+            adjust(_MMAP_THRESHOLD, _KEPT_FREE // 2)

@@ -93,7 +93,7 @@ class TooManyMembers(Exception):
 
 MOST_MEMBERS: Final = 1000
 """Members of a message, of its params and of their `_meta`. Their values may have any number."""
-_LARGE: Final = 64 * 1024
+_LARGE: Final = 128 * 1024
 """Bytes above which it is worth to count first what would become objects."""
 _SMALL: Final = depth.SHORTEST
 """Bytes below which a message cannot be too deep or too wide."""
