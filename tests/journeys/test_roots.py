@@ -109,6 +109,16 @@ async def test_the_first_call_on_a_pipe_finds_the_clients_roots(
     assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+async def test_an_only_server_that_asks_first_and_its_client_do_not_wait_for_each_other() -> None:
+    """docs/questions.md: the client hears of its only server before it is ready, but not of one that asks it first."""
+    async with piped(a_config(prefix="")) as (_, wire):
+        client = RawClient(wire, capabilities=ROOTS)
+        folders = Folders(client, "file:///one")
+        await client.hello()
+        assert (await seen(client, "roots"))["roots"] == ["file:///one"]
+        assert folders.asked == 1
+
+
 async def test_a_client_that_comes_late_is_asked_when_it_is_ready() -> None:
     """docs/questions.md: a server that is there before its client waits for it, and asks nobody who is not ready."""
     async with piped(a_config()) as (gateway, wire):

@@ -2,7 +2,8 @@
 
 What a session is told of instructions and capabilities it is told once. Of a transparent server that is the server's
 own, which is known a moment later: without a gateway the client would wait for it, too. So the answer to a handshake
-waits, but never for long: a server that hangs must not keep its client from connecting.
+waits, but never for long: a server that hangs must not keep its client from connecting. Nor does it wait for a server
+that asks its client something first, which cannot be asked before it has its answer.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Meeting:
         """
         self._queue, self._tell, self._failed = queue, tell, failed
         self._over = False
-        self._timer = later(LONGEST, self._end)
+        self._timer = later(LONGEST, self.end)
         self.release()
 
     def release(self) -> None:
@@ -49,7 +50,7 @@ class Meeting:
             return
         queue = self._queue()
         if queue is None:
-            self._end()
+            self.end()
         else:
             queue.append(self)
 
@@ -59,7 +60,8 @@ class Meeting:
         self._over = True
         self._timer.cancel()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Tell what is known by now."""
         if not self._over:
             self.cancel(None)
             attempt(self._failed, self._tell)

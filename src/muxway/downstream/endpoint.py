@@ -219,6 +219,8 @@ class Endpoint:
         self._quota = Quota()
         self._subscriber: Subscriber | None = None
         self._leave: Callable[[], None] | None = None
+        self._meeting: Meeting | None = None
+        """What the answer to its handshake waits for."""
         self.unheard = Unheard(self._caught_up)
         """What it has sent and has to wait for its turn."""
         self.on_heard: Callable[[], None] = lambda: None
@@ -321,6 +323,8 @@ class Endpoint:
         if session is not None and not self._ready and len(self._early) < _MOST_EARLY:
             # It may be asked nothing before it has said that it is ready.
             self._early.append(ask)
+            if self._meeting is not None:
+                self._meeting.end()
             return
         tell = None if session is None or not self._ready else self._way_to_ask(session)
         if tell is None or session is None:
@@ -414,11 +418,11 @@ class Endpoint:
             return
         exchange = Exchange(self, id_, key, Call(self._open(params), method, params), say, tell)
         self.peer.theirs[key] = exchange
-        if self._switchboard.unmet() is None:
+        if self._early or self._switchboard.unmet() is None:
             self._introduce(exchange)
         else:
             introduce = partial(self._introduce, exchange)
-            exchange.running = Meeting(self._switchboard.unmet, introduce, exchange.failed)
+            exchange.running = self._meeting = Meeting(self._switchboard.unmet, introduce, exchange.failed)
 
     def _not_taken(self, id_: bytes, key: bytes, error: RpcError, say: Callable[[Sequence[Buffer]], None]) -> None:
         exchange = self.peer.theirs.get(key)
