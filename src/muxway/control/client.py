@@ -105,7 +105,7 @@ def find() -> Found:
                     found.silent.append(pid)
             except (KeyError, TypeError):
                 found.silent.append(pid)
-    found.gateways.sort(key=lambda gateway: -gateway.uptime)
+    found.gateways.sort(key=lambda gateway: gateway.pid)  # the same order each time, whoever answers first
     return found
 
 
