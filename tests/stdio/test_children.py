@@ -174,11 +174,11 @@ async def test_the_first_listing_waits_for_servers_that_are_about_to_be_ready(tm
 
 async def test_a_server_that_hangs_holds_the_first_listing_only_so_long(tmp_path: Path) -> None:
     """docs/behaviour.md#start: one slow server does not keep the others from being listed."""
-    async with muxway(tmp_path, _servers(slow=child("mute"), good=child()), "--list-wait", "1") as process:
+    async with muxway(tmp_path, _servers(slow=child("mute"), good=child()), "--list-wait", "3") as process:
         client = await connected(process, "good")
         began = time.monotonic()
         assert "good__echo" in await client.tools()
-        assert time.monotonic() - began < 0.5, "only the start is waited for, not each listing"
+        assert time.monotonic() - began < 2, "only the start is waited for, not each listing"
 
 
 async def test_a_config_that_starts_muxway_itself_ends_somewhere(tmp_path: Path) -> None:
