@@ -39,7 +39,7 @@ from muxway.library import (
     ToolResult,
     encoded_arguments,
 )
-from muxway.log import EventLog
+from muxway.log import EventLog, first_of
 from muxway.opening import Opening
 from muxway.protocol import messages
 from muxway.protocol.era import PROGRESS_TOKEN
@@ -70,8 +70,6 @@ if TYPE_CHECKING:
 
 log = EventLog("gateway")
 
-_MOST_TOLD: Final = 20
-"""Problems of lists that are logged one by one after a change."""
 _TRIES: Final = 3
 """How often catalogs are made beside the event loop, before they are made on it because something always changes."""
 
@@ -450,14 +448,12 @@ class Gateway:
             ConfigError: the name is taken, or the configuration cannot be used.
         """
         self._check_open()
-        if name in self._fleet.stations:
-            raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
+        self._check_new(name)
         started = {} if server is None else {"command": "(in-process)"}
         config = parse_server(name, {**(entry or {}), **keys, **started})
         if server is None:
             await self._fleet.recollect([config])
-            if name in self._fleet.stations:
-                raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
+            self._check_new(name)
         self._chain_more(config)
         station = self._fleet.add(config, server)
         await station.upstream.settled.wait()
@@ -496,6 +492,11 @@ class Gateway:
         self._check_open()
         if name not in self._fleet.stations:
             raise UnknownName("server", name, self._fleet.stations)
+
+    def _check_new(self, name: str) -> None:
+        """Raise ConfigError if there is such a server already."""
+        if name in self._fleet.stations:
+            raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
 
     def _check_open(self) -> None:
         """Raise RuntimeError if the gateway has been closed."""
@@ -770,11 +771,11 @@ def _loaded(given: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -
 def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:
     """Log those that have not been told. Returns what is told now."""
     texts = {str(finding): finding for finding in findings}
-    new = [finding for text, finding in texts.items() if text not in told]
-    for finding in new[:_MOST_TOLD]:
+    new, more = first_of([finding for text, finding in texts.items() if text not in told])
+    for finding in new:
         log.warning(f"{finding.kind.word} list", upstream=finding.upstream, problem=finding)
-    if len(new) > _MOST_TOLD:
-        log.warning("lists", problem=f"{len(new) - _MOST_TOLD:,} more problems, see `muxway check --connect`")
+    if more:
+        log.warning("lists", problem=more)
     return {*texts}
 
 

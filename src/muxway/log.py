@@ -17,7 +17,7 @@ import time
 import traceback
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,6 +34,9 @@ _DEEPEST = -20
 """Frames of a traceback that are shown, the last ones: a recursion without end has hundreds that are all alike."""
 _GATHER = 0.02
 """Seconds for which lines wait for others to be written with."""
+_MOST_TOLD = 20
+"""Problems of one kind that are told one by one."""
+T = TypeVar("T")
 _LOGGER = logging.getLogger("muxway")
 
 
@@ -53,6 +56,12 @@ def masker(secrets: Iterable[str]) -> Callable[[str], str]:
         return text
 
     return mask
+
+
+def first_of(problems: Sequence[T]) -> tuple[Sequence[T], str]:
+    """Those of many problems of lists that are told one by one, and what to say of the rest; empty: there is none."""
+    rest = len(problems) - _MOST_TOLD
+    return problems[:_MOST_TOLD], f"{rest:,} more problems, see `muxway check --connect`" if rest > 0 else ""
 
 
 class EventLog:

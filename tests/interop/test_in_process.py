@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
 from . import peers
 
 
-@pytest.mark.parametrize(("env", "revision"), [("mcp1", "2025-11-25"), ("mcp2", "2026-07-28")])
-def test_a_server_of_either_sdk_version_runs_inside_the_gateways_process(env: str, revision: str) -> None:
-    """docs/library.md#servers-in-this-process: in-process upstreams from an official-SDK server."""
+def told(env: str, script: str, *options: str) -> Any:
+    """What a script says that runs with one of the SDKs, and with muxway."""
     done = subprocess.run(
-        [peers.python(env), str(peers.HERE / "servers" / "in_process.py")],
+        [peers.python(env), *options, str(peers.HERE / "servers" / script)],
         env={**os.environ, "PYTHONPATH": str(peers.ROOT / "src")},
         capture_output=True,
         text=True,
@@ -23,7 +23,13 @@ def test_a_server_of_either_sdk_version_runs_inside_the_gateways_process(env: st
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("env", "revision"), [("mcp1", "2025-11-25"), ("mcp2", "2026-07-28")])
+def test_a_server_of_either_sdk_version_runs_inside_the_gateways_process(env: str, revision: str) -> None:
+    """docs/library.md#servers-in-this-process: in-process upstreams from an official-SDK server."""
+    assert told(env, "in_process.py") == {
         "status": "running",
         "revision": revision,
         "tools": ["calc__add", "calc__fail"],
@@ -36,13 +42,4 @@ def test_a_server_of_either_sdk_version_runs_inside_the_gateways_process(env: st
 @pytest.mark.parametrize("env", ["mcp1", "mcp2"])
 def test_a_session_is_served_by_the_handshake_side_of_a_server_in_the_process(env: str) -> None:
     """2025-11-25, server/utilities/logging: a server may log to a client that set no level; 2026-07-28 wants one."""
-    done = subprocess.run(
-        [peers.python(env), "-W", "ignore", str(peers.HERE / "servers" / "in_process_session.py")],
-        env={**os.environ, "PYTHONPATH": str(peers.ROOT / "src")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == ["said on the way", "done"]
+    assert told(env, "in_process_session.py", "-W", "ignore") == ["said on the way", "done"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muxway.catalog.naming import Naming
-from muxway.core import composing, relay
+from muxway.core import composing, ports
 from muxway.core.call import LIBRARY, Call
 from muxway.core.crossing import Crossing
 from muxway.core.ports import Waiter
@@ -316,7 +316,7 @@ async def test_a_line_that_is_mended_passes_no_huge_integer(start: bytes) -> Non
 
 async def test_calls_that_waited_together_go_on_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/behaviour.md#size-limits: what calls for unlisted names cost is spread over turns, however many waited."""
-    monkeypatch.setattr(relay, "_TURN", -1.0)
+    monkeypatch.setattr(ports, "TURN", -1.0)
     went: list[int] = []
     member = Member(1, 1)
     board = Switchboard(name="m", version="1", naming=Naming.of("__", 64), members={"up": member}, tools={})

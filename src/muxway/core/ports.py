@@ -12,13 +12,13 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 from muxway.errors import MethodNotFound
 from muxway.log import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from muxway.core.asks import Ask
     from muxway.core.call import Call
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+TURN: Final = 0.004
+"""Seconds of work in steps after which others have their turn."""
 log = EventLog("gateway")
 """Where the middle says what its owner should know."""
 
@@ -133,6 +135,15 @@ def steady() -> float:
 def stopwatch() -> float:
     """The same for a short piece of work, which may be done before there is an event loop."""
     return time.perf_counter()
+
+
+def in_turns(steps: Iterator[object]) -> None:
+    """Do work step by step, for as long as a turn of the loop may last; the rest in later turns."""
+    until = stopwatch() + TURN
+    for _ in steps:
+        if stopwatch() > until:
+            later(0.0, in_turns, steps)
+            return
 
 
 def clock() -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
 import msgspec
@@ -14,7 +13,7 @@ from muxway.core import custom
 from muxway.core.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, agreed, declined
 from muxway.core.log_levels import LogLevels
 from muxway.core.polling import Polling, is_task_state
-from muxway.core.ports import later, stopwatch
+from muxway.core.ports import in_turns
 from muxway.core.sealing import INVALID, Seal
 from muxway.core.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
 from muxway.core.tasks import Background, Tasks
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     Handle = Callable[[Call, Sink], Running | None]
 
 
-_TURN: Final = 0.005
-"""Seconds for which calls that waited are let go on before others have their turn."""
 _MOST_WAITS: Final = 4
 """How often a call waits before it is told that what it calls is not listed: some lists never stand still."""
 
@@ -140,17 +137,8 @@ class Member(msgspec.Struct):
     def release(self) -> None:
         """The catalog shows how things are now: calls that waited for that go on their way."""
         held, self.held = self.held, []
-        _release(deque(held))
-
-
-def _release(held: deque[Held]) -> None:
-    """Let calls go on, for as long as a turn may last: there may be many, and to say what is not listed takes time."""
-    until = stopwatch() + _TURN
-    while held:
-        held.popleft().release()
-        if held and stopwatch() > until:
-            later(0.0, _release, held)
-            return
+        # There may be many, and to say what is not listed takes time.
+        in_turns(call.release() for call in held)
 
 
 class Aim(NamedTuple):
@@ -225,6 +213,7 @@ class Relay:
         if route is None or chosen is not None:
             aim = self.aim(catalog, call, chosen)
         elif route.shape is None and route.upstream:
+            # Looked at here first, as nearly all calls need neither.
             if (arguments := params.get("arguments")) is not None and not messages.is_object(arguments):
                 _check_arguments(route, call)
             if "task" in params:

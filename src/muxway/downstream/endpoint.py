@@ -19,12 +19,12 @@ from muxway.core.audience import Listener
 from muxway.core.call import Call, Caller
 from muxway.core.incidents import internal
 from muxway.core.meeting import Meeting
-from muxway.core.ports import stopwatch
+from muxway.core.ports import TURN, stopwatch
 from muxway.core.subscriptions import Quota, Subscriber
 from muxway.downstream import notices
 from muxway.downstream.listening import Listening, Opening
 from muxway.downstream.mailbox import Mailbox
-from muxway.downstream.unheard import SLICE, Message, Unheard
+from muxway.downstream.unheard import Message, Unheard
 from muxway.errors import URL_ELICITATION_REQUIRED, InvalidParams, InvalidRequest, ParseError, RpcError, UpstreamSaid
 from muxway.log import EventLog
 from muxway.protocol import era, messages
@@ -236,7 +236,8 @@ class Endpoint:
         if len(frames) == 1 and not self.unheard.behind:
             self._hear_line(frames[0])
             return
-        until = stopwatch() + SLICE
+        # Most reads of many messages are heard within a turn: only what is left of one has to be queued.
+        until = stopwatch() + TURN
         for index, frame in enumerate(frames):
             if self.unheard.behind or stopwatch() > until:
                 self.unheard.put([Message(partial(self._hear_line, late)) for late in frames[index:]], soon=True)
@@ -275,9 +276,6 @@ class Endpoint:
                 self.hear_batch(frame, say, self.say)
                 return True
             say(messages.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
-            return True
-        if envelope.method is not None and envelope.id is not ABSENT:
-            self.hear_request(envelope, envelope.method, say, self.say)
             return True
         return self._hear(envelope, say, self.say)
 

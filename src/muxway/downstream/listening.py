@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from muxway.core.call import Call
 from muxway.core.incidents import attempt
+from muxway.core.ports import in_turns
 from muxway.core.sinks import Nobody, Passing
 from muxway.core.subscriptions import MOST, Subscriber
 from muxway.downstream import notices
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = 10.0
 """Seconds until what no server has agreed to by then counts as refused."""
-_TURN: Final = 0.005
-"""Seconds for which URIs are subscribed to before others have their turn."""
 _KINDS: Final = ("tools", "prompts", "resources")
 
 
@@ -127,24 +125,20 @@ class Listening:
         self._waiting = 1 + len(uris)
         if uris:
             self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._acknowledge)
-        self._wish(iter(uris))
+        in_turns(self._wish(uris))
 
-    def _wish(self, uris: Iterator[str]) -> None:
-        """Subscribe to one URI after the other, for as long as a turn may last: there may be many."""
-        until = perf_counter() + _TURN
+    def _wish(self, uris: Sequence[str]) -> Iterator[None]:
+        """Subscribe to one URI after the other."""
         for uri in uris:
+            if not self._waiting or self._closed:
+                # It has ended, or what was not agreed to by now counts as refused.
+                return
             settled = partial(self._settled, uri)
             wish = Call(self._caller, "resources/subscribe", {"uri": messages.Raw(messages.encode(uri))})
             attempt(settled, partial(self._switchboard.around, wish, _Wish(settled), self._subscribe))
-            if perf_counter() > until:
-                asyncio.get_running_loop().call_soon(self._wish_more, uris)
-                return
-        self._one_less()
-
-    def _wish_more(self, uris: Iterator[str]) -> None:
-        # Unless it has ended, or what was not agreed to by now counts as refused.
+            yield
         if self._waiting and not self._closed:
-            self._wish(uris)
+            self._one_less()
 
     def _subscribe(self, call: Call, sink: Sink) -> None:
         def settled(error: RpcError | None) -> None:

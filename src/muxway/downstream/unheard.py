@@ -7,16 +7,13 @@ their turn in between.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from muxway.core.incidents import internal
-from muxway.core.ports import later, stopwatch
+from muxway.core.ports import in_turns, later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-SLICE: Final = 0.004
-"""Seconds after which the next message has to wait for the next turn."""
+    from collections.abc import Callable, Iterator, Sequence
 
 
 def _nobody_waits() -> None:
@@ -58,9 +55,9 @@ class Unheard:
         if not self.behind:
             self.behind = True
             if soon:
-                later(0.0, self._go_on)
+                later(0.0, in_turns, self._hearing())
             else:
-                self._go_on()
+                in_turns(self._hearing())
 
     def drop(self) -> None:
         """The client has gone."""
@@ -68,15 +65,12 @@ class Unheard:
         for message in gone:
             message.drop()
 
-    def _go_on(self) -> None:
-        until = stopwatch() + SLICE
+    def _hearing(self) -> Iterator[None]:
         while self._messages:
             try:
                 self._messages.popleft().hear()
             except Exception as error:  # noqa: BLE001 - the next message has to be heard
                 internal(error)
-            if self._messages and stopwatch() > until:
-                later(0.0, self._go_on)
-                return
+            yield
         self.behind = False
         self._on_heard()

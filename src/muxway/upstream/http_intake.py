@@ -8,7 +8,7 @@ the buffers fill and the server waits.
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter, thread_time
+from time import thread_time
 from typing import TYPE_CHECKING, Final
 
 from muxway.upstream.intake import BREATH, TURN, Budget
@@ -34,8 +34,7 @@ class EventIntake:
 
     def __init__(self, on_flood: Callable[[], None]) -> None:
         """`on_flood` is called, once, when a flood goes on for too long."""
-        self._budget = Budget()
-        self._on_flood: Callable[[], None] | None = on_flood
+        self._budget = Budget(on_flood)
 
     async def read(self, data: bytes, parser: SseParser, take: Take, already: float = 0.0) -> None:
         """Take the events that this piece of a stream completes; wait until more of the stream may be read.
@@ -57,23 +56,12 @@ class EventIntake:
             owed += (now - before) * unasked
             before = now
             if now - began > TURN:
-                await asyncio.sleep(max(self._pay(owed), owed * BREATH))
+                await asyncio.sleep(max(self._budget.pay(owed), owed * BREATH))
                 began = before = thread_time()
                 owed = 0.0
-        pause = self._pay(owed + already * unasked)
+        pause = self._budget.pay(owed + already * unasked)
         if pause:
             await asyncio.sleep(pause)
-
-    def _pay(self, seconds: float) -> float:
-        """Pay for work on what nobody asked for. Returns for how long none may follow."""
-        if not seconds:
-            return 0.0
-        now = perf_counter()
-        pause = self._budget.spend(now, seconds)
-        if pause and self._on_flood is not None and self._budget.flooded(now):
-            on_flood, self._on_flood = self._on_flood, None
-            on_flood()
-        return pause
 
 
 def _parsed(data: bytes, parser: SseParser, take: Take) -> Iterator[float]:

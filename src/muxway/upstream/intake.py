@@ -41,12 +41,25 @@ _MOST_READS: Final = 64
 class Budget:
     """What may be spent on what nobody asked for."""
 
-    __slots__ = ("_at", "_credit", "_since")
+    __slots__ = ("_at", "_credit", "_on_flood", "_since")
 
-    def __init__(self) -> None:
+    def __init__(self, on_flood: Callable[[], None] | None = None) -> None:
+        """`on_flood` is called, once, when it was overdrawn for too long."""
+        self._on_flood = on_flood
         self._credit = _BURST
         self._at = 0.0
         self._since = 0.0
+
+    def pay(self, seconds: float) -> float:
+        """Work was done just now. Returns for how long none may follow."""
+        if not seconds:
+            return 0.0
+        now = perf_counter()
+        pause = self.spend(now, seconds)
+        if pause and self._on_flood is not None and self.overdrawn(now) > FLOOD_SECONDS:
+            on_flood, self._on_flood = self._on_flood, None
+            on_flood()
+        return pause
 
     def spend(self, now: float, seconds: float) -> float:
         """Work was done. Returns for how long none may follow."""
@@ -63,10 +76,6 @@ class Budget:
     def overdrawn(self, now: float) -> float:
         """For how many seconds it has been overdrawn again and again, without a break."""
         return now - self._since if self._since else 0.0
-
-    def flooded(self, now: float) -> bool:
-        """Whether that is too long."""
-        return self.overdrawn(now) > FLOOD_SECONDS
 
 
 class Intake:
@@ -93,8 +102,7 @@ class Intake:
         """
         self._framer = framer
         self._hear = hear
-        self._on_flood = on_flood
-        self._budget = Budget()
+        self._budget = Budget(on_flood)
         self._waiting: list[bytes | Oversized] = []
         """What was read and has not been taken yet. Nothing is read meanwhile."""
         self._taken = 0
@@ -135,11 +143,7 @@ class Intake:
 
     def _charge(self, seconds: float) -> None:
         """Pay for work on what nobody asked for; then go on when that may be."""
-        now = perf_counter()
-        pause = self._budget.spend(now, seconds) if seconds else 0.0
-        if pause and self._on_flood is not None and self._budget.flooded(now):
-            on_flood, self._on_flood = self._on_flood, None
-            on_flood()
+        pause = self._budget.pay(seconds)
         if self._waiting:
             # Even while it is free it must leave most of the time to others.
             pause = max(pause, seconds * BREATH)

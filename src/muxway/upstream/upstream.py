@@ -18,7 +18,7 @@ from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Ki
 from muxway.catalog.model import UNSAID, Hint, Native
 from muxway.core.only_client import OnlyClient
 from muxway.errors import METHOD_NOT_FOUND, MuxwayError, RpcError, UpstreamError, UpstreamSaid
-from muxway.log import EventLog
+from muxway.log import EventLog, first_of
 from muxway.protocol import asking, messages
 from muxway.upstream.greeting import DiedOfProbe, Greeting, TakesNoHandshake, greet
 from muxway.upstream.limits import Limits
@@ -86,8 +86,6 @@ class Care(NamedTuple):
     """Seconds without a call after which it is put to sleep; None: never."""
 
 
-_MOST_TOLD: Final = 20
-"""Problems of one list that are logged one by one."""
 UNSUPERVISED: Final = Care(supervised=False)
 """For a connection that is opened again when it is needed."""
 
@@ -544,11 +542,9 @@ class Upstream:
 
     def _take(self, kind: Kind, offer: Offer) -> None:
         self.offers[kind] = offer
-        for note in offer.notes[:_MOST_TOLD]:
+        notes, more = first_of(offer.notes)
+        for note in (*notes, more) if more else notes:
             log.warning(f"{kind.word} list", upstream=self.name, problem=note)
-        if len(offer.notes) > _MOST_TOLD:
-            more = f"{len(offer.notes) - _MOST_TOLD:,} more problems, see `muxway check --connect`"
-            log.warning(f"{kind.word} list", upstream=self.name, problem=more)
 
     def hear_notice(self, method: str, params: Params) -> None:
         """The upstream says that something about it has changed, or that a visit to a web page is over."""
