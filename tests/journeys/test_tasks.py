@@ -742,6 +742,29 @@ class TestOwn:
             assert second["resultType"] == "task"
             assert text((await when(client, second["taskId"], *ENDED))["result"]) == "thanks"
 
+    async def test_a_call_that_went_on_with_answers_and_is_over_becomes_no_task(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Ours: a call has one outcome, and counts until then (docs/behaviour.md#tasks)."""
+        monkeypatch.setattr(tasks, "PATIENCE", 0.4)
+
+        async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
+            for _ in range(request["params"]["arguments"]["rounds"]):
+                await server.ask("elicitation/create", ELICIT)
+            server.reply(request, {"content": [{"type": "text", "text": "thanks"}]})
+
+        async with self.slow(script) as (world, _):
+            client = await client_of(world)
+            for rounds in (1, 2):
+                result = (await client.call("up__slow", {"rounds": rounds})).result
+                while result["resultType"] == "input_required":
+                    answers = dict.fromkeys(result["inputRequests"], ANN)
+                    again = {"inputResponses": answers, "requestState": result["requestState"]}
+                    result = (await client.call("up__slow", {"rounds": rounds}, **again)).result
+                assert text(result) == "thanks"
+            await asyncio.sleep(0.6)
+            assert not world.gateway.switchboard.tasks
+
     async def test_a_page_to_visit_first_is_a_question_of_the_task(self) -> None:
         visits = 0
 

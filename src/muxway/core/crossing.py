@@ -656,6 +656,7 @@ class Parking(_Sealing):
         self._running = None
         if self._gathering is not None:
             self._gathering.cancel()
+            self._gathering = None
         if self._key:
             # Copied, as a piece of what was received would keep all of that in memory.
             self._outcome = ((b"".join(result),), error)

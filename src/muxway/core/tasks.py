@@ -259,7 +259,7 @@ class Task:
 class Background(Parking):
     """A call to a handshake upstream, of a caller that knows tasks: if it takes long it becomes one."""
 
-    __slots__ = ("_before", "_patience", "_task", "_tasks")
+    __slots__ = ("_before", "_patience", "_task", "_tasks", "_under_way")
 
     def __init__(
         self, sink: Sink, way: Way, head: bytes, call: Call, desk: Desk, round_: int = 0, *, tasks: Tasks
@@ -270,13 +270,15 @@ class Background(Parking):
         self._before: Sink | None = None
         """The sink of the call before it became a task: questions still pass what stands around the call."""
         self._patience: Timer | None = None
+        self._under_way = False
+        """Whether the upstream is at the call: one that is over must not become a task, which nothing would end."""
 
     def begin(self) -> None:
         if isinstance(self._way.link, Polling):
             # The upstream says itself that it will take long.
             self._way.link.on_created = self._detach
         else:
-            self._patience = later(PATIENCE, attempt, self.failed, self._detach)
+            self._be_patient()
         try:
             super().begin()
         except RpcError:
@@ -286,10 +288,21 @@ class Background(Parking):
     def resume(self, call: Call, claims: Claims, sink: Sink) -> Running | None:
         running = super().resume(call, claims, sink)
         if running is not None:
-            self._patience = later(PATIENCE, attempt, self.failed, self._detach)
+            self._be_patient()
         return running
 
+    def _be_patient(self) -> None:
+        """Begin to count the time that the caller waits."""
+        if self._patience is not None:
+            self._patience.cancel()
+        self._patience = later(PATIENCE, attempt, self.failed, self._detach)
+
+    def _send(self, call: Call) -> None:
+        self._under_way = True
+        super()._send(call)
+
     def cancel(self, reason: str | None) -> None:
+        self._under_way = False
         self._drop_timers()
         super().cancel(reason)
 
@@ -302,7 +315,8 @@ class Background(Parking):
     def _detach(self) -> None:
         """Answer the caller with a task."""
         caller = self._call.caller
-        if self._key or self._task is not None or not asking.knows_tasks(caller.capabilities, caller.revision):
+        knows = asking.knows_tasks(caller.capabilities, caller.revision)
+        if not self._under_way or self._key or self._task is not None or not knows:
             return
         self._task = task = self._tasks.open(self, self._way)
         if task is not None:
@@ -404,6 +418,7 @@ class Background(Parking):
     # --- the outcome --------------------------------------------------------------------------
 
     def _end(self, result: tuple[Buffer, ...], error: RpcError | None) -> None:
+        self._under_way = False
         self._drop_timers()
         super()._end(result, error)
 
