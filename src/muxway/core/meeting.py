@@ -28,7 +28,7 @@ class Meeting:
 
     def __init__(
         self,
-        queue: Callable[[], list[Held] | None],
+        queue: Callable[[], dict[Held, None] | None],
         tell: Callable[[], None],
         failed: Callable[[RpcError], None],
     ) -> None:
@@ -41,6 +41,7 @@ class Meeting:
         """
         self._queue, self._tell, self._failed = queue, tell, failed
         self._over = False
+        self._waits_in: dict[Held, None] = {}
         self._timer = later(LONGEST, self.end)
         self.release()
 
@@ -52,13 +53,15 @@ class Meeting:
         if queue is None:
             self.end()
         else:
-            queue.append(self)
+            self._waits_in = queue
+            queue[self] = None
 
     def cancel(self, reason: str | None) -> None:
         """The client is gone."""
         del reason
         self._over = True
         self._timer.cancel()
+        self._waits_in.pop(self, None)
 
     def end(self) -> None:
         """Tell what is known by now."""

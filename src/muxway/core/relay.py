@@ -111,8 +111,8 @@ class Member(msgspec.Struct):
     link: Link | None = None
     absence: str = "it is still starting"
     """Why there is no link, while there is none."""
-    held: list[Held] = []
-    """Calls that wait for the start, or a reading of its list, to be over."""
+    held: dict[Held, None] = {}
+    """Calls that wait for the start, or a reading of its list, to be over, in their order. Who gives up leaves."""
     opening: Member | None = None
     """A connection for handshake callers that is being opened, if a list for them should wait for it."""
     home: Home | None = None
@@ -136,7 +136,7 @@ class Member(msgspec.Struct):
 
     def release(self) -> None:
         """The catalog shows how things are now: calls that waited for that go on their way."""
-        held, self.held = self.held, []
+        held, self.held = list(self.held), {}
         # There may be many, and to say what is not listed takes time.
         in_turns(call.release() for call in held)
 

@@ -154,7 +154,7 @@ class Subscriptions:
         try:
             place = subscriber.places[uri] or self._enter(subscriber, uri)
         except StillStarting as wait:
-            wait.member.held.append(_Again(lambda: self._join(subscriber, uri, settled), heard))
+            wait.member.held[_Again(lambda: self._join(subscriber, uri, settled), heard)] = None
         except RpcError as error:
             heard(error)
         else:

@@ -17,6 +17,7 @@ from muxway.core.completion import Completion
 from muxway.core.drafting import Edition, are_many, draft
 from muxway.core.incidents import attempt, internal
 from muxway.core.listings import Shelf
+from muxway.core.ports import in_turns
 from muxway.core.prompts import Prompts
 from muxway.core.relay import Held, Relay, StillStarting
 from muxway.core.resources import Resources
@@ -55,9 +56,10 @@ _DISCOVER_TTL_MS: Final = 0
 class _HeldCall:
     """A request that came before the servers were ready: a client need not fail for being quick."""
 
-    __slots__ = ("_again", "_call", "_cancelled", "_relay", "_running", "_sink", "_waited")
+    __slots__ = ("_again", "_call", "_cancelled", "_queue", "_relay", "_running", "_sink", "_waited")
 
-    def __init__(self, relay: Relay, again: Answer, call: Call, sink: Sink) -> None:
+    def __init__(self, queue: dict[Held, None], relay: Relay, again: Answer, call: Call, sink: Sink) -> None:
+        self._queue = queue
         self._relay = relay
         self._waited = relay.waited + 1
         self._again = again
@@ -65,6 +67,7 @@ class _HeldCall:
         self._sink = sink
         self._cancelled = False
         self._running: Running | None = None
+        queue[self] = None
 
     def release(self) -> None:
         if not self._cancelled:
@@ -78,6 +81,8 @@ class _HeldCall:
 
     def cancel(self, reason: str | None) -> None:
         self._cancelled = True
+        # A start may take long, and nothing counts what was cancelled: so nothing of it may stay.
+        self._queue.pop(self, None)
         if self._running is not None:
             self._running.cancel(reason)
 
@@ -213,8 +218,8 @@ class Switchboard:
         """How much is under way. The doors count what they let in."""
         self.subscriptions = Subscriptions(self.reading, lambda: self.resources)
         self._listeners: dict[object, tuple[Callable[[frozenset[str]], None], bool]] = {}
-        self._held_listings: list[Held] | None = None
-        self._held_sessions: list[Held] | None = None
+        self._held_listings: dict[Held, None] | None = None
+        self._held_sessions: dict[Held, None] | None = None
 
     @property
     def _stamp(self) -> bytes:
@@ -270,12 +275,12 @@ class Switchboard:
             if kind is None:
                 return self._handle_other(call, sink)
             if self._held_listings is not None:
-                return self._keep(self._held_listings, self.answer, call, sink)
+                return _HeldCall(self._held_listings, self.relay, self.answer, call, sink)
             shelves = self._shelves if call.caller.revision.stateless else self._handshake_shelves
             if shelves is self._handshake_shelves:
                 opening = next((one.opening for one in self._members.values() if one.opening is not None), None)
                 if opening is not None and opening.starting:
-                    return self._keep(opening.held, self.answer, call, sink)
+                    return _HeldCall(opening.held, self.relay, self.answer, call, sink)
             self.relay.renew(kind)
             sink.done(*shelves[kind].answer(call, self._asked(kind)))
         except RpcError as error:
@@ -375,12 +380,7 @@ class Switchboard:
 
     def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink) -> Running:
         """Keep a call until the server that may have it is up, or will not be."""
-        return self._keep(wait.member.held, again, call, sink)
-
-    def _keep(self, queue: list[Held], again: Answer, call: Call, sink: Sink) -> _HeldCall:
-        held = _HeldCall(self.relay, again, call, sink)
-        queue.append(held)
-        return held
+        return _HeldCall(wait.member.held, self.relay, again, call, sink)
 
     @property
     def tasks(self) -> tasks.Tasks:
@@ -389,31 +389,29 @@ class Switchboard:
 
     def hold_listings(self) -> None:
         """Keep listings waiting until `release_listings`: most clients list once, and the servers are being started."""
-        self._held_listings = []
+        self._held_listings = {}
         for view in self.views.values():
             view.hold_listings()
 
     def release_listings(self) -> None:
         """Answer the listings that wait, and all later ones at once."""
-        held, self._held_listings = self._held_listings or [], None
-        for one in held:
-            one.release()
+        held, self._held_listings = list(self._held_listings or ()), None
+        in_turns(one.release() for one in held)
         for view in self.views.values():
             view.release_listings()
 
     def hold_sessions(self) -> None:
         """Keep handshakes waiting until `release_sessions`: what is remembered of the servers is being put in order."""
         for board in (self, *self.views.values()):
-            board._held_sessions = []  # noqa: SLF001 - a view is one of us
+            board._held_sessions = {}  # noqa: SLF001 - a view is one of us
 
     def release_sessions(self) -> None:
         """Answer the handshakes that wait, and all later ones at once."""
         for board in (self, *self.views.values()):
-            held, board._held_sessions = board._held_sessions or [], None  # noqa: SLF001
-            for one in held:
-                one.release()
+            held, board._held_sessions = list(board._held_sessions or ()), None  # noqa: SLF001
+            in_turns(one.release() for one in held)
 
-    def unmet(self) -> list[Held] | None:
+    def unmet(self) -> dict[Held, None] | None:
         """Where a session waits that opens before its only server has said what it is; None if it need not."""
         if self._held_sessions is not None:
             return self._held_sessions
