@@ -129,9 +129,9 @@ class Crossing(Passing):
             self.became_task(made.fields)
         except InputRequired as question:
             if self._call.method in asking.REPEATABLE:
-                self.questioned(question.fields)
+                self.questioned(question.entries, question.state)
             else:
-                Crossing.questioned(self, question.fields)
+                Crossing.questioned(self, question.entries, question.state)
         else:
             self._sink.done(converted)
 
@@ -165,9 +165,9 @@ class Crossing(Passing):
         why = f'server "{self._way.upstream}" made a task of a call whose caller knows none'
         self._sink.failed(UpstreamError(self._way.upstream, "malformed", why))
 
-    def questioned(self, fields: Params) -> None:
+    def questioned(self, entries: Params | None, state: Buffer | None) -> None:
         """The upstream ended the call with questions."""
-        del fields
+        del entries, state
         why = f'server "{self._way.upstream}" asks for input in a way that its revision does not have'
         self._sink.failed(UpstreamError(self._way.upstream, "malformed", why))
 
@@ -223,16 +223,15 @@ class Asking(Crossing):
         else:
             super().failed(error)
 
-    def questioned(self, fields: Params) -> None:
+    def questioned(self, entries: Params | None, state: Buffer | None) -> None:
         self._rounds += 1
-        self._state, self._answers = fields.get("requestState"), {}
-        entries = messages.members(fields.get("inputRequests", b"{}"))
+        self._state, self._answers = state, {}
         if self._rounds > _MOST_ROUNDS:
             self._fail(f'server "{self._way.upstream}" asked for input {_MOST_ROUNDS} times and still asks')
         elif entries is not None and len(entries) > asking.MOST_OPEN:
             self._fail(f'server "{self._way.upstream}" asked more than {asking.MOST_OPEN} questions at once')
         elif entries is None or (not entries and self._state is None):
-            super().questioned(fields)
+            super().questioned(entries, state)
         elif not entries:
             pause = _PAUSES[min(self._rounds, len(_PAUSES)) - 1]
             self._lease(held=True)
@@ -356,16 +355,14 @@ class Wrapping(_Sealing):
 
     __slots__ = ()
 
-    def questioned(self, fields: Params) -> None:
+    def questioned(self, entries: Params | None, state: Buffer | None) -> None:
         if self._round >= _MOST_ROUNDS:
             self._leave_task()
             why = f'server "{self._way.upstream}" asked for input {_MOST_ROUNDS} times and still asks'
             self._sink.failed(UpstreamError(self._way.upstream, "unsupported", why))
             return
-        state = fields.get("requestState")
-        entries = messages.members(fields.get("inputRequests", b"{}"))
         if entries is None or (not entries and state is None):
-            super().questioned(fields)
+            super().questioned(entries, state)
             return
         upstream, link = self._way.upstream, self._way.link
         try:
@@ -686,7 +683,8 @@ class Parking(_Sealing):
 
     def _send_to_pages(self, error: UpstreamSaid) -> None:
         """The upstream wants the user to visit web pages first, and to be called anew after that."""
-        said = messages.members(error.raw) or {}
+        # Where the data is large it was not read, and nobody visits so many pages.
+        said = {} if error.data is None else messages.members(error.raw) or {}
         listed = (messages.members(said.get("data", b"{}")) or {}).get("elicitations", b"[]")
         pages: Params = {}
         method = messages.encode(asking.ELICIT)

@@ -66,6 +66,8 @@ class Seal:
 
     def close(self, claims: Claims) -> str:
         """The sealed text. Raises StateTooLarge."""
+        if len(claims.state or "") > _LARGEST:
+            raise StateTooLarge
         nonce = secrets.token_bytes(_NONCE)
         sealed = nonce + self._aead().encrypt(nonce, msgspec.msgpack.encode(claims), _VERSION.encode())
         text = _VERSION + _spelled(sealed)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -21,10 +22,10 @@ from muxway.core.holding import Holding, own_call, size_of
 from muxway.core.incidents import attempt
 from muxway.core.polled import ENDED
 from muxway.core.polling import Polling
-from muxway.core.ports import clock, later, log
+from muxway.core.ports import aside, clock, later, log
 from muxway.core.questions import Questions
 from muxway.core.sealing import LIFETIME
-from muxway.core.sinks import Nobody, Passing
+from muxway.core.sinks import CONVERTED, REWRITTEN, Nobody, Passing, is_large
 from muxway.core.target import Trace
 from muxway.errors import (
     InvalidParams,
@@ -35,6 +36,7 @@ from muxway.errors import (
 )
 from muxway.protocol import asking, messages
 from muxway.protocol.asking import BadAnswer
+from muxway.protocol.bridge import few_questions
 from muxway.protocol.era import SERVER_INFO
 
 if TYPE_CHECKING:
@@ -48,12 +50,15 @@ if TYPE_CHECKING:
     from muxway.protocol.bridge import Converter
     from muxway.protocol.messages import Buffer, Params
 
+T = TypeVar("T")
 METHODS: Final = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
 PATIENCE: Final = 5.0
 """Seconds after which a call becomes a task."""
 KEPT: Final = 600.0
 """Seconds for which the outcome of a task can be asked for."""
 _POLL_MS: Final = 1000
+_MOST_SAID: Final = 1024
+"""Characters of an error that names a task which are told."""
 _UNKNOWN: Final = "Unknown task: there is none of this name, or not any more"
 
 
@@ -423,6 +428,18 @@ class Background(Parking):
         super()._end(result, error)
 
 
+class _Told(NamedTuple):
+    """What an upstream says of a task."""
+
+    ended: bool
+    fields: dict[str, Buffer]
+    """Its members, while it asks something."""
+    entries: Params
+    """What it asks."""
+    whole: Buffer
+    """All of it as the caller gets it, if it asks nothing."""
+
+
 class _Renaming(Passing):
     """The sink of a request about an upstream's own task."""
 
@@ -443,16 +460,39 @@ class _Renaming(Passing):
         self._name = name
         self._native = native
         self._rewrite = rewrite
+        self._large = False
 
     def done(self, *result: Buffer) -> None:
-        fields: dict[str, Buffer] = {**(messages.members(b"".join(result)) or {}), "resultType": b'"complete"'}
-        if messages.text(fields.get("status")) in ENDED:
-            self._passed.ended(self._name)
+        self._large = is_large(CONVERTED if self._rewrite is None else REWRITTEN, *result)
+        self._work(partial(self._read, b"".join(result)), self._told)
+
+    def _work(self, work: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
+        """Do this, and go on with what comes of it; beside the event loop if the result is large."""
+        if self._large:
+            aside(work, lambda outcome: attempt(self._sink.failed, partial(then, outcome)))
+        else:
+            then(work)
+
+    def _read(self, result: bytes) -> _Told:
+        fields: dict[str, Buffer] = {**(messages.members(result) or {}), "resultType": b'"complete"'}
+        ended = messages.text(fields.get("status")) in ENDED
         if "taskId" in fields:
             fields["taskId"] = messages.encode(self._name)
         if "result" in fields:
             fields["result"] = self._converted(fields["result"])
-        entries = messages.members(fields.pop("inputRequests", b"{}")) or {}
+        entries = few_questions(fields.pop("inputRequests", b"{}")) or {}
+        return _Told(ended, fields, entries, b"") if entries else _Told(ended, {}, {}, self._whole(fields))
+
+    def _whole(self, fields: dict[str, Buffer]) -> Buffer:
+        return self._way.convert(messages.object_of(fields.items()))
+
+    def _told(self, outcome: Callable[[], _Told]) -> None:
+        ended, fields, entries, whole = outcome()
+        if ended:
+            self._passed.ended(self._name)
+        if not entries:
+            self._sink.done(whole)
+            return
         try:
             questions = Questions(
                 self._way.upstream, self._way.link, self._call, entries, lambda questions: self._show(fields, questions)
@@ -473,7 +513,7 @@ class _Renaming(Passing):
             fields["inputRequests"] = messages.object_of(questions.worded.items())
         elif questions.answers:
             fields["status"] = b'"working"'
-        self._sink.done(self._way.convert(messages.object_of(fields.items())))
+        self._work(partial(self._whole, fields), lambda whole: self._sink.done(whole()))
 
     def _update(self, answers: dict[str, Buffer]) -> None:
         """Give the upstream answers that a middleware gave."""
@@ -499,8 +539,9 @@ class _Renaming(Passing):
             # It does not know the task, or not any more.
             self._passed.ended(self._name)
         if isinstance(error, UpstreamSaid) and self._native in error.raw.decode("utf-8", "replace"):
-            # What the upstream calls the task is nobody's business.
-            error = RpcError(error.message.replace(self._native, self._name), code=error.code)
+            # What the upstream calls the task is nobody's business. Ours is longer, and may stand in place of a letter.
+            said = error.message[:_MOST_SAID].replace(self._native, self._name)
+            error = RpcError(said, code=error.code)
         self._sink.failed(error)
 
 

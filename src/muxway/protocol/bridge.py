@@ -6,9 +6,10 @@ Between two handshake revisions there is mostly none, and then nothing is done a
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from muxway.protocol import convert, messages
+from muxway.protocol import asking, convert, messages
 from muxway.protocol.era import RELATED_TASK, SERVER_INFO
 
 if TYPE_CHECKING:
@@ -24,15 +25,33 @@ _STATELESS_ONLY: Final = frozenset(("resultType", "ttlMs", "cacheScope"))
 
 
 class InputRequired(Exception):
-    """The upstream wants something of its caller before it goes on. Carries the members of what it said."""
+    """The upstream wants something of its caller before it goes on.
+
+    What it said is taken apart here: it may be large, and who converts large results holds up nobody.
+    """
+
+    def __init__(self, fields: Params) -> None:
+        super().__init__()
+        self.state = fields.get("requestState")
+        """What it wants to have back."""
+        self.entries = few_questions(fields.get("inputRequests", b"{}"))
+        """What it asks, as `few_questions` gives it; None if that is no object."""
+
+
+class TaskMade(Exception):
+    """The upstream has made a task of the call, and this is not its result. Carries the members of what it said."""
 
     def __init__(self, fields: Params) -> None:
         super().__init__()
         self.fields = fields
 
 
-class TaskMade(InputRequired):
-    """The upstream has made a task of the call, and this is not its result."""
+def few_questions(raw: Buffer) -> Params | None:
+    """Questions by their keys; of too many only one more than may be open at once. None if they are no object."""
+    entries = messages.members(raw)
+    if entries is not None and len(entries) > asking.MOST_OPEN:
+        return dict(islice(entries.items(), asking.MOST_OPEN + 1))
+    return entries
 
 
 def result_converter(
