@@ -75,6 +75,20 @@ def test_doubtful_things_are_shown_and_do_not_fail(muxway: Callable[..., Result]
     assert "hiddenTools" in result.stdout
 
 
+def test_a_working_folder_that_is_not_there_is_shown(
+    muxway: Callable[..., Result], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Ours: docs/configuration.md: `muxway check` looks up what a start needs."""
+    entries = {
+        "a": {"command": sys.executable, "cwd": str(tmp_path / "gone")},
+        "b": {"command": sys.executable, "cwd": str(tmp_path)},
+    }
+    result = muxway("check", write({"mcpServers": entries}))
+    assert result.exit_code == 0
+    assert f"! warning  mcpServers.a.cwd (line 1): {tmp_path / 'gone'} is no folder" in result.stdout
+    assert "mcpServers.b" not in result.stdout
+
+
 BAD = {
     "empty": ("", "empty"),
     "wrong JSON": ('{"mcpServers": {', "line 1"),
@@ -195,6 +209,21 @@ def test_connect_says_whom_it_waits_for(
     count = len(document["mcpServers"])
     assert re.search(rf"{count - 1} of {count} servers are there, waiting for slow \(\d+ s\)\n", result.stderr)
     assert "waiting for" not in result.stdout
+
+
+def test_connect_does_not_count_a_server_that_failed_as_there(
+    muxway: Callable[..., Result], servers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours: docs/cli.md: what is said while it waits is true."""
+    monkeypatch.setattr("muxway.cli.session._TELL_EVERY", 0.2)
+    script = "import time; time.sleep(1.5)"
+    entries = {
+        "lost": {"command": "/nowhere/program"},
+        "slow": {"command": sys.executable, "args": ["-c", script]},
+    }
+    servers.write_text(json.dumps({"mcpServers": entries}))
+    result = muxway("check", servers, "--connect")
+    assert re.search(r"^0 of 2 servers are there, 1 failed, waiting for slow \(\d+ s\)$", result.stderr, re.MULTILINE)
 
 
 @pytest.mark.parametrize("verb", ["check", "list", "test", "stdio", "serve"])

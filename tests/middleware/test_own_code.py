@@ -135,7 +135,15 @@ async def test_a_module_beside_the_config_is_found_from_anywhere(
         ("own_modul:mine", r"there is no module own_modul, neither in .*home nor in .*, nor installed"),
         ("own_modul.inner:mine", r"there is no module own_modul, neither in"),
         ("own_names:Quite", r"the module own_names has no Quite; did you mean Quiet\?"),
-        ("own_names:elsewhere", r"the module own_names has no elsewhere; it has Quiet, Slip"),
+        ("own_names:elsewhere", r"the module own_names has no elsewhere; it has Quiet, Called, Slip"),
+        ("own_names:Called", r"has no hook, so it would do nothing; hooks are: after, any_request, .*call_tool"),
+        (
+            "./own_names.py:Quiet",
+            r"names a file; write the module: own_names:Quiet, with own_names.py beside the config",
+        ),
+        ("own_names.py:Quiet", r"names a file; write the module: own_names:Quiet"),
+        ("/some/where/own_names:Quiet", r"names a file; write the module: own_names:Quiet"),
+        (".own_names:Quiet", r"names a file; write the module: own_names:Quiet"),
         ("own_names:Slip", r"would do nothing; did you mean `call_tool` by `call_tol`\?"),
     ],
 )
@@ -147,6 +155,8 @@ def test_a_slip_in_a_name_is_told_with_the_file_and_what_there_is(
     write(
         "from muxway import Middleware\n"
         "class Quiet(Middleware): pass\n"
+        "class Called(Middleware):\n"
+        "    async def __call__(self, request, go): return await go(request)\n"
         "class Slip(Middleware):\n"
         "    async def call_tol(self, request, go): return await go(request)\n",
         "home/own_names",

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -117,10 +118,14 @@ def _refuse_ourselves(config: Config) -> None:
 
 
 def programs_missing(config: Config) -> list[Problem]:
-    """Commands that are not there, with what to install. Doubts only: the gateway may have another PATH."""
+    """Commands and folders that are not there, with what to do. Doubts only: the gateway may have another PATH."""
     doubts: list[Problem] = []
     for server in config.servers.values():
         if not server.enabled or server.unusable or server.command is None or server.name in config.objects:
+            continue
+        if server.cwd is not None and not Path(server.cwd).is_dir():
+            why = masker(server.secrets)(printable(f"{server.cwd} is no folder; the server cannot be started in it"))
+            doubts.append(Problem(path=f"{server.where}.cwd", message=why, line=server.line))
             continue
         path = child_environment(server.env, inherit=server.inherit_env, environ=os.environ).get("PATH")
         try:

@@ -111,8 +111,12 @@ def _shown_waiting(gateway: Gateway) -> Generator[None]:
         nonlocal timer
         servers = gateway.servers()
         waiting = [one_line(server.name) for server in servers if server.status is Status.INITIALIZING]
-        done = f"{len(servers) - len(waiting)} of {len(servers)} servers are there" if len(servers) > 1 else ""
-        said = ", ".join(filter(None, (done, f"waiting for {', '.join(waiting)} ({loop.time() - began:.0f} s)")))
+        failed = sum(server.status is Status.FAILED for server in servers)
+        parts = [f"waiting for {', '.join(waiting)} ({loop.time() - began:.0f} s)"]
+        if len(servers) > 1:
+            there = f"{len(servers) - len(waiting) - failed} of {len(servers)} servers are there"
+            parts = [there, *([f"{failed} failed"] if failed else []), *parts]
+        said = ", ".join(parts)
         if on_terminal:
             line.show(said)
         elif waiting:

@@ -143,6 +143,8 @@ def _sort(
             extra[key] = value
             if row is None:
                 _judge_unknown(key, place, report)
+            elif any(set(as_mapping(tool) or ()) - {"approval_mode"} for tool in (nested or {}).values()):
+                report.warn(place, "a map of tools has no effect here; `shape` renames, describes and reshapes them")
         elif value is not None:  # null is what generators write for a key left out
             _give(_Given(row, place, value), report, given)
 

@@ -154,11 +154,13 @@ def _make(spec: MiddlewareSpec, secrets: frozenset[str]) -> Middleware:
                 name: value for name, value in options.items() if hints.get(name) == ConfigPath and str(value).strip()
             }
             options |= {name: str(Path(spec.folders[0], Path(str(path)).expanduser())) for name, path in paths.items()}
-        return kind(**options)
+        made = kind(**options)
     except ValueError as error:
         raise _Unusable(f"{spec.use}: {error}") from None
     except Exception as error:  # noqa: BLE001 - a plug-in's constructor is somebody else's code
         raise _failed(spec.use, "made", error) from None
+    _refuse_idle(spec.use, made)
+    return made
 
 
 def _fitting(name: str, value: object, hint: object) -> object:
@@ -181,7 +183,6 @@ def _find(use: str, folders: Sequence[str]) -> type[Middleware]:
         raise _failed(use, "imported", error) from None
     modules.note_installed(getattr(thing, "__module__", ""))
     if inspect.isclass(thing) and issubclass(thing, Middleware):
-        _refuse_slip(use, thing)
         return thing
     if isinstance(thing, FunctionType):
         try:
@@ -191,18 +192,25 @@ def _find(use: str, folders: Sequence[str]) -> type[Middleware]:
     raise _Unusable(f"{use} is no middleware: it must be a subclass of muxway.Middleware, or a function")
 
 
-def _refuse_slip(use: str, kind: type[Middleware]) -> None:
-    """Raise _Unusable for one that would do nothing at all, because of the way a hook is written."""
+def _refuse_idle(use: str, made: Middleware) -> None:
+    """Raise _Unusable for one whose methods are no hooks: its author believes that they are called."""
+    kind = type(made)
     hooks = {name for name, value in vars(Middleware).items() if isinstance(value, FunctionType) and name[0] != "_"}
-    if any(getattr(kind, name) is not getattr(Middleware, name) for name in hooks):
+    if any(getattr(kind, name) is not getattr(Middleware, name) or name in vars(made) for name in hooks):
         return
-    for name, value in vars(kind).items():
-        if isinstance(value, FunctionType) and (hook := nearest(name, hooks)):
-            raise _Unusable(f"{use} has no hook, so it would do nothing; did you mean `{hook}` by `{name}`?")
+    methods = [name for name, value in vars(kind).items() if isinstance(value, FunctionType) and name != "__init__"]
+    if not methods:
+        return
+    slips = (f"did you mean `{hook}` by `{name}`?" for name in methods if (hook := nearest(name, hooks)))
+    hint = next(slips, f"hooks are: {', '.join(sorted(hooks))}")
+    raise _Unusable(f"{use} has no hook, so it would do nothing; {hint}")
 
 
 def _import(use: str, folders: Sequence[str]) -> object:
     module, _, name = use.partition(":")
+    if "/" in module or module.endswith(".py") or module.startswith("."):
+        own = Path(module).name.removesuffix(".py").lstrip(".")
+        raise _Unusable(f"{use} names a file; write the module: {own}:{name}, with {own}.py beside the config")
     # As Python does for a script: what lies beside the configuration can be named. A client starts us anywhere.
     places = dict.fromkeys((*folders, str(working_folder())))
     sys.path += [place for place in places if place not in sys.path]
