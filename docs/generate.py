@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muxway.cli import cli
-from muxway.config.fields import ARGUMENT, CONTAINERS, CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, SHAPE, STEP, SUBTOOL, VIEW
+from muxway.config.dialects import CONTAINERS
+from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
+from muxway.config.shaping import ARGUMENT, SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -47,14 +49,13 @@ def containers() -> str:
 
 def fields(section: Section, without: Container[str] = ()) -> str:
     """The keys of one section."""
-    rows = [_row(section, row) for row in section.fields if row.key not in without]
+    rows = [_row(row) for row in section.fields if row.key not in without]
     return _table(("Key", "Meaning", "Default", "Also"), rows)
 
 
-def _row(section: Section, row: Field) -> tuple[str, ...]:
-    default = section.default(row)
-    shown = "required" if row.required else "" if default is None else _code(json.dumps(default))
-    doc = row.doc + (f" One of {', '.join(map(_code, row.choices))}." if row.choices else "")
+def _row(row: Field) -> tuple[str, ...]:
+    shown = "required" if row.required else "" if row.default is None else _code(json.dumps(row.default))
+    doc = row.doc + (f" One of {', '.join(map(_code, row.kind.choices))}." if row.kind.choices else "")
     example = json.dumps({row.key: row.example}, ensure_ascii=False)[1:-1]
     return _code(row.key), f"{doc}<br>{_code(example)}", shown, ", ".join(map(_code, row.aliases))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muxway.config import fields, parse_config
+from muxway.config import model, parse_config
 from muxway.config.composed import needs, uses
 from muxway.config.templates import (
     BadTemplate,
@@ -301,8 +301,8 @@ def test_a_condition_is_read_or_refused_whatever_it_is(text: str) -> None:
 
 
 @given(
-    tool=st.dictionaries(st.sampled_from([row.key for row in fields.CUSTOM_TOOL.fields]), _VALUES),
-    steps=st.lists(st.dictionaries(st.sampled_from([row.key for row in fields.STEP.fields]), _VALUES), max_size=3),
+    tool=st.dictionaries(st.sampled_from([row.key for row in model.CUSTOM_TOOL.fields]), _VALUES),
+    steps=st.lists(st.dictionaries(st.sampled_from([row.key for row in model.STEP.fields]), _VALUES), max_size=3),
 )
 def test_a_tool_is_read_or_refused_whatever_it_is(tool: dict[str, Any], steps: list[dict[str, Any]]) -> None:
     """docs/configuration.md#problems: a clear error, never a traceback."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENVIRON = {"HOME": "/home/me", "TOKEN": "s3cr3t-token", "API_KEY": "k3y-of-the-api", "EMPTY": ""}
-BASE = {attribute.name: attribute.default for attribute in fields(ServerConfig)} | {"env": {}, "headers": {}}
+NO_VALUES = {"args": (), "env": {}, "headers": {}}
+BASE = {attribute.name: attribute.default for attribute in fields(ServerConfig)} | NO_VALUES
 NOT_COMPARED = {"where", "line", "extra", "secrets"}
 
 

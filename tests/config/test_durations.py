@@ -9,8 +9,8 @@ import click
 import pytest
 
 from muxway.cli import cli
-from muxway.config import durations, parse_config
-from muxway.config.fields import SECTIONS
+from muxway.config import durations, kinds, parse_config
+from muxway.config.model import SECTIONS
 from muxway.middleware.loading import layers_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def test_what_is_no_duration_passes_no_limit(text: str) -> None:
         (section.name, row.key, row.attribute)
         for section in SECTIONS
         for row in section.fields
-        if row.kind == "seconds" and row.attribute is not None and section.name in ("gateway", "mcpServers.*")
+        if row.kind in (kinds.seconds, kinds.seconds_or_zero)
+        and row.attribute is not None
+        and section.name in ("gateway", "mcpServers.*")
     ],
 )
 def test_every_key_in_seconds_takes_text(section: str, key: str, attribute: str) -> None:

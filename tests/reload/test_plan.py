@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muxway.config import Config, ServerConfig, parse_config
-from muxway.config.fields import GATEWAY, SECTIONS, SERVER
+from muxway.config.model import GATEWAY, SECTIONS, SERVER
 from muxway.config.plan import ADJUSTABLE, plan
 
 HIDDEN = "s3cr3t-that-must-not-be-seen"

@@ -6,7 +6,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from muxway.config.documents import Document, read_document
-from muxway.config.fields import GATEWAY, SERVER, VIEW
+from muxway.config.model import GATEWAY, SERVER, VIEW
 from muxway.config.report import as_list, as_mapping, dotted
 from muxway.errors import ConfigError
 

@@ -5,7 +5,7 @@
                                    servers    one entry → ServerConfig; values reads each kind, expand the variables
                                    report     collects problems; finish() raises ConfigError with all of them
 
-`fields` is the one table of keys; validation, `json_schema()` and `explain()` are made from it.
+`model` is the one table of keys; validation, `json_schema()` and `explain()` are made from it.
 """
 
 from muxway.config.find import find_config
@@ -14,7 +14,6 @@ from muxway.config.model import (
     Config,
     CustomTool,
     Era,
-    ExposedTool,
     GatewaySettings,
     Separator,
     ServerConfig,
@@ -22,6 +21,7 @@ from muxway.config.model import (
     Transport,
 )
 from muxway.config.schema import explain, json_schema
+from muxway.config.shaping import ExposedTool
 
 __all__ = [
     "Config",

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from muxway.config.fields import EXAMPLE, STEP
-from muxway.config.model import CustomTool, Example, Step
+from muxway.config.model import EXAMPLE, STEP, CustomTool, Example, Step
 from muxway.config.report import as_list, as_mapping, nearest
 from muxway.config.templates import NAME, Reference, references
 

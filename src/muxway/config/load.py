@@ -1,6 +1,6 @@
 """From a file, or from plain data, to a `Config`: find the servers, read everything, report every problem.
 
-No format flag: the containers people's files already have are recognised by their structure (`fields.CONTAINERS`).
+No format flag: the containers people's files already have are recognised by their structure (`dialects.CONTAINERS`).
 A file may hold much besides, as clients' settings files do; at the top level only what looks like a slip is told.
 """
 
@@ -13,20 +13,22 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, cast
 
+from muxway.config.dialects import CONTAINERS, TOOL_MARKS, TOP_LEVEL
 from muxway.config.documents import MINIMAL, Document, read_document
 from muxway.config.expand import Scope, working_folder
-from muxway.config.fields import (
-    CONTAINERS,
+from muxway.config.kinds import FOREIGN_TYPES, TRANSPORTS
+from muxway.config.middlewares import middlewares
+from muxway.config.model import (
     CUSTOM_TOOL,
-    FOREIGN_TYPES,
     GATEWAY,
     SERVER,
     SUBTOOL,
-    TOOL_MARKS,
-    TOP_LEVEL,
-    TRANSPORTS,
+    Config,
+    CustomTool,
+    GatewaySettings,
+    ServerConfig,
+    SubTool,
 )
-from muxway.config.model import Config, CustomTool, GatewaySettings, MiddlewareSpec, ServerConfig, SubTool
 from muxway.config.ourselves import runs_muxway_with
 from muxway.config.report import Report, as_list, as_mapping, dotted, found, nearest
 from muxway.config.servers import ADDRESS_KEYS, read_server
@@ -111,8 +113,7 @@ def _build(document: Document, scope: Scope, *, keep_going: bool = False) -> Con
     reader = Reader(report, scope)
     gateway = _read_gateway(root.get("gateway"), reader)
     if "middleware" in root:
-        row = GATEWAY.by_spelling["middleware"]
-        around = cast("tuple[MiddlewareSpec, ...] | None", reader.read(row, ("middleware",), root["middleware"]))
+        around = middlewares.read(reader, ("middleware",), root["middleware"])
         gateway = replace(gateway, middleware=(*(around or ()), *gateway.middleware))
     tools = _read_tools(root.get("tools"), servers, gateway, reader)
     views = read_views(root.get("views"), servers, gateway, reader)

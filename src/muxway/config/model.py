@@ -1,18 +1,23 @@
-"""The configuration as the rest of muxway sees it: typed, complete, without dialects.
+"""The configuration as the rest of muxway sees it: typed, complete, without dialects; and the one table of its keys.
 
-These classes hold *normalised* values; which keys a file may use for them, and what each key means to the person
-writing it, is told once in `fields.py`. Where something stands in a file does not count when two servers are
-compared, so moving an entry never restarts its process.
+An attribute that a kind makes (`kinds.flag(…)`) is the row of a key: see `fields`. The others are facts found while
+reading. Where something stands in a file does not count when two servers are compared, so moving an entry never
+restarts its process.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from muxway.config import kinds, middlewares, shaping
+from muxway.config.fields import Field, Section, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muxway.config.middlewares import MiddlewareSpec
+    from muxway.config.shaping import ExposedTool, ToolShape
     from muxway.config.templates import Condition, Template
     from muxway.errors import Problem
 
@@ -24,145 +29,265 @@ Separator = Literal["__", ":", "."]
 OnError = Literal["fail", "skip", "continue"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExposedTool:
-    """One entry of `exposedTools` or `exposedPrompts`: what to show, perhaps under another name."""
-
-    original: str
-    """The name the upstream gives it."""
-    exposed: str | None = None
-    """The name to publish instead (before the prefix), if it is renamed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentShape:
-    """What to make of one argument of a tool."""
-
-    hide: bool = False
-    """Whether callers do not see it."""
-    value: object = field(default=None, repr=False)
-    """What a hidden one always is. None: nothing."""
-    env: str | None = field(default=None, repr=False)
-    """The same, as the value of a variable."""
-    rename: str | None = None
-    """What callers call it."""
-    default: object = None
-    """What it is if the caller does not say. None: nothing."""
-    description: str | None = None
-    """What callers are told about it."""
-    enum: tuple[object, ...] | None = None
-    """All it may be."""
-    pattern: str | None = None
-    """Regular expression that its text must match somewhere."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolShape:
-    """What to make of a tool, or of all whose names match a pattern."""
-
-    match: str
-    """The tool's name, or the pattern."""
-    name: str | None = None
-    """Its public name, as it is."""
-    title: str | None = None
-    """Its title."""
-    description: str | None = None
-    """What to tell the model about it."""
-    annotations: Mapping[str, object] | None = None
-    """What to put over its annotations."""
-    arguments: Mapping[str, ArgumentShape] = field(default_factory=dict[str, ArgumentShape])
-    """What to make of its arguments, by their own names."""
-    result: str | None = None
-    """JMESPath expression that its result goes through."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MiddlewareSpec:
-    """A middleware as it is configured."""
-
-    use: str
-    """The name of a built-in one or of a plug-in, or `module:Class`."""
-    match: tuple[str, ...] = ()
-    """Globs of the tools, prompts and URIs it is for; none: all."""
-    options: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
-    where: str = field(default="", compare=False)
-    """Where it was configured."""
-    line: int | None = field(default=None, compare=False)
-    """Line in the file, where known."""
-    folders: tuple[str, ...] = field(default=(), compare=False)
-    """Where a module of the user's own may lie: beside the file, or where muxway was started if there is no file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@settings
 class ServerConfig:
-    """One upstream: how to reach it and what of it to show."""
+    """One MCP server behind the gateway: a program to start (`command`) or an address to connect to (`url`)."""
 
     name: str
     """Unique among the servers; the default prefix of its tools."""
-    transport: Transport
-    """How to talk to it. `auto`: a URL of unknown kind, Streamable HTTP first and HTTP+SSE if that is refused."""
-    command: str | None = None
-    """Program to start, for `stdio`. Never passed through a shell."""
-    args: tuple[str, ...] = ()
-    """Arguments of the program."""
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables for the child: `envFile`, forwarded names and `env`, the later winning."""
-    cwd: str | None = None
-    """Absolute working folder of the child; None is muxway's own."""
-    inherit_env: bool | tuple[str, ...] = False
-    """What the child gets of muxway's own environment beyond the allow-list: nothing, everything, these names."""
-    url: str | None = None
-    """Endpoint, for every transport but `stdio`."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers for each request to the URL."""
-    enabled: bool = True
-    """False: known, but not started."""
-    prefix: str | None = None
-    """Prefix of its public names. None: the server's name; empty: no prefix."""
-    exposed_tools: tuple[ExposedTool, ...] | None = None
-    """The only tools to show, by native name. None: all."""
-    hidden_tools: tuple[str, ...] = ()
-    """Tools to hide, by native name; wins over `exposed_tools`."""
-    read_only: bool = False
-    """Show only tools that say that they change nothing."""
-    shape: tuple[ToolShape, ...] = ()
-    """What to make of its tools, by native name."""
-    exposed_prompts: tuple[ExposedTool, ...] | None = None
-    """The only prompts to show, by native name. None: all."""
-    hidden_prompts: tuple[str, ...] = ()
-    """Prompts to hide, by native name; wins over `exposed_prompts`."""
-    exposed_resources: tuple[str, ...] | None = None
-    """Globs of the only URIs to show and to read. None: all."""
-    hidden_resources: tuple[str, ...] = ()
-    """Globs of URIs to hide; wins over `exposed_resources`."""
-    era: Era = "auto"
-    """Protocol generation to speak; `auto` finds out."""
-    isolation: Isolation = "principal"
-    """Which callers are kept apart at this server."""
-    middleware: tuple[MiddlewareSpec, ...] = ()
-    """What is done around its requests, the outermost first."""
-    start_timeout: float | None = None
-    """Seconds from start to ready. None: 30, or 120 where the command may have to download the server first."""
-    call_timeout: float | None = None
-    """Longest silence of one call, in seconds. None: the gateway's."""
-    call_max: float | None = None
-    """Longest duration of one call, progress or not, in seconds. None: the gateway's."""
-    max_message_bytes: int | None = None
-    """Largest message accepted from it. None: the gateway's."""
-    start: Start = "eager"
-    """When to start it: with the gateway, or when somebody first needs it."""
-    idle_stop: float | None = None
-    """Seconds without a call after which it is put to sleep. None: never, or 300 with a lazy start."""
-    max_concurrency: int = 64
-    """Most calls under way at it; more wait."""
-    max_queue: int = 256
-    """Most calls that wait for their turn; more are refused."""
-    probe_interval: float = 30.0
-    """Seconds of silence after which a child is asked whether it still answers; 0: never."""
-    restart_unresponsive: bool = True
-    """Whether a child that answers nothing any more is ended and started again."""
-    optional: bool = False
-    """Whether the gateway starts without this server if a variable of it is missing."""
+    command: str | None = kinds.command(
+        "Program to start and talk to over its stdin and stdout. It is looked up on PATH and never passed through a "
+        "shell. An array holds the program and its arguments; a leading `~` is your home folder, a leading `./` is "
+        "`cwd`, or the config file's folder.",
+        default=None,
+        example="npx",
+        aliases=("cmd",),
+    )
+    args: tuple[str, ...] = kinds.arguments(
+        "Arguments of the program, one per item. Numbers are turned into text.",
+        default_factory=tuple[str, ...],
+        example=["-y", "@modelcontextprotocol/server-filesystem", "/data"],
+    )
+    env: Mapping[str, str] = kinds.variables(
+        "Environment variables for the program. Numbers and booleans are turned into text; null leaves the variable "
+        "out. Wins over `envFile` and `envVars`.",
+        default_factory=dict[str, str],
+        example={"GITHUB_TOKEN": "${GITHUB_TOKEN}"},
+        aliases=("envs", "environment"),
+        also=(
+            Field(
+                key="envVars",
+                kind=kinds.variable_names,
+                doc="Names of variables to pass on from muxway's own environment. Each must be set.",
+                example=["GITHUB_TOKEN"],
+                aliases=("env_keys",),
+            ),
+        ),
+    )
+    env_file: str | None = kinds.path(
+        "File of `KEY=value` lines with more variables. A relative path starts at the config file's folder.",
+        default=None,
+        compare=False,
+        example=".env",
+    )
+    inherit_env: bool | tuple[str, ...] = kinds.inherit(
+        "What the program gets of muxway's own environment. By default only what programs need to run (PATH, HOME, "
+        "LANG, …); true passes everything but variables that make programs load code, an array passes these names "
+        "if they are set.",
+        default=False,
+        example=["HTTPS_PROXY"],
+    )
+    cwd: str | None = kinds.path(
+        "Working folder of the program. A relative path starts at the config file's folder; by default it is "
+        "muxway's own working folder.",
+        default=None,
+        example="~/projects",
+    )
+    url: str | None = kinds.url(
+        "Address of a remote server. Without `type`, Streamable HTTP is tried first, then HTTP+SSE.",
+        default=None,
+        example="https://example.com/mcp",
+        aliases=("endpoint", "uri"),
+        also=(
+            Field(
+                key="httpUrl",
+                kind=kinds.url,
+                doc="Address of a Streamable HTTP server (Gemini CLI, Windsurf). Same as `url` with `type: http`.",
+                example="https://example.com/mcp",
+                aliases=("serverUrl",),
+            ),
+        ),
+    )
+    headers: Mapping[str, str] = kinds.headers(
+        "HTTP headers for every request to the server, as an object or as `[{name, value}]`.",
+        default_factory=dict[str, str],
+        example={"Authorization": "Bearer ${API_TOKEN}"},
+        aliases=("http_headers",),
+        also=(
+            Field(
+                key="envHttpHeaders",
+                kind=kinds.header_variables,
+                doc="HTTP headers whose values are variables, given by name (Codex).",
+                example={"X-Api-Key": "API_KEY"},
+            ),
+            Field(
+                key="bearerTokenEnvVar",
+                kind=kinds.variable_name,
+                doc="Name of the variable whose value is sent as `Authorization: Bearer …` (Codex).",
+                example="API_TOKEN",
+            ),
+        ),
+    )
+    transport: Transport = kinds.transport(
+        "How to talk to the server: `stdio`, `http` (Streamable HTTP) or `sse` (the older HTTP+SSE). Left out, it "
+        "follows from `command` or `url`. As an object it holds the connection itself (Cline).",
+        example="http",
+        aliases=("transport", "transportType"),
+        key="type",
+        required=False,
+    )
+    enabled: bool = kinds.flag(
+        "Whether to start the server. One that is off needs none of its variables.",
+        default=True,
+        example=True,
+        also=(
+            Field(
+                key="disabled",
+                kind=kinds.flag,
+                doc="The opposite of `enabled`, as many clients write it.",
+                example=False,
+            ),
+        ),
+    )
+    optional: bool = kinds.flag(
+        "Whether a missing variable of this server makes only this one fail. By default nothing starts until every "
+        "variable is set. `--keep-going` makes every server optional.",
+        default=False,
+        example=True,
+    )
+    prefix: str | None = kinds.text(
+        "What the server's tools start with in public. By default the server's name; an empty string publishes them "
+        "under their own names.",
+        default=None,
+        example="gh",
+    )
+    exposed_tools: tuple[ExposedTool, ...] | None = shaping.exposed_tools(
+        "The only tools to show, by their own names or by globs like `get_*`. `{original, exposed}` shows a tool "
+        "under another name.",
+        default=None,
+        example=["search", {"original": "get_file", "exposed": "read"}],
+        aliases=("includeTools", "enabled_tools", "available_tools", "tools"),
+    )
+    hidden_tools: tuple[str, ...] = shaping.tool_names(
+        "Tools to hide, by their own names or by globs like `delete_*`. Wins over `exposedTools`.",
+        default=(),
+        example=["delete_repository"],
+        aliases=("excludeTools", "disabledTools", "disabled_tools"),
+    )
+    read_only: bool = kinds.flag(
+        "Show only tools that say that they change nothing (`annotations.readOnlyHint: true`). A shape may say it "
+        "for a tool that does not.",
+        default=False,
+        example=True,
+    )
+    shape: tuple[ToolShape, ...] = shaping.shapes(
+        "What to make of tools, by their own names or by globs: name, title, description, annotations, arguments, "
+        "result. What a glob says comes first, what the name itself says wins.",
+        default=(),
+        example={"search_code": {"name": "search", "arguments": {"org": {"hide": True, "value": "acme"}}}},
+    )
+    exposed_prompts: tuple[ExposedTool, ...] | None = shaping.exposed_prompts(
+        "The only prompts to show, by their own names or by globs. `{original, exposed}` shows a prompt under "
+        "another name.",
+        default=None,
+        example=["review", {"original": "summarize_file", "exposed": "summarize"}],
+    )
+    hidden_prompts: tuple[str, ...] = shaping.prompt_names(
+        "Prompts to hide, by their own names or by globs. Wins over `exposedPrompts`.", default=(), example=["debug"]
+    )
+    exposed_resources: tuple[str, ...] | None = kinds.strings(
+        "The only resources to show and to read, as patterns of their URIs: `*` is any text, `?` any character. "
+        "Templates are shown if their own text matches.",
+        default=None,
+        example=["file:///docs/*"],
+    )
+    hidden_resources: tuple[str, ...] = kinds.strings(
+        "Resources to hide, as patterns of their URIs. They cannot be read either, however the URI is spelled. Wins "
+        "over `exposedResources`.",
+        default=(),
+        example=["file:///docs/private/*"],
+    )
+    era: Era = kinds.choice(*get_args(Era))(
+        "Protocol generation to speak: `modern` (2026-07-28), `legacy` (with handshake), `auto` finds out; a server "
+        "that speaks both is then used in its caller's.",
+        default="auto",
+        example="legacy",
+    )
+    isolation: Isolation = kinds.choice(*get_args(Isolation))(
+        "Who shares this server: `shared` is one process (or upstream session) for all, `principal` one for each "
+        "token clients come with, `session` one for each client session. Default: `principal`, which without tokens "
+        "is the same as `shared`.",
+        default="principal",
+        example="session",
+    )
+    middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
+        "What is done around requests to this server, inside what the gateway does around all.",
+        default=(),
+        example=[{"use": "timeout", "seconds": 20}],
+    )
+    start_timeout: float | None = kinds.seconds(
+        'How long the server may take from start to ready: seconds, or text like "30s", "500ms", "2m". Default: 30 '
+        "s; 120 s for npx, uvx, docker and other commands that may have to download it first.",
+        default=None,
+        example="30s",
+        aliases=("startup_timeout_sec",),
+        also=(
+            Field(
+                key="startTimeoutMs",
+                kind=kinds.milliseconds,
+                doc="`startTimeout` in milliseconds (Codex, LibreChat).",
+                example=30000,
+                aliases=("startup_timeout_ms", "initTimeout"),
+            ),
+        ),
+    )
+    call_timeout: float | None = kinds.seconds(
+        "Longest silence of one call; each progress notice restarts it. By default the gateway's.",
+        default=None,
+        example="2m",
+        aliases=("tool_timeout_sec",),
+        also=(
+            Field(
+                key="callTimeoutMs",
+                kind=kinds.milliseconds,
+                doc="`callTimeout` in milliseconds (Claude Code).",
+                example=120000,
+                aliases=("request_timeout_ms",),
+            ),
+            Field(
+                key="timeout",
+                kind=kinds.timeout,
+                doc="`callTimeout` as MCP clients write it: 1000 or more is milliseconds, less is seconds. Better "
+                "write `callTimeout`.",
+                example=60,
+            ),
+        ),
+    )
+    call_max: float | None = kinds.seconds(
+        "Longest duration of one call, progress or not. By default the gateway's.", default=None, example="10m"
+    )
+    max_message_bytes: int | None = kinds.integer_from(1024)(
+        "Largest message accepted from the server, in bytes. By default the gateway's.", default=None, example=16777216
+    )
+    start: Start = kinds.choice(*get_args(Start))(
+        "When to start the server: with the gateway, or (`lazy`) when somebody first needs it. What a lazy server "
+        "has is remembered between runs, so it is listed while it sleeps; it is started once to learn that.",
+        default="eager",
+        example="lazy",
+    )
+    idle_stop: float | None = kinds.seconds(
+        "Put the server to sleep when nobody has called it for this long. It stays listed, and the next call wakes "
+        "it. Default: never; 5 m with `start: lazy`.",
+        default=None,
+        example="10m",
+    )
+    max_concurrency: int = kinds.integer(
+        "Most calls under way at the server; more wait for their turn.", default=64, example=16
+    )
+    max_queue: int = kinds.integer_from(0)(
+        "Most calls that wait for their turn at the server; more are refused at once, with how long to wait.",
+        default=256,
+        example=100,
+    )
+    probe_interval: float = kinds.seconds_or_zero(
+        "After this long without a word from a child process it is asked whether it still answers; 0: never.",
+        default=30.0,
+        example="1m",
+    )
+    restart_unresponsive: bool = kinds.flag(
+        "Whether a child process that answers nothing any more is ended and started again.", default=True, example=False
+    )
+
     unusable: str = ""
     """Why it cannot be started, whatever is tried; empty: it can."""
     secrets: frozenset[str] = frozenset()
@@ -171,8 +296,6 @@ class ServerConfig:
     """Where it was configured, as a dotted path: `mcpServers.github`."""
     line: int | None = field(default=None, compare=False)
     """Line in the file, where known."""
-    env_file: str | None = field(default=None, compare=False)
-    """The file that some of `env` was read from."""
     extra: Mapping[str, object] = field(default_factory=dict[str, object], compare=False)
     """Keys that only a client acts on (`alwaysAllow`, `trust`, …) and unknown ones, as they were written."""
 
@@ -181,162 +304,314 @@ class ServerConfig:
         return f"ServerConfig(name={self.name!r}, transport={self.transport!r}, enabled={self.enabled!r})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings
+class GatewaySettings:
+    """How muxway itself behaves."""
+
+    name: str = kinds.name("Name told to clients.", default="muxway", example="my-tools")
+    version: str | None = kinds.name("Version told to clients. By default muxway's own.", default=None, example="1.0.0")
+    separator: Separator = kinds.choice(*get_args(Separator))(
+        "What stands between a server's prefix and the tool's own name. Only `__` passes the APIs of Anthropic and "
+        "OpenAI; calls are understood in all three spellings.",
+        default="__",
+        example="__",
+    )
+    page_size: int | None = kinds.integer(
+        "Items per page of a listing. By default everything comes at once.", default=None, example=100
+    )
+    call_timeout: float = kinds.seconds(
+        'Longest silence of one call: seconds, or text like "30s", "500ms", "2m". Each progress notice restarts it.',
+        default=60.0,
+        example="60s",
+    )
+    call_max: float = kinds.seconds("Longest duration of one call, progress or not.", default=600.0, example="10m")
+    max_name_length: int | None = kinds.integer_from(16)(
+        "Public names longer than this are shortened with a stable hash. Default: 50, or 128 with another separator "
+        "than `__`.",
+        default=None,
+        example=64,
+    )
+    max_message_bytes: int = kinds.integer_from(1024)(
+        "Largest message accepted from any side, in bytes.", default=16 * 1024 * 1024, example=16777216
+    )
+    list_wait: float | None = kinds.seconds_or_zero(
+        "How long after the start of muxway a listing waits, at most, for servers that are still starting and were "
+        "never seen before; 0 answers at once. Servers that ran before are listed at once, from memory. Default: "
+        "while there is nothing to list, up to 45 s; then 2 s for each server that may follow, and 10 s since the "
+        "start for `npx`, `uvx` and the like. Tools that come later are announced.",
+        default=None,
+        example="10s",
+    )
+    list_timeout: float = kinds.seconds(
+        "How long a server may take for one page of a listing.", default=15.0, example="15s"
+    )
+    max_tools: int = kinds.integer(
+        "Most tools taken from one server, and most prompts, resources and resource templates; more are left out "
+        "with a warning.",
+        default=10000,
+        example=10000,
+    )
+    host: str = kinds.name(
+        "Address that `muxway serve` binds. `--host` and `HOST` win over it. One that others can reach needs a token.",
+        default="127.0.0.1",
+        example="127.0.0.1",
+    )
+    port: int = kinds.integer_from(0, 65535)(
+        "Port that `muxway serve` binds; 0 for any free one. `--port` and `PORT` win over it.",
+        default=3006,
+        example=3006,
+    )
+    allowed_hosts: tuple[str, ...] = kinds.hosts(
+        "Further names by which clients may reach `muxway serve`; `*` for any. `--allow-host` and "
+        "`MUXWAY_ALLOW_HOST` win over it.",
+        default=(),
+        example=["mcp.example.com"],
+        aliases=("allowHost", "allowHosts"),
+    )
+    allowed_origins: tuple[str, ...] = kinds.origins(
+        "Web origins whose pages may use `muxway serve` (CORS); `*` for any, if there is a token. `--allow-origin` "
+        "and `MUXWAY_ALLOW_ORIGIN` win over it.",
+        default=(),
+        example=["https://app.example.com"],
+        aliases=("allowOrigin", "allowOrigins"),
+    )
+    token: str | None = kinds.name(
+        "Bearer token that clients of `muxway serve` must send. `--token` and `MUXWAY_TOKEN` win over it. Better a "
+        "variable than the token itself: files get copied.",
+        default=None,
+        repr=False,
+        example="${MCP_GATEWAY_TOKEN}",
+    )
+    middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
+        "What is done around every request, the outermost first: the name of a built-in one or of a plug-in, or "
+        "`module:Class`, with its options; `match` limits it to tools, prompts or URIs by glob.",
+        default=(),
+        example=["log", {"use": "limit", "match": ["github__*"], "rate": "10/s"}],
+    )
+    state_key: str | None = kinds.name(
+        "Secret text that seals what stateless clients keep for muxway between two rounds of a call. With the same "
+        "key, calls go on after a restart or at another muxway, where the server allows it. Default: a random one "
+        "for each run.",
+        default=None,
+        repr=False,
+        example="${MUXWAY_STATE_KEY}",
+    )
+    max_instances: int = kinds.integer(
+        "Most processes or upstream sessions of one server beside its first, where `isolation` or the era of the "
+        "caller ask for more than one.",
+        default=100,
+        example=100,
+    )
+    instance_idle: float = kinds.seconds(
+        "How long one of these is kept when nobody uses it.", default=300.0, example="5m"
+    )
+    queue_wait: float = kinds.seconds(
+        "How long a call may wait for its turn at a server that has `maxConcurrency` calls under way.",
+        default=10.0,
+        example="10s",
+    )
+    max_calls: int = kinds.integer(
+        "Most calls under way in the whole gateway; more are refused at once, with how long to wait.",
+        default=1024,
+        example=1024,
+    )
+    max_calls_per_client: int = kinds.integer(
+        "Most calls of one client under way; more are refused at once.", default=128, example=32
+    )
+    max_processes: int = kinds.integer(
+        "Most child processes at the same time. When one more is needed, the one that has been idle for the longest "
+        "time is put to sleep; if all are in use, the start waits for up to `queueWait`.",
+        default=256,
+        example=64,
+    )
+    max_memory: int | None = kinds.integer_from(33554432)(
+        "Bytes of memory muxway itself may use: above 80 % of it new sessions are refused, above 90 % new calls. "
+        "Default: what the container allows, if it says.",
+        default=None,
+        example=536870912,
+    )
+
+
+@settings
 class SubTool:
-    """One tool that a custom tool may run."""
+    """One tool that a compound tool may run."""
 
-    name: str
-    """Its native name at the upstream."""
-    description: str = ""
-    """What to tell the model about it."""
+    name: str = kinds.name("The tool's own name at its server.", example="search_code")
+    description: str = kinds.name("What to tell the model about it.", default="", example="Search in all repositories")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings
 class Step:
     """One call that a composed tool makes, or one for each of many items."""
 
-    name: str
-    """What references call it."""
-    tool: str
-    """The tool to call, in any of the spellings a caller may use."""
-    arguments: Mapping[str, Template] = field(default_factory=dict[str, "Template"])
-    """Its arguments, with references in them."""
-    when: Condition | None = None
-    """Whether to make the call at all; None: yes."""
-    for_each: Template = None
-    """The array to make it for each item of; None: it is made once."""
-    max_items: int = 50
-    """Most items that array may have."""
-    on_error: OnError = "fail"
-    """What a failure of this step does to the tool."""
-    timeout: float | None = None
-    """Seconds each of its calls may take. None: what the server allows."""
-    after: tuple[str, ...] = ()
-    """Steps to wait for beside those it refers to."""
+    name: str = kinds.name(
+        "What references call the step: letters, digits, `_` and `-`. Not needed in an object of steps.", example="find"
+    )
+    tool: str = kinds.name(
+        "The tool to call, as a client may write it: `server__tool`, `server:tool`, `server.tool`. It may be one "
+        "that clients do not see.",
+        example="notes__search",
+    )
+    arguments: Mapping[str, Template] = kinds.template(
+        "Its arguments. `${input.x}`, `${steps.NAME.result.x}`, `${item}` and `${index}` are replaced.",
+        default_factory=dict[str, "Template"],
+        example={"query": "${input.word}"},
+    )
+    when: Condition | None = kinds.condition(
+        "Skip the step unless this holds: references, literals, `==`, `!=`, `<`, `>`, `<=`, `>=`, `not`, `and`, "
+        "`or`. With `${item}` in it, it is asked for each item.",
+        default=None,
+        example="${steps.find.ok} and ${input.limit} > 0",
+    )
+    for_each: Template = kinds.template(
+        "Make the call for each item of this array; the result is an array too.",
+        default=None,
+        example="${steps.find.result.notes}",
+    )
+    max_items: int = kinds.integer(
+        "Most items `forEach` may have, up to 1000; more are a failure of the step.", default=50, example=100
+    )
+    on_error: OnError = kinds.choice(*get_args(OnError))(
+        "What its failure does: `fail` ends the whole call, `skip` also skips the steps that use its result, "
+        "`continue` goes on without a result. For items of `forEach`, `skip` leaves out the failed ones and "
+        "`continue` puts null in their place.",
+        default="fail",
+        example="continue",
+    )
+    timeout: float | None = kinds.seconds(
+        "How long each call of the step may take. By default as long as its server may.", default=None, example="5s"
+    )
+    after: tuple[str, ...] = kinds.strings(
+        "Steps to wait for, beside those it refers to.", default=(), example=["save"]
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings
 class Example:
     """A case to test a composed tool by."""
 
-    name: str
-    """What to call it when it fails."""
-    input: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The arguments of the tool."""
-    expect: Any = None
-    """What its output must have in it. None: anything."""
-    fails: str | None = None
-    """What the message of its failure must have in it. None: it must not fail."""
-    recorded: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the steps' tools answer when no server is asked: tool → one answer for all calls, or a list of them."""
+    name: str = kinds.name("What to call the case.", example="nothing there")
+    input: Mapping[str, Any] = kinds.mapping(
+        "The arguments of the tool.", default_factory=dict[str, Any], example={"word": "x"}
+    )
+    expect: Any = kinds.json(
+        "What the output must have in it: objects may have more members, all else must be equal.",
+        default=None,
+        example={"found": []},
+    )
+    fails: str | None = kinds.name(
+        "The call must fail, with this in its message.", default=None, example="no such note"
+    )
+    recorded: Mapping[str, Any] = kinds.mapping(
+        "What the tools answer: name as in the step → an answer for every call, or an array with one for each. An "
+        "answer is a whole tool result, or text, or the structured content alone.",
+        default_factory=dict[str, Any],
+        example={"notes__search": {"notes": []}},
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings
 class CustomTool:
-    """A tool of the gateway itself: compound, one name in front of others; or composed, made of steps."""
+    """A tool of the gateway itself: a compound one runs any of the chosen tools of several servers (`subtools`),
+    a composed one makes several calls and one result of them (`steps`).
+    """
 
     name: str
     """Its public name, without prefix."""
-    description: str
-    """What to tell the model about it; the list of subtools is added."""
-    subtools: Mapping[str, tuple[SubTool, ...]] = field(default_factory=dict[str, tuple[SubTool, ...]])
-    """What a compound tool may run: server name → tools."""
-    input_schema: Mapping[str, Any] | None = None
-    """JSON Schema of a composed tool's arguments. None: any."""
-    steps: tuple[Step, ...] = ()
-    """The calls of a composed tool; none for a compound one."""
-    output: Template = None
-    """What a composed tool gives. None: the result of its last step."""
-    deadline: float = 60.0
-    """Seconds in which all steps must be done."""
-    max_result_bytes: int = 16 * 1024 * 1024
-    """Most bytes of results that one call may gather."""
-    dry_run: bool = False
-    """Whether callers may ask what would be done."""
-    examples: tuple[Example, ...] = ()
-    """Cases to test it by."""
+    description: str = kinds.name(
+        "What to tell the model about the tool. The list of its subtools is added.", example="Search code and issues"
+    )
+    subtools: Mapping[str, tuple[SubTool, ...]] = kinds.subtools(
+        "What a compound tool may run: server name → `{tools: [{name, description}]}`.",
+        default_factory=dict[str, tuple[SubTool, ...]],
+        example={"github": {"tools": [{"name": "search_code", "description": "Search in all repositories"}]}},
+    )
+    input_schema: Mapping[str, Any] | None = kinds.mapping(
+        "JSON Schema of a composed tool's arguments. Its `default`s are filled in; types, `enum` and `required` are "
+        "checked.",
+        default=None,
+        example={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    )
+    steps: tuple[Step, ...] = kinds.steps(
+        "The calls of a composed tool, as an array or as an object: name → step. Steps that do not refer to each "
+        "other run at the same time.",
+        default=(),
+        example=[{"name": "find", "tool": "notes__search", "arguments": {"query": "${input.word}"}}],
+    )
+    output: Template = kinds.template(
+        "What a composed tool gives: any value with references in it. By default the result of the last step.",
+        default=None,
+        example={"found": "${steps.find.result.notes}", "word": "${input.word}"},
+    )
+    deadline: float = kinds.seconds(
+        "How long all steps together may take; not more than `callMax` of the gateway.", default=60.0, example="30s"
+    )
+    max_result_bytes: int = kinds.integer_from(1024)(
+        "Most bytes of results that one call of a composed tool may gather, and most that it may send or give.",
+        default=16 * 1024 * 1024,
+        example=16777216,
+    )
+    dry_run: bool = kinds.flag(
+        "Whether callers of a composed tool may pass `dryRun: true` to be told what would be called.",
+        default=False,
+        example=True,
+    )
+    examples: tuple[Example, ...] = kinds.examples(
+        "Cases that `muxway test` runs a composed tool by.",
+        default=(),
+        example=[{"name": "one note", "input": {"word": "milk"}, "expect": {"word": "milk"}}],
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings:
-    """The top-level `gateway` section: how muxway itself behaves."""
-
-    name: str = "muxway"
-    """Name told to clients."""
-    version: str | None = None
-    """Version told to clients. None: muxway's own."""
-    separator: Separator = "__"
-    """What stands between prefix and native name in a public name."""
-    page_size: int | None = None
-    """Items per page of a listing. None: everything at once."""
-    call_timeout: float = 60.0
-    """Longest silence of one call, in seconds; each progress notice restarts it."""
-    call_max: float = 600.0
-    """Longest duration of one call, progress or not, in seconds."""
-    max_name_length: int | None = None
-    """Public names longer than this are shortened with a stable hash. None: 50, or 128 with another separator."""
-    max_message_bytes: int = 16 * 1024 * 1024
-    """Largest message accepted from anyone."""
-    list_wait: float | None = None
-    """Seconds after the start in which a listing waits for servers never seen before; 0: never. None: as they need."""
-    list_timeout: float = 15.0
-    """Seconds an upstream may take for one page of a listing."""
-    max_tools: int = 10_000
-    """Most tools taken from one upstream, and most prompts, resources and templates."""
-    middleware: tuple[MiddlewareSpec, ...] = ()
-    """What is done around every request, the outermost first."""
-    state_key: str | None = field(default=None, repr=False)
-    """Seals what stateless clients keep between two rounds of a call. None: a random one."""
-    max_instances: int = 100
-    """Most connections to one server beside its first."""
-    instance_idle: float = 300.0
-    """Seconds after which such a connection is ended when nobody uses it."""
-    queue_wait: float = 10.0
-    """Seconds a call may wait for its turn at a busy server."""
-    max_calls: int = 1024
-    """Most calls under way in the whole gateway."""
-    max_calls_per_client: int = 128
-    """Most calls of one client under way."""
-    max_processes: int = 256
-    """Most child processes at the same time."""
-    max_memory: int | None = None
-    """Bytes of memory from which on work is refused. None: what the container allows, if it says."""
-    host: str = "127.0.0.1"
-    """Address that `muxway serve` binds."""
-    port: int = 3006
-    """Port that it binds; 0: any free one."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Further names by which clients may reach it; `*`: any."""
-    allowed_origins: tuple[str, ...] = ()
-    """Web origins whose pages may use it; `*`: any."""
-    token: str | None = field(default=None, repr=False)
-    """What clients of `muxway serve` must send as their bearer token. None: nothing, or what the command line says."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings
 class ViewConfig:
-    """What some callers see of the gateway."""
+    """What some clients see of the gateway: at `/mcp/NAME`, with `--view NAME`, or by their token."""
 
     name: str
     """The last part of its URL."""
-    servers: tuple[str, ...] | None = None
-    """Only what these servers have. None: all."""
-    tools: tuple[str, ...] | None = None
-    """Globs of the only public tool names to show. None: all."""
-    hidden_tools: tuple[str, ...] = ()
-    """Globs of public tool names to hide; wins over `tools`."""
-    prompts: tuple[str, ...] | None = None
-    """Globs of the only public prompt names to show. None: all."""
-    resources: tuple[str, ...] | None = None
-    """Globs of the only URIs to show and to read, as their servers write them. None: all."""
-    read_only: bool = False
-    """Show only tools that say that they change nothing."""
-    shape: tuple[ToolShape, ...] = ()
-    """What to make of its tools, by public name."""
-    middleware: tuple[MiddlewareSpec, ...] = ()
-    """What is done around its requests, inside what the gateway does around all."""
-    tokens: tuple[str, ...] = field(default=(), repr=False)
-    """Bearer tokens that open this view and nothing else."""
+    servers: tuple[str, ...] | None = kinds.strings(
+        "Only what these servers have. By default all.", default=None, example=["github"]
+    )
+    tools: tuple[str, ...] | None = kinds.strings(
+        "Globs of the only tools to show, by their public names. Compound and composed tools are shown if this "
+        "names them, or if there is neither `tools` nor `servers`.",
+        default=None,
+        example=["github__get_*", "github__list_*"],
+    )
+    hidden_tools: tuple[str, ...] = kinds.strings(
+        "Globs of tools to hide, by their public names. Wins over `tools`.", default=(), example=["*__delete_*"]
+    )
+    prompts: tuple[str, ...] | None = kinds.strings(
+        "Globs of the only prompts to show, by their public names. By default all.", default=None, example=["github__*"]
+    )
+    resources: tuple[str, ...] | None = kinds.strings(
+        "The only resources to show and to read, as globs of their URIs as their servers write them. By default all.",
+        default=None,
+        example=["file:///docs/*"],
+    )
+    read_only: bool = kinds.flag(
+        "Show only tools that say that they change nothing (`annotations.readOnlyHint: true`).",
+        default=False,
+        example=True,
+    )
+    shape: tuple[ToolShape, ...] = shaping.shapes(
+        "What to make of its tools, by their public names or by globs, after what their servers' `shape` does.",
+        default=(),
+        example={"github__search_code": {"description": "Search the code of our repositories"}},
+    )
+    middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
+        "What is done around requests to this view, inside what the gateway does around all.",
+        default=(),
+        example=[{"use": "limit", "rate": "10/s"}],
+    )
+    tokens: tuple[str, ...] = kinds.strings(
+        "Bearer tokens that open this view and nothing else, at `/mcp` too. Better variables than the tokens "
+        "themselves: files get copied.",
+        default=(),
+        repr=False,
+        example=["${AGENT_TOKEN}"],
+    )
+
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """Texts never to be shown: what variables expanded to."""
 
@@ -361,3 +636,13 @@ class Config:
     """Servers that are Python objects in this process, by name; only a chain written in Python has them."""
     middleware: tuple[object, ...] = field(default=(), compare=False, repr=False)
     """Middlewares that are Python objects, the outermost first; they stand outside those of `gateway`."""
+
+
+SERVER = Section("mcpServers.*", ServerConfig)
+GATEWAY = Section("gateway", GatewaySettings)
+CUSTOM_TOOL = Section("tools.*", CustomTool)
+SUBTOOL = Section("tools.*.subtools.*.tools.*", SubTool)
+STEP = Section("tools.*.steps.*", Step)
+EXAMPLE = Section("tools.*.examples.*", Example)
+VIEW = Section("views.*", ViewConfig)
+SECTIONS = (SERVER, GATEWAY, CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from muxway.config.fields import CUSTOM_TOOL, GATEWAY, SERVER, VIEW
+from muxway.config.model import CUSTOM_TOOL, GATEWAY, SERVER, VIEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,6 @@ ADJUSTABLE: Final = frozenset(
 
 _BY_NAME: Final = frozenset({"env", "headers"})
 """Of these it is told which entries differ."""
-_SPELLED_OTHERWISE: Final = {"transport": "type"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +212,7 @@ def _spelled(section: Section, old: object, new: object, attributes: Sequence[st
     spelled: list[str] = []
     # These change with what they stand in.
     for attribute in [one for one in attributes if one != "secrets"] or attributes:
-        key = keys.get(attribute) or _SPELLED_OTHERWISE.get(attribute, attribute)
+        key = keys.get(attribute, attribute)
         if attribute in _BY_NAME:
             spelled += (f"{key}.{name}" for name in _differing_names(getattr(old, attribute), getattr(new, attribute)))
         else:

@@ -5,176 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from muxway.config.dialects import CONTAINERS, TOOL_MARKS, TOP_LEVEL
 from muxway.config.documents import MINIMAL
-from muxway.config.fields import (
-    ARGUMENT,
-    CONTAINERS,
-    CUSTOM_TOOL,
-    EXAMPLE,
-    FOREIGN_TYPES,
-    GATEWAY,
-    SECTIONS,
-    SERVER,
-    SHAPE,
-    STEP,
-    SUBTOOL,
-    TOOL_MARKS,
-    TOP_LEVEL,
-    TRANSPORTS,
-    VIEW,
-)
+from muxway.config.kinds import STRING
+from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SECTIONS, SERVER, STEP, SUBTOOL, VIEW
 from muxway.config.report import nearest
+from muxway.config.shaping import ARGUMENT, SHAPE
 from muxway.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from muxway.config.fields import Field, Kind, Section
+    from muxway.config.fields import Field, Section
 
 SCHEMA_ID = "urn:muxway:config:v1"
-
-_STRING: dict[str, Any] = {"type": "string"}
-_STRINGS: dict[str, Any] = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
-_NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string", "minLength": 1}}
-# Whatever may be a number or a flag may also be text, because `${VARIABLE}` is.
-_DURATION: dict[str, Any] = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _STRING]}
-
-KIND_SCHEMAS: Mapping[Kind, dict[str, Any]] = {
-    "text": _STRING,
-    "name": {"type": "string", "minLength": 1},
-    "path": {"type": "string", "minLength": 1},
-    "flag": {"type": ["boolean", "string"]},
-    "integer": {"anyOf": [{"type": "integer"}, _STRING]},
-    "seconds": _DURATION,
-    "milliseconds": _DURATION,
-    "timeout": _DURATION,
-    "choice": _STRING,
-    "transport": {"anyOf": [{"enum": sorted(TRANSPORTS) + sorted(FOREIGN_TYPES)}, {"type": "object"}]},
-    "command": {
-        "anyOf": [
-            {"type": "string", "minLength": 1},
-            {**_STRINGS, "minItems": 1},
-            {"type": "object", "properties": {"path": _STRING, "args": _STRINGS}, "required": ["path"]},
-        ]
-    },
-    "url": {"type": "string", "minLength": 1},
-    "strings": _STRINGS,
-    "hosts": _STRINGS,
-    "origins": _STRINGS,
-    "tool_names": _NAMES,
-    "exposed": {
-        "type": "array",
-        "items": {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {
-                    "type": "object",
-                    "properties": {"original": _STRING, "exposed": _STRING},
-                    "required": ["original"],
-                },
-            ]
-        },
-    },
-    "middleware": {
-        "type": "array",
-        "items": {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {
-                    "type": "object",
-                    "properties": {"use": _STRING, "match": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]}},
-                    "required": ["use"],
-                },
-            ]
-        },
-    },
-    "object": {"type": "object"},
-    "json": {},
-    "template": {},
-    "condition": {"type": ["string", "boolean"]},
-    "steps": {
-        "anyOf": [
-            {"type": "array", "minItems": 1, "items": {"allOf": [{"$ref": "#/$defs/step"}, {"required": ["name"]}]}},
-            {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/step"}},
-        ]
-    },
-    "examples": {"type": "array", "items": {"$ref": "#/$defs/example"}},
-    "shapes": {"type": "object", "additionalProperties": {"$ref": "#/$defs/shape"}},
-    "argument_shapes": {"type": "object", "additionalProperties": {"$ref": "#/$defs/argument"}},
-    "value": {},
-    "values": {"type": "array", "minItems": 1},
-    "pattern": {"type": "string", "format": "regex"},
-    "expression": {"type": "string", "minLength": 1},
-    "variables": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
-    "variable_names": {
-        "type": "array",
-        "items": {"anyOf": [_STRING, {"type": "object", "properties": {"name": _STRING}, "required": ["name"]}]},
-    },
-    "variable_name": {"type": "string", "minLength": 1},
-    "headers": {
-        "anyOf": [
-            {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
-            {"type": "array", "items": {"type": "object", "required": ["name", "value"]}},
-        ]
-    },
-    "header_variables": {"type": "object", "additionalProperties": _STRING},
-    "inherit": {"anyOf": [{"type": ["boolean", "string"]}, _NAMES]},
-    "subtools": {
-        "type": "object",
-        "minProperties": 1,
-        "additionalProperties": {
-            "anyOf": [
-                {
-                    "type": "object",
-                    "properties": {"tools": {"$ref": "#/$defs/subtools"}},
-                    "required": ["tools"],
-                },
-                {"$ref": "#/$defs/subtools"},
-            ]
-        },
-    },
-}
-"""What each kind looks like in JSON Schema."""
-
-_KIND_WORDS: Mapping[Kind, str] = {
-    "text": "text",
-    "name": "text, not empty",
-    "path": "path",
-    "flag": "true or false",
-    "integer": "whole number",
-    "seconds": 'seconds, or text like "30s", "500ms", "2m"',
-    "milliseconds": "milliseconds",
-    "timeout": "number: 1000 or more is milliseconds, less is seconds",
-    "choice": "one of",
-    "transport": "stdio, http or sse",
-    "command": "text, or array of program and arguments",
-    "url": "http:// or https:// URL",
-    "strings": "array of text",
-    "hosts": "array of names",
-    "origins": "array of origins",
-    "tool_names": "array of tool names",
-    "exposed": "array of tool names or {original, exposed}",
-    "variables": "object: name → value",
-    "variable_names": "array of variable names",
-    "variable_name": "name of a variable",
-    "headers": "object: name → value",
-    "header_variables": "object: header → name of a variable",
-    "inherit": "true, false, or array of variable names",
-    "subtools": "object: server → {tools: [{name, description}]}",
-    "middleware": "array of names or {use, match, …options}",
-    "object": "object",
-    "json": "any value",
-    "template": "any value, with references like ${input.x} in it",
-    "condition": "condition",
-    "steps": "array of steps, or object: name → step",
-    "examples": "array of {name, input, expect, fails, recorded}",
-    "shapes": "object: name or glob of tools → shape",
-    "argument_shapes": "object: name of the argument → shape",
-    "value": "any value",
-    "values": "array of values",
-    "pattern": "regular expression",
-    "expression": "JMESPath expression",
-}
 
 
 def json_schema() -> dict[str, Any]:
@@ -226,7 +68,7 @@ def json_schema() -> dict[str, Any]:
             "shape": _object(SHAPE),
             "argument": _object(ARGUMENT),
             "view": _object(VIEW),
-            "subtools": {"type": "array", "minItems": 1, "items": {"anyOf": [_STRING, _object(SUBTOOL)]}},
+            "subtools": {"type": "array", "minItems": 1, "items": {"anyOf": [STRING, _object(SUBTOOL)]}},
         },
     }
 
@@ -234,25 +76,21 @@ def json_schema() -> dict[str, Any]:
 def _object(section: Section) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for row in section.fields:
-        schema = _field(section, row)
+        schema = _field(row)
         for spelling in row.spellings:
             same = {} if spelling == row.key else {"description": f"Same as `{row.key}`. {row.doc}"}
             properties[spelling] = {**schema, **same}
     if section is SERVER:
         # Codex keeps its approvals in a map of this name, which is no filter.
-        properties["tools"] = {"anyOf": [KIND_SCHEMAS["exposed"], {"type": "object"}]}
+        properties["tools"] = {"anyOf": [section.by_spelling["tools"].kind.schema, {"type": "object"}]}
     schema: dict[str, Any] = {"type": "object", "description": section.doc, "properties": properties}
     required = [row.key for row in section.fields if row.required]
     return {**schema, "required": required} if required else schema
 
 
-def _field(section: Section, row: Field) -> dict[str, Any]:
-    schema: dict[str, Any] = {"description": row.doc, **KIND_SCHEMAS[row.kind], "examples": [row.example]}
-    if row.choices:
-        # A variable is allowed too; the enum alone gives editors their completion.
-        schema = {**schema, "anyOf": [{"enum": list(row.choices)}, {"type": "string", "pattern": r"\$|\{env:"}]}
-    default = section.default(row)
-    return schema if default is None else {**schema, "default": default}
+def _field(row: Field) -> dict[str, Any]:
+    schema: dict[str, Any] = {"description": row.doc, **row.kind.schema, "examples": [row.example]}
+    return schema if row.default is None else {**schema, "default": row.default}
 
 
 def explain(key: str | None = None) -> str:
@@ -329,10 +167,9 @@ def _first_sentence(doc: str) -> str:
 
 
 def _explain_row(section: Section, row: Field, asked: str) -> str:
-    default = section.default(row)
     facts = {
-        "Type": _KIND_WORDS[row.kind] + (f" {', '.join(map(json.dumps, row.choices))}" if row.choices else ""),
-        "Default": "none, it is required" if row.required else json.dumps(default) if default is not None else "",
+        "Type": row.kind.words,
+        "Default": "none, it is required" if row.required else "" if row.default is None else json.dumps(row.default),
         "Also": ", ".join(spelling for spelling in row.spellings if spelling != row.key),
         "Example": json.dumps({row.key: row.example}, ensure_ascii=False)[1:-1],
     }

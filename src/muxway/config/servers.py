@@ -1,7 +1,7 @@
 """From one server entry, in whatever dialect, to a `ServerConfig`.
 
-Three steps: sort the keys of the entry into rows of the field table, read each by its kind, put the values together
-where several keys feed one attribute. Keys that mean nothing to us are kept in `extra`.
+Three steps: find the row of each key of the entry, read each by its kind, put the values together where several keys
+feed one attribute. Keys that mean nothing to us are kept in `extra`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from muxway.config.dialects import CLIENT_KEYS, UNSUPPORTED_KEYS
 from muxway.config.envfile import parse_env_file
-from muxway.config.fields import CLIENT_KEYS, FOREIGN_TYPES, SERVER, UNSUPPORTED_KEYS, Field
+from muxway.config.kinds import FOREIGN_TYPES
 from muxway.config.loader_variables import is_loader
-from muxway.config.model import ServerConfig, Transport
+from muxway.config.model import SERVER, ServerConfig, Transport
 from muxway.config.report import as_mapping, dotted, found, nearest
 from muxway.config.shaping import check_names
 from muxway.config.values import Reader
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config.expand import Scope
+    from muxway.config.fields import Field
     from muxway.config.report import Path, Report
 
 ADDRESS_KEYS = frozenset(
     spelling for key in ("command", "url", "httpUrl") for spelling in SERVER.by_spelling[key].spellings
 )
 """Keys that say where a server is; without one of them there is none."""
+_CONNECTION = frozenset({"transport", "command", "args", "env", "url", "headers"})
+"""What is put together from several keys, of which not all may count."""
 _OLD_ZED_COMMAND = {"path": "command", "args": "args", "env": "env"}
 
 
@@ -63,7 +67,7 @@ def read_server(
         return None
     reader = Reader(report, scope, needs_variables=enabled)
     got: dict[str, Any] = {
-        key: reader.read(item.row, item.path, item.raw)
+        key: item.row.kind.read(reader, item.path, item.raw)
         for key, item in given.items()
         if key not in {"enabled", "disabled"}
     }
@@ -74,7 +78,7 @@ def read_server(
     values: dict[str, Any] = {
         item.row.attribute: got[key]
         for key, item in given.items()
-        if item.row.attribute is not None and got.get(key) is not None
+        if item.row.attribute is not None and item.row.attribute not in _CONNECTION and got.get(key) is not None
     }
     check_names(values.get("exposed_tools"), values.get("shape", ()), path, report)
     values["call_timeout"] = _first(got, "callTimeout", "callTimeoutMs", "timeout")
@@ -98,7 +102,6 @@ def read_server(
         secrets=reader.secrets,
         where=dotted(path),
         line=report.line(path),
-        env_file=got.get("envFile"),
         extra=extra,
     )
 
@@ -176,7 +179,7 @@ def _enabled(given: Mapping[str, _Given], reader: Reader, path: Path) -> bool:
     flags: dict[str, bool] = {}
     for key in ("enabled", "disabled"):
         if key in given:
-            value = reader.read(given[key].row, given[key].path, given[key].raw)
+            value = given[key].row.kind.read(reader, given[key].path, given[key].raw)
             if value is not None:
                 flags[key] = bool(value)
     if len(flags) == 2 and flags["enabled"] == flags["disabled"]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from muxway.config.fields import VIEW
-from muxway.config.model import ViewConfig
+from muxway.config.model import VIEW, ViewConfig
 from muxway.config.report import nearest
 from muxway.config.values import Reader
 
