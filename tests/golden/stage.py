@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from .transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 PATIENCE = 20.0
+MUXWAY = (sys.executable, "-m", "muxway")
 MODERN = "2026-07-28"
 BOTH = "application/json, text/event-stream"
 
@@ -362,9 +363,10 @@ def introduction(revision: str, capabilities: Message | None = None) -> Message:
 class Stage:
     """Everything of one walk."""
 
-    def __init__(self, title: str, folder: Path) -> None:
+    def __init__(self, title: str, folder: Path, command: Sequence[str]) -> None:
         self.transcript = Transcript(title)
         self.folder = folder
+        self._command = command
         self.port = 0
         self.opened: list[asyncio.StreamWriter] = []
         self._servers: list[LineServer | HttpServer] = []
@@ -437,7 +439,7 @@ class Stage:
         homes = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "TMPDIR")
         with (self.folder / "stderr").open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "muxway", *words, "--config", str(self.folder / "servers.json")),
+                *(*self._command, *words, "--config", str(self.folder / "servers.json")),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -470,10 +472,10 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def a_stage(title: str) -> AsyncIterator[Stage]:
+async def a_stage(title: str, command: Sequence[str] = MUXWAY) -> AsyncIterator[Stage]:
     """A stage in a folder of its own, whose name is short: sockets have no long ones."""
     folder = Path(tempfile.mkdtemp(prefix="mw-"))
-    stage = Stage(title, folder)
+    stage = Stage(title, folder, command)
     try:
         yield stage
         await stage.finish()
