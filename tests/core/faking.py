@@ -107,6 +107,9 @@ class FakeLink:
         self.sent: list[Sent] = []
         self._script = script
 
+    def check(self) -> None:
+        """It never ends."""
+
     def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Sent:
         """Note the request and let the script answer."""
         sent = Sent(head, call, sink, idle, limit)

@@ -164,13 +164,26 @@ async def test_a_lease_by_name_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -
     link = FakeLink()
     passed = PassedTasks()
     for number in range(5000):
-        passed.add(f"t{number}", link, 10.0)  # pyright: ignore[reportArgumentType]
+        passed.add(f"t{number}", b"", link, 10.0)  # pyright: ignore[reportArgumentType]
     assert link.leases.any
     now = 9.9
     assert link.leases.any
     now = 10.1
     assert not link.leases.any
     assert not Leases().any
+
+
+async def test_no_task_is_forgotten_for_what_others_have_made() -> None:
+    """Ours: however many tasks one principal has made, those of another can be asked after (docs/tasks.md)."""
+    link = FakeLink()
+    passed = PassedTasks()
+    passed.add("bob's", b"bob", link, 10.0)  # pyright: ignore[reportArgumentType]
+    for number in range(5000):
+        passed.add(f"t{number}", b"ann", link, 10.0)  # pyright: ignore[reportArgumentType]
+    present = FakeLink()
+    assert passed.find("bob's", present) is link  # pyright: ignore[reportArgumentType]
+    assert passed.find("t0", present) is not link  # pyright: ignore[reportArgumentType]
+    assert passed.find("t4999", present) is link  # pyright: ignore[reportArgumentType]
 
 
 async def test_calls_that_run_as_tasks_end_at_the_old_process_after_a_reload() -> None:

@@ -334,7 +334,7 @@ class _Sealing(Crossing):
         link = self._way.link
         if isinstance(link, Polling) and claims.kind == "wrap" and is_task_state(claims.state):
             # The answers are for the process that has the task, whichever takes new calls by then.
-            self._desk.passed.add(state, link.link, LIFETIME)
+            self._desk.passed.add(state, claims.principal, link.link, LIFETIME)
         parts = [b'{"resultType":"input_required",']
         if entries:
             parts += (b'"inputRequests":', messages.object_of(entries.items()), b",")
@@ -415,7 +415,7 @@ class Wrapping(_Sealing):
             return
         ttl = messages.number(fields.get("ttlMs"))
         lifetime = LIFETIME if ttl is None else max(ttl / 1000, 0.0)
-        self._desk.passed.add(name, self._way.link, lifetime)
+        self._desk.passed.add(name, caller.principal, self._way.link, lifetime)
         meta: dict[str, Buffer] = {**(messages.members(fields.get("_meta", b"")) or {})}
         meta[SERVER_INFO] = self._way.server_info
         task: dict[str, Buffer] = {**fields, "taskId": messages.encode(name)}

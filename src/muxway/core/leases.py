@@ -7,6 +7,7 @@ itself has one by its name, with a time at which it ends even if nobody says how
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
@@ -72,24 +73,42 @@ class PassedTasks:
 
     def __init__(self) -> None:
         # A name may be kept for long after its process has ended: nothing of that is kept with it.
-        self._links: dict[str, ReferenceType[Link]] = {}
+        self._links: dict[str, tuple[bytes, ReferenceType[Link]]] = {}
+        """Whose each is, and which connection."""
+        self._count: Counter[bytes] = Counter()
+        """How many there are of each principal."""
 
-    def add(self, name: str, link: Link, seconds: float) -> None:
-        """A server has made a task, which may go on for so long."""
+    def add(self, name: str, principal: bytes, link: Link, seconds: float) -> None:
+        """A server has made a task of this principal's, which may go on for so long."""
         if len(self._links) >= _MOST_NAMED:
-            oldest = next(iter(self._links))
+            # Of whoever has most: nobody's is forgotten for what others have made.
+            greedy = max(self._count, key=self._count.__getitem__)
+            oldest = next(one for one, (whose, _) in self._links.items() if whose == greedy)
             self.ended(oldest)
-            del self._links[oldest]
-        self._links[name] = ref(link)
+            self._take(oldest)
+        self._put(name, principal, link)
         link.leases.keep(name, seconds)
+
+    def _put(self, name: str, principal: bytes, link: Link) -> None:
+        self._links[name] = principal, ref(link)
+        self._count[principal] += 1
+
+    def _take(self, name: str) -> tuple[bytes, Link | None]:
+        """Whose it was, and its connection, if that is known and there still is one."""
+        principal, known = self._links.pop(name, (b"", None))
+        if known is None:
+            return principal, None
+        self._count[principal] -= 1
+        if not self._count[principal]:
+            del self._count[principal]
+        return principal, known()
 
     def find(self, name: str, present: Link) -> Link | None:
         """The connection at which a task can be asked after: the one on which it was made, while that lasts.
 
         After that it is the server's present one, unless the task ended with its process; then it is None.
         """
-        known = self._links.pop(name, None)
-        link = None if known is None else known()
+        principal, link = self._take(name)
         if link is not None:
             try:
                 link.check()
@@ -97,13 +116,13 @@ class PassedTasks:
                 link.leases.drop(name)
             else:
                 # Back, as the one that was asked after last: those that nobody asks after are forgotten first.
-                self._links[name] = ref(link)
+                self._put(name, principal, link)
                 return link
         return None if present.own_process else present
 
     def ended(self, name: str) -> None:
         """The task is over; for a while it may still be asked after."""
-        known = self._links.get(name)
+        _, known = self._links.get(name, (b"", None))
         link = None if known is None else known()
         if link is not None:
             link.leases.drop(name)
