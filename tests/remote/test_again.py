@@ -23,6 +23,8 @@ PAID = "payment was made, but the shop's browser session has expired"
 REFUSALS: dict[str, tuple[int, bytes, Session]] = {
     "404": (404, b"", Session.GONE),
     "404 with an error": (404, _error("Session not found"), Session.GONE),
+    "404 with an error for the request": (404, _error("Session not found", 7), Session.GONE),
+    "404 with an answer": (404, _error("no such row", 7), Session.FINE),
     "TypeScript SDK": (400, _error("Bad Request: No valid session ID provided"), Session.GONE),
     "TypeScript SDK, restarted": (400, _error("Bad Request: Server not initialized"), Session.GONE),
     "Python SDK": (400, _error("Bad Request: Missing session ID", "server-error"), Session.GONE),

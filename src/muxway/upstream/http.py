@@ -434,7 +434,7 @@ class HttpChannel:
                         )
                     if known is not Session.FINE and not again:
                         return False
-                    if response.status == 404:
+                    if response.status == 404 and known is not Session.FINE:
                         raise Trouble("forgets its sessions as soon as it has opened them")
                 if not again and self._wants_other_headers(message, start):
                     return False

@@ -43,11 +43,13 @@ class Session(Enum):
 
 def session_after(status: int, body: bytes, id_: bytes) -> Session:
     """What a refusal of the request with this id says: 404 by the book, 400 in the SDKs' examples."""
-    if status == _NOT_FOUND:
-        return Session.GONE
-    if status != _BAD_REQUEST:
+    if status not in (_NOT_FOUND, _BAD_REQUEST):
         return Session.FINE
     said, about = _said(body)
+    if status == _NOT_FOUND:
+        # Some servers give their own answers this status: one that names the request was made for it.
+        answers = about is not None and about.strip(b'"') == id_.strip(b'"') and "session" not in said.lower()
+        return Session.FINE if answers else Session.GONE
     if about is not None and about.strip(b'"') == id_.strip(b'"'):
         return Session.FINE
     if _REFUSAL(said) is not None:
