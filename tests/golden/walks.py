@@ -392,6 +392,82 @@ async def crash(stage: Stage) -> None:
     await client.hear()
 
 
+@walk
+async def beyond_tools(stage: Stage) -> None:
+    """Resources, templates, prompts and completion of two servers that have the same ones, stdio to stdio"""
+    servers = [await stage.line_server(name) for name in ("alpha", "beta")]
+    stage.configure({server.name: server.entry() for server in servers})
+    client = await stage.stdio()
+    await hello(client, "2025-11-25")
+    lists: Message = {
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {kind: {"listChanged": True} for kind in ("resources", "prompts", "completions")},
+            "serverInfo": {"name": "scripted", "version": "9"},
+            "instructions": "Use it well.",
+        },
+        "prompts/list": {"prompts": [{"name": "ask", "description": "Asks.", "arguments": [{"name": "n"}]}]},
+        "resources/list": {"resources": [{"uri": "doc:1", "name": "one"}]},
+        "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "doc:page/{n}", "name": "page"}]},
+    }
+    voices: dict[str, Voice] = {}
+    for server in servers:
+        voices[server.name] = voice = await server.started()
+        expected = set(lists)
+        while expected:
+            message = await voice.hear()
+            if "id" in message:
+                voice.answer(message, lists[message["method"]])
+            expected.discard(message["method"])
+    await client.ask("prompts/list")
+    shown = await client.ask("resources/list")
+    await client.ask("resources/templates/list")
+    of_beta = shown["result"]["resources"][-1]["uri"]
+    asked: list[tuple[str, str, Message, Message]] = [
+        ("beta", "resources/read", {"uri": of_beta}, {"contents": [{"uri": "doc:1", "text": "1"}]}),
+        ("beta", "prompts/get", {"name": "beta__ask", "arguments": {"n": "1"}}, {"messages": []}),
+        (
+            "alpha",
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "alpha__ask"}, "argument": {"name": "n", "value": ""}},
+            {"completion": {"values": ["1"]}},
+        ),
+    ]
+    for number, (name, method, params, result) in enumerate(asked):
+        client.say({"jsonrpc": "2.0", "id": f"x{number}", "method": method, "params": params})
+        voices[name].answer(await voices[name].hear(), result)
+        await client.hear()
+    await client.ask("resources/read", {"uri": "nothing:at-all"})
+
+
+@walk
+async def stream_read_on(stage: Stage) -> None:
+    """A listening stream of an HTTP session, and a broken stream of a call that is read on"""
+    server = await stage.line_server("alpha")
+    stage.configure({"alpha": server.entry()})
+    await stage.serve()
+    alpha = await server.started()
+    await meet(alpha, "2025-11-25", ECHO)
+    await stage.ready()
+    client = stage.client()
+    await client.hello("2025-11-25")
+    await client.ask("c1", "tools/list")
+    listening = await client.send("GET", "/mcp", Accept="text/event-stream")
+    alpha.tell("notifications/tools/list_changed")
+    alpha.say(first_words(await alpha.hear(), "2025-11-25", [ECHO, DROP]) or {})
+    await listening.heard()
+    opening = asyncio.ensure_future(client.post(raw_call("x1", b', "_meta":{"progressToken":"p"}')))
+    request = await alpha.hear()
+    alpha.tell("notifications/progress", {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1})
+    call_stream = await opening
+    await call_stream.event()
+    last = next(line[3:].strip() for line in (await call_stream.event()).split("\n") if line.startswith("id:"))
+    call_stream.close()
+    again = await client.send("GET", "/mcp", Accept="text/event-stream", Last_Event_ID=last)
+    alpha.say(raw_answer(request))
+    await again.heard()
+
+
 # --- questions ------------------------------------------------------------------------------------
 
 
