@@ -62,7 +62,7 @@ class Kind(Generic[T_co]):
         shown: object = None if default is MISSING else default
         if shown == () and self.schema.get("type") == "object":
             shown = {}  # written as an object, kept in order
-        row = Field(key=key, kind=self, doc=doc, example=example, aliases=aliases, default=shown, required=required)
+        row = Field(key, self, doc, example=example, aliases=aliases, default=shown, required=required)
         made: Any = field
         return made(
             default=default,
@@ -78,7 +78,7 @@ def kind(words: str, schema: Mapping[str, Any]) -> Callable[[Callable[[Reader, P
     return lambda read: Kind(words, schema, read)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Field:
     """One key: how it may be spelled, what it holds, what it is for."""
 

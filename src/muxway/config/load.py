@@ -31,7 +31,7 @@ from muxway.config.model import (
 )
 from muxway.config.ourselves import runs_muxway_with
 from muxway.config.report import Report, as_list, as_mapping, dotted, found, nearest
-from muxway.config.servers import ADDRESS_KEYS, read_server
+from muxway.config.servers import ADDRESS_KEYS, check_reference, read_server
 from muxway.config.values import Reader
 from muxway.config.views import read_views
 
@@ -321,14 +321,7 @@ def _read_compound(
 def _read_subtools(
     server: str, path: Path, raw: object, servers: Mapping[str, ServerConfig | None], reader: Reader
 ) -> tuple[SubTool, ...]:
-    if server not in servers:
-        near = nearest(server, servers)
-        hint = f'did you mean "{near}"?' if near else f"configured are {', '.join(servers) or 'none'}"
-        reader.report.error(path, f'no server is called "{server}"; {hint}')
-    else:
-        config = servers[server]
-        if config is not None and not config.enabled:
-            reader.report.warn(path, f'the server "{server}" is off, so these tools cannot run')
+    check_reference(server, path, servers, reader.report, off="these tools cannot run")
     fields = as_mapping(raw)
     place = path if fields is None else (*path, "tools")
     listed = raw if fields is None else fields.get("tools")

@@ -56,9 +56,9 @@ class ServerConfig:
         aliases=("envs", "environment"),
         also=(
             Field(
-                key="envVars",
-                kind=kinds.variable_names,
-                doc="Names of variables to pass on from muxway's own environment. Each must be set.",
+                "envVars",
+                kinds.variable_names,
+                "Names of variables to pass on from muxway's own environment. Each must be set.",
                 example=["GITHUB_TOKEN"],
                 aliases=("env_keys",),
             ),
@@ -90,9 +90,9 @@ class ServerConfig:
         aliases=("endpoint", "uri"),
         also=(
             Field(
-                key="httpUrl",
-                kind=kinds.url,
-                doc="Address of a Streamable HTTP server (Gemini CLI, Windsurf). Same as `url` with `type: http`.",
+                "httpUrl",
+                kinds.url,
+                "Address of a Streamable HTTP server (Gemini CLI, Windsurf). Same as `url` with `type: http`.",
                 example="https://example.com/mcp",
                 aliases=("serverUrl",),
             ),
@@ -105,15 +105,15 @@ class ServerConfig:
         aliases=("http_headers",),
         also=(
             Field(
-                key="envHttpHeaders",
-                kind=kinds.header_variables,
-                doc="HTTP headers whose values are variables, given by name (Codex).",
+                "envHttpHeaders",
+                kinds.header_variables,
+                "HTTP headers whose values are variables, given by name (Codex).",
                 example={"X-Api-Key": "API_KEY"},
             ),
             Field(
-                key="bearerTokenEnvVar",
-                kind=kinds.variable_name,
-                doc="Name of the variable whose value is sent as `Authorization: Bearer …` (Codex).",
+                "bearerTokenEnvVar",
+                kinds.variable_name,
+                "Name of the variable whose value is sent as `Authorization: Bearer …` (Codex).",
                 example="API_TOKEN",
             ),
         ),
@@ -130,14 +130,7 @@ class ServerConfig:
         "Whether to start the server. One that is off needs none of its variables.",
         default=True,
         example=True,
-        also=(
-            Field(
-                key="disabled",
-                kind=kinds.flag,
-                doc="The opposite of `enabled`, as many clients write it.",
-                example=False,
-            ),
-        ),
+        also=(Field("disabled", kinds.flag, "The opposite of `enabled`, as many clients write it.", example=False),),
     )
     optional: bool = kinds.flag(
         "Whether a missing variable of this server makes only this one fail. By default nothing starts until every "
@@ -216,16 +209,16 @@ class ServerConfig:
         example=[{"use": "timeout", "seconds": 20}],
     )
     start_timeout: float | None = kinds.seconds(
-        'How long the server may take from start to ready: seconds, or text like "30s", "500ms", "2m". Default: 30 '
-        "s; 120 s for npx, uvx, docker and other commands that may have to download it first.",
+        'How long the server may take from start to ready: seconds, or text like "30s", "500ms", "2m". '
+        "Default: 30 s; 120 s for npx, uvx, docker and other commands that may have to download it first.",
         default=None,
         example="30s",
         aliases=("startup_timeout_sec",),
         also=(
             Field(
-                key="startTimeoutMs",
-                kind=kinds.milliseconds,
-                doc="`startTimeout` in milliseconds (Codex, LibreChat).",
+                "startTimeoutMs",
+                kinds.milliseconds,
+                "`startTimeout` in milliseconds (Codex, LibreChat).",
                 example=30000,
                 aliases=("startup_timeout_ms", "initTimeout"),
             ),
@@ -238,16 +231,16 @@ class ServerConfig:
         aliases=("tool_timeout_sec",),
         also=(
             Field(
-                key="callTimeoutMs",
-                kind=kinds.milliseconds,
-                doc="`callTimeout` in milliseconds (Claude Code).",
+                "callTimeoutMs",
+                kinds.milliseconds,
+                "`callTimeout` in milliseconds (Claude Code).",
                 example=120000,
                 aliases=("request_timeout_ms",),
             ),
             Field(
-                key="timeout",
-                kind=kinds.timeout,
-                doc="`callTimeout` as MCP clients write it: 1000 or more is milliseconds, less is seconds. Better "
+                "timeout",
+                kinds.timeout,
+                "`callTimeout` as MCP clients write it: 1000 or more is milliseconds, less is seconds. Better "
                 "write `callTimeout`.",
                 example=60,
             ),

@@ -19,9 +19,9 @@ Path: TypeAlias = tuple[str | int, ...]
 LineOf: TypeAlias = Callable[[Path], int | None]
 
 MAX_SHOWN = 50
+"""Problems spelled out in the message of a ConfigError; `details` always has them all."""
 MOST_HINTS = 200
 """Unknown words of one configuration for which the known one is looked for that may have been meant."""
-"""Problems spelled out in the message of a ConfigError; `details` always has them all."""
 
 
 def dotted(path: Path) -> str:

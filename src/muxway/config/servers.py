@@ -106,6 +106,18 @@ def read_server(
     )
 
 
+def check_reference(
+    name: str, path: Path, servers: Mapping[str, ServerConfig | None], report: Report, *, off: str
+) -> None:
+    """Report a name that no server has, and warn of one that is off: what then follows is `off`."""
+    if name not in servers:
+        near = nearest(name, servers)
+        hint = f'did you mean "{near}"?' if near else f"configured are {', '.join(servers) or 'none'}"
+        report.error(path, f'no server is called "{name}"; {hint}')
+    elif (server := servers[name]) is not None and not server.enabled:
+        report.warn(path, f'the server "{name}" is off, so {off}')
+
+
 def _without_variables(before: int, report: Report) -> str:
     """Turn the variables that one server lacks from errors into warnings. Returns why it cannot be started."""
     missing = [problem for problem in report.errors[before:] if problem.code == "missing_env_var"]

@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from muxway.config.model import VIEW, ViewConfig
-from muxway.config.report import nearest
+from muxway.config.servers import check_reference
 from muxway.config.values import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config.model import GatewaySettings, ServerConfig
-    from muxway.config.report import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch
 
@@ -32,7 +31,8 @@ def read_views(
         own = Reader(reader.report, reader.scope)
         view = views[name] = ViewConfig(name=name, **own.section(VIEW, place, entry), secrets=own.secrets)
         for index, server in enumerate(view.servers or ()):
-            _check_server(server, (*place, "servers", index), servers, reader)
+            at = (*place, "servers", index)
+            check_reference(server, at, servers, reader.report, off="the view shows nothing of it")
         for index, token in enumerate(view.tokens):
             where = (*place, "tokens", index)
             if not token.strip():
@@ -42,14 +42,3 @@ def read_views(
                 reader.report.error(where, f"is the same token as in {holders[token]}; each needs its own")
             holders.setdefault(token, f"views.{name}.tokens")
     return views
-
-
-def _check_server(name: str, path: Path, servers: Mapping[str, ServerConfig | None], reader: Reader) -> None:
-    if name not in servers:
-        near = nearest(name, servers)
-        hint = f'did you mean "{near}"?' if near else f"configured are {', '.join(servers) or 'none'}"
-        reader.report.error(path, f'no server is called "{name}"; {hint}')
-        return
-    config = servers[name]
-    if config is not None and not config.enabled:
-        reader.report.warn(path, f'the server "{name}" is off, so the view shows nothing of it')
