@@ -169,7 +169,7 @@ def test_listeners_hear_what_kind_of_thing_has_changed() -> None:
     assert len(heard) == 4
 
 
-def test_every_list_waits_while_the_servers_start() -> None:
+async def test_every_list_waits_while_the_servers_start() -> None:
     """Decision 0008: a listing right after the start waits a moment; for every kind."""
     world = two()
     world.switchboard.hold_listings()
@@ -304,7 +304,7 @@ def test_a_resource_of_a_server_that_is_away_is_not_called_unknown() -> None:
     assert world.ask("resources/read", {"uri": quoted(wrap("b", "u:1"))}).value == {}
 
 
-def test_a_read_that_comes_too_early_waits_for_the_servers() -> None:
+async def test_a_read_that_comes_too_early_waits_for_the_servers() -> None:
     """Decision 0007: whose a URI is cannot be told before all are there."""
     world = World({"a": member(starting=True), "b": member(starting=True)})
     heard = [world.ask("resources/read", {"uri": quoted(uri)}) for uri in ("u:1", "z:1", wrap("b", "u:2"))]
@@ -361,7 +361,7 @@ def test_a_prompt_with_wrong_params_is_refused(params: dict[str, bytes]) -> None
     assert not link.sent
 
 
-def test_a_prompt_of_a_server_that_is_away_is_not_called_unknown() -> None:
+async def test_a_prompt_of_a_server_that_is_away_is_not_called_unknown() -> None:
     """docs/errors.md#-32603-the-server-gave-no-usable-answer: `not_running`."""
     world = World({"a": member(absence="it is gone")})
     assert world.ask("prompts/get", {"name": b'"a__p"'}).refusal.message == 'server "a" is not running: it is gone'

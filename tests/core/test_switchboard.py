@@ -144,7 +144,7 @@ def test_a_server_that_is_away_is_not_blamed_for_another_ones_unknown_tool() -> 
     assert world.call("a__b__zz").refusal.message == "Tool not found: a__b__zz"
 
 
-def test_a_listed_tool_whose_link_has_just_gone_fails_with_the_reason() -> None:
+async def test_a_listed_tool_whose_link_has_just_gone_fails_with_the_reason() -> None:
     """docs/behaviour.md#a-server-crashes: fails at once, naming the server."""
     world = one_server()
     world.members["up"].settle(None, "it was lost")
@@ -162,7 +162,7 @@ def starting_up() -> World:
     return World({"up": member(starting=True)})
 
 
-def test_a_call_that_comes_too_early_is_held_until_its_server_is_up() -> None:
+async def test_a_call_that_comes_too_early_is_held_until_its_server_is_up() -> None:
     """Ours: a client that remembers a tool from last time need not fail for being quick."""
     world, link = starting_up(), FakeLink(answers(b'{"a":1}'))
     heard = world.call("up__x", arguments=b'{"n":1E5}')
@@ -176,7 +176,7 @@ def test_a_call_that_comes_too_early_is_held_until_its_server_is_up() -> None:
 
 
 @pytest.mark.parametrize("spelling", ["up:x", "up.x"])
-def test_held_calls_may_be_spelled_in_any_way(spelling: str) -> None:
+async def test_held_calls_may_be_spelled_in_any_way(spelling: str) -> None:
     """docs/names.md#what-a-call-may-say: all three spellings, whenever the call comes."""
     world = starting_up()
     heard = world.call(spelling)
@@ -186,7 +186,7 @@ def test_held_calls_may_be_spelled_in_any_way(spelling: str) -> None:
     assert heard.value == {}
 
 
-def test_a_held_call_fails_with_the_reason_when_its_server_does_not_come_up() -> None:
+async def test_a_held_call_fails_with_the_reason_when_its_server_does_not_come_up() -> None:
     """docs/behaviour.md#start: who waited for a start that fails gets the reason."""
     world = starting_up()
     heard = [world.call("up__x"), world.call("up__y")]
@@ -196,7 +196,7 @@ def test_a_held_call_fails_with_the_reason_when_its_server_does_not_come_up() ->
         assert each.refusal.message == 'server "up" is not running: it exited with status 1'
 
 
-def test_a_held_call_to_a_tool_that_does_not_exist_after_all_is_told_so() -> None:
+async def test_a_held_call_to_a_tool_that_does_not_exist_after_all_is_told_so() -> None:
     """docs/behaviour.md#lists: refused once that is known."""
     world = starting_up()
     heard = world.call("up__zz")
@@ -206,7 +206,7 @@ def test_a_held_call_to_a_tool_that_does_not_exist_after_all_is_told_so() -> Non
     assert heard.refusal.message == "Tool not found: up__zz"
 
 
-def test_a_held_call_that_was_cancelled_is_never_sent() -> None:
+async def test_a_held_call_that_was_cancelled_is_never_sent() -> None:
     """core.ports: after `cancel` the sink hears nothing more."""
     world, link = starting_up(), FakeLink(answers(b"{}"))
     heard = world.call("up__x")
@@ -218,7 +218,7 @@ def test_a_held_call_that_was_cancelled_is_never_sent() -> None:
     assert (heard.result, heard.error) == (None, None)
 
 
-def test_a_held_call_can_still_be_cancelled_once_it_is_on_its_way() -> None:
+async def test_a_held_call_can_still_be_cancelled_once_it_is_on_its_way() -> None:
     """core.ports: the handle a caller got stays good."""
     world, link = starting_up(), FakeLink()
     world.call("up__x")

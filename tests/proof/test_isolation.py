@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from muxway.core import relay
+from muxway.core import ports
 from muxway.testing import ScriptedServer
 from muxway.upstream import link
 
@@ -137,7 +137,7 @@ class Isolation(RuleBasedStateMachine):
         # What is tried twice must be the same twice: random first ids, and turns by the real clock, are not.
         self.patched = pytest.MonkeyPatch()
         self.patched.setattr(link, "_FIRST_IDS", 1)
-        self.patched.setattr(relay, "stopwatch", lambda: 0.0)
+        self.patched.setattr(ports, "stopwatch", lambda: 0.0)
         self.players = {name: Player(name, revision) for name, revision in SERVERS.items()}
         self.clients: list[Client] = []
         self.tokens = itertools.count(1)
