@@ -21,18 +21,18 @@ from muxway.catalog.build import Source, assign_prefixes, build
 from muxway.catalog.model import NativeTool
 from muxway.catalog.naming import SEPARATORS, Naming
 from muxway.catalog.shaping import Shaping
+from muxway.composed.evaluation import Outcome, Scope, Unfit, fill, holds, read_result
 from muxway.config import Config, load_config, parse_config
 from muxway.config.expand import Scope as Names
 from muxway.config.expand import expand
 from muxway.config.templates import BadTemplate, parse_condition, parse_template, parse_text
-from muxway.core.composition import Outcome, Scope, Unfit, fill, holds, read_result
 from muxway.errors import ConfigError, ParseError
-from muxway.middleware.masking import Masker
-from muxway.middleware.patterns import KINDS
-from muxway.protocol import headers, messages
-from muxway.protocol.framing import LineFramer, Oversized
-from muxway.protocol.messages import ABSENT, NotAnEnvelope
-from muxway.protocol.sse import SseParser
+from muxway.middleware.builtin.masking import Masker
+from muxway.middleware.builtin.patterns import KINDS
+from muxway.wire import envelopes, headers
+from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire.framing import LineFramer, Oversized
+from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,14 +78,14 @@ def framer(data: bytes) -> None:
 
 def classifier(data: bytes) -> None:
     """A frame is an envelope or one of two errors, and the standard library agrees on what it says."""
-    messages.salvage(data)
-    messages.visible_ids(data)
-    messages.likely_id(data)
-    messages.has_huge_integer(data)
-    messages.is_batch(data)
-    _allow(ParseError, messages.decode_batch, data)
-    _allow((ParseError, NotAnEnvelope), messages.decode_strict, data)
-    envelope = _allow((ParseError, NotAnEnvelope), messages.decode, data)
+    envelopes.salvage(data)
+    envelopes.visible_ids(data)
+    envelopes.likely_id(data)
+    envelopes.has_huge_integer(data)
+    envelopes.is_batch(data)
+    _allow(ParseError, envelopes.decode_batch, data)
+    _allow((ParseError, NotAnEnvelope), envelopes.decode_strict, data)
+    envelope = _allow((ParseError, NotAnEnvelope), envelopes.decode, data)
     known = _standard(data)
     if envelope is not None and known is not None:
         assert known["jsonrpc"] == "2.0"
@@ -251,7 +251,7 @@ def templates(data: bytes) -> None:
     scope = Scope({"a": Raw(b'{"b":[1,"x",null]}')}, _Anything(), item=Raw(b'"i"'))
     with contextlib.suppress(BadTemplate, Unfit):
         template = parse_text(text)
-        json.loads(messages.encode(fill(template, scope)))
+        json.loads(envelopes.encode(fill(template, scope)))
         fill(template, scope, strict=True)
     with contextlib.suppress(BadTemplate, Unfit):
         holds(parse_condition(text), scope)
@@ -262,9 +262,9 @@ def templates(data: bytes) -> None:
     except Unfit:
         return
     if not wrong:
-        json.loads(messages.encode(filled))
+        json.loads(envelopes.encode(filled))
     # Results have been read as UTF-8 before.
-    json.loads(messages.encode(read_result(text.encode())))
+    json.loads(envelopes.encode(read_result(text.encode())))
 
 
 class _Anything(dict[str, Outcome]):
@@ -300,7 +300,7 @@ def redactor(data: bytes) -> None:
         masker.result(text.encode())
         return
     block = {"type": "text", "text": f"{text}{SECRET}"}
-    for written in (messages.encode, lambda value: json.dumps(value).encode()):
+    for written in (envelopes.encode, lambda value: json.dumps(value).encode()):
         try:
             raw = written({"content": [block], "structuredContent": {"given": value, "also": [SECRET]}})
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, UnicodeError):
@@ -314,7 +314,7 @@ def _json(data: bytes) -> Any:
     """The value, if it is JSON for both readers; None if not."""
     try:
         json.loads(data)
-        return messages.value(data)
+        return envelopes.value(data)
     except (ValueError, RecursionError, ParseError):
         return None
 

@@ -14,7 +14,7 @@ from muxway.cli.ending import settle_memory
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from muxway.metronome import Metronome
+    from muxway.net.metronome import Metronome
 
 _KNOWN = 0.0022
 """Seconds that `_work` takes on the machine which the bars are for."""

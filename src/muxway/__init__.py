@@ -10,7 +10,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muxway.app import Gateway
     from muxway.chaining import Chain, chain
     from muxway.config import Config, load_config, parse_config
     from muxway.errors import (
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
         UpstreamError,
         UpstreamSaid,
     )
-    from muxway.library import (
+    from muxway.gateway import Gateway
+    from muxway.middleware.engine.base import Middleware, Next, Outcome, Request, Result
+    from muxway.results import (
         Prompt,
         PromptResult,
         Resource,
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
         Tool,
         ToolResult,
     )
-    from muxway.middleware.base import Middleware, Next, Outcome, Request, Result
+    from muxway.servers.state import Status
     from muxway.sync import SyncGateway
-    from muxway.upstream.state import Status
 
 __version__ = "0.1.0"
 
@@ -75,27 +75,27 @@ __all__ = [
 ]
 
 _HOME = {
-    "Gateway": "app",
-    "Prompt": "library",
-    "PromptResult": "library",
-    "Resource": "library",
-    "ResourceResult": "library",
-    "ResourceTemplate": "library",
-    "Server": "library",
-    "Tool": "library",
-    "ToolResult": "library",
+    "Gateway": "gateway",
+    "Prompt": "results",
+    "PromptResult": "results",
+    "Resource": "results",
+    "ResourceResult": "results",
+    "ResourceTemplate": "results",
+    "Server": "results",
+    "Tool": "results",
+    "ToolResult": "results",
     "Chain": "chaining",
     "chain": "chaining",
-    "Middleware": "middleware.base",
-    "Next": "middleware.base",
-    "Request": "middleware.base",
-    "Outcome": "middleware.base",
-    "Result": "middleware.base",
+    "Middleware": "middleware.engine.base",
+    "Next": "middleware.engine.base",
+    "Request": "middleware.engine.base",
+    "Outcome": "middleware.engine.base",
+    "Result": "middleware.engine.base",
     "Config": "config",
     "load_config": "config",
     "parse_config": "config",
     "SyncGateway": "sync",
-    "Status": "upstream.state",
+    "Status": "servers.state",
 }
 
 

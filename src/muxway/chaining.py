@@ -23,13 +23,13 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from muxway import tracebacks
-from muxway.app import Gateway
 from muxway.config import parse_config
 from muxway.errors import ConfigError, Problem
+from muxway.gateway import Gateway
 from muxway.log import EventLog, printable
-from muxway.middleware import modules
-from muxway.middleware.base import Middleware
-from muxway.middleware.functions import of_function
+from muxway.middleware.engine import modules
+from muxway.middleware.engine.base import Middleware
+from muxway.middleware.engine.functions import of_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from muxway.app import Gateway
+from muxway.gateway import Gateway
 
 if TYPE_CHECKING:
     import os
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from muxway.config import Config
     from muxway.config.plan import Plan
-    from muxway.library import (
+    from muxway.middleware.engine.base import Middleware
+    from muxway.opening import Opening
+    from muxway.results import (
         Prompt,
         PromptResult,
         Resource,
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
         Tool,
         ToolResult,
     )
-    from muxway.middleware.base import Middleware
-    from muxway.opening import Opening
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-HEAVY = ("asyncio", "msgspec", "yaml", "uvloop", "muxway.app", "muxway.config", "logging")
+HEAVY = ("asyncio", "msgspec", "yaml", "uvloop", "muxway.gateway", "muxway.config", "logging")
 SUBCOMMANDS = [[verb] for verb in group.VERBS] + [["config", "schema"], ["config", "explain"]]
 
 

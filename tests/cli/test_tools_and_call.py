@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muxway.cli.call import owners
+from muxway.cli.verbs.call import owners
 from muxway.config import parse_config
 from tests.cli.conftest import processes_with, until
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from muxway.protocol.sse import SseParser
 from muxway.testing import RawClient
+from muxway.wire.sse import SseParser
 from tests.compatibility.subjects import NEWEST
 
 if TYPE_CHECKING:

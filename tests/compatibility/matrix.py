@@ -14,8 +14,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from muxway import Gateway
-from muxway.downstream.connection import Connection
-from muxway.downstream.http import HttpDoor
+from muxway.clients.transports.http import HttpDoor
+from muxway.clients.transports.http_connection import HttpConnection
 from tests.compatibility.clients import Client, connect
 from tests.compatibility.subjects import ABSENT, SUBJECTS, Outcome
 from tests.compatibility.web_server import WebServer
@@ -165,10 +165,12 @@ async def _world() -> AsyncIterator[tuple[Gateway, str]]:
 @contextlib.asynccontextmanager
 async def _door(gateway: Gateway) -> AsyncIterator[str]:
     door = HttpDoor(gateway.switchboard)
-    config = uvicorn.Config(door, http=Connection, ws="none", lifespan="off", log_config=None, access_log=False)
+    config = uvicorn.Config(door, http=HttpConnection, ws="none", lifespan="off", log_config=None, access_log=False)
     config.load()
     state = ServerState()
-    listening = await asyncio.get_running_loop().create_server(lambda: Connection(config, state, {}), "127.0.0.1", 0)
+    listening = await asyncio.get_running_loop().create_server(
+        lambda: HttpConnection(config, state, {}), "127.0.0.1", 0
+    )
     door.open()
     try:
         yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from muxway.protocol.era import LOG_LEVELS, SUBSCRIPTION_ID
 from muxway.testing import ScriptedServer
+from muxway.wire.revisions import LOG_LEVELS, SUBSCRIPTION_ID
 from tests.compatibility.subjects import NEWEST, SUBJECTS, lists, prompts, questions, resources, tasks
 
 _PAGE = 5

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from muxway.protocol.era import SUBSCRIPTION_ID
+from muxway.wire.revisions import SUBSCRIPTION_ID
 from tests.compatibility.server import REQUEST, Server
 from tests.compatibility.subjects import NEWEST
 

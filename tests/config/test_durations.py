@@ -11,7 +11,7 @@ import pytest
 from muxway.cli import cli
 from muxway.config import durations, kinds, parse_config
 from muxway.config.model import SECTIONS
-from muxway.middleware.loading import layers_of
+from muxway.middleware.engine.loading import layers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

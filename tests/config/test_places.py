@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muxway.clients.transports.guard import Guard
 from muxway.config import parse_config, places
-from muxway.downstream.guard import Guard
 from muxway.errors import ConfigError
 
 

@@ -50,7 +50,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, An
 
     from muxway import Gateway as LibraryGateway
     from muxway.cli.config_lines import ConfigLines
-    from muxway.explaining import explain
+    from muxway.control.explaining import explain
 
     file = tmp_path_factory.mktemp("explain") / "servers.json"
     file.write_text(CONFIG)

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from muxway.cli import cli, http_serving
-from muxway.downstream import sessions
-from muxway.downstream.connection import Limits
-from muxway.downstream.http import HttpSettings
+from muxway.clients.transports import http_sessions
+from muxway.clients.transports.http import HttpSettings
+from muxway.clients.transports.http_connection import Limits
 from tests.docs.pages import ROOT, Block, blocks, name_of, pages
 
 if TYPE_CHECKING:
@@ -175,8 +175,8 @@ def test_the_figures_on_the_pages_are_those_of_the_code() -> None:
             f"after {door.session_idle / 60:g} minutes",
             f"{door.max_sessions:,} may be open, {door.max_sessions_each} for each token",
             f"are stopped {door.sse_linger:g} seconds later",
-            f"the last {sessions._MOST_EVENTS} events,\n{sessions._MOST_BYTES >> 20} MiB",
-            f"or {sessions._KEPT_SECONDS / 60:g} minutes are kept",
+            f"the last {http_sessions._MOST_EVENTS} events,\n{http_sessions._MOST_BYTES >> 20} MiB",
+            f"or {http_sessions._KEPT_SECONDS / 60:g} minutes are kept",
         ],
         "service.md": [f"{door.max_sessions:,} sessions"],
     }

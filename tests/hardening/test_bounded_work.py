@@ -27,12 +27,12 @@ from muxway.catalog.resources import build_resources
 from muxway.catalog.shaping import MOST_VALUES, Shaping
 from muxway.catalog.uri_templates import LONGEST_TEMPLATE, MOST_EXPRESSIONS, Template, TemplateIndex
 from muxway.catalog.uris import UriFilter
+from muxway.composed.evaluation import LARGEST_COMPARED, Outcome, Scope, Unfit, holds
 from muxway.config.templates import parse_condition
-from muxway.core.composition import LARGEST_COMPARED, Outcome, Scope, Unfit, holds
 from muxway.likeness import LONGEST_COMPARED, most_like, short
-from muxway.protocol import messages
-from muxway.protocol.headers import MOST_ANNOTATIONS, BadAnnotation, param_headers
 from muxway.testing import ScriptedServer
+from muxway.wire import envelopes
+from muxway.wire.headers import MOST_ANNOTATIONS, BadAnnotation, param_headers
 
 from ..catalog.making import catalog_of, source
 from ..conftest import a_world
@@ -223,12 +223,12 @@ def test_a_resource_with_a_uri_that_cannot_be_wrapped_is_left_out() -> None:
 
 def listed(**members: Any) -> Raw:
     """A tool with these members besides its name."""
-    return Raw(messages.encode({"name": "t", "inputSchema": {"type": "object"}, **members}))
+    return Raw(envelopes.encode({"name": "t", "inputSchema": {"type": "object"}, **members}))
 
 
 def fitting_text(unit: str) -> str:
     """As much of this as a definition may have."""
-    each = len(messages.encode(unit)) - 2
+    each = len(envelopes.encode(unit)) - 2
     return unit * ((MOST_BYTES - 1000) // each)
 
 
@@ -268,7 +268,7 @@ def test_a_definition_that_is_too_large_or_too_nested_is_left_out_alone() -> Non
 
 def test_sixteen_megabytes_of_definitions_are_read_in_many_short_steps() -> None:
     """Ours: beside the event loop, and no single step keeps it from its turn."""
-    raws = [Raw(messages.encode({"name": f"t{n}", "description": "\u200b" * 60_000})) for n in range(60)]
+    raws = [Raw(envelopes.encode({"name": f"t{n}", "description": "\u200b" * 60_000})) for n in range(60)]
     assert cpu(lambda: read_listing(PROMPTS, "s", raws)) < 60 * ALLOWED * SLACK
 
 

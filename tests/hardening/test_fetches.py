@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 import muxway
-from muxway.downstream.guard import Guard
+from muxway.clients.transports.guard import Guard
 from tests.remote.scripted import Remote, behind, gateway, reply, serving
 from tests.serve.harness import a_web, modern
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway import Gateway, Middleware
+from muxway.clients.session import Session
+from muxway.clients.transports.memory import MemoryClientTransport
 from muxway.config import parse_config
-from muxway.core import tasks
-from muxway.downstream.endpoint import Endpoint
-from muxway.downstream.memory import MemoryDoor
+from muxway.exchange import tasks
 from muxway.testing import RawClient, ScriptedServer
 from tests.journeys.worker import TASKS, Job, Worker
 
@@ -29,13 +29,13 @@ PATIENCE = 10.0
 READING = [{"name": "get", "inputSchema": {}, "annotations": {"readOnlyHint": True}}]
 
 
-class _Door(MemoryDoor):
+class _Door(MemoryClientTransport):
     """A door for a client with credentials."""
 
     def __init__(self, gateway: Gateway, principal: bytes, view: str | None) -> None:
         board = gateway.switchboard if view is None else gateway.switchboard.views[view]
         super().__init__(board)
-        self._endpoint = Endpoint(board, self._say, principal)
+        self._endpoint = Session(board, self._say, principal)
 
 
 async def a_client(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from muxway import Gateway, InvalidParams, Middleware
+from muxway.clients.session import Session
+from muxway.clients.transports.memory import MemoryClientTransport
 from muxway.config import parse_config
-from muxway.core import tasks
-from muxway.downstream.endpoint import Endpoint
-from muxway.downstream.memory import MemoryDoor
+from muxway.exchange import tasks
 from muxway.testing import RawClient
 from tests.journeys.worker import TASKS
 from tests.noting import NoteServer
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from muxway import Next, Request, Result
+    from muxway.calls.server_request import ServerRequest
     from muxway.config.model import Config
-    from muxway.core.asks import Ask
     from muxway.testing import ScriptedServer
 
 HERE = "tests.hardening.test_no_way_around"
@@ -109,13 +109,13 @@ def a_config(server: NoteServer, place: str = "", **entry: Any) -> Config:
     return replace(config, objects={"db": server})
 
 
-class _Door(MemoryDoor):
+class _Door(MemoryClientTransport):
     """A door for a client with credentials."""
 
     def __init__(self, gateway: Gateway, view: str | None) -> None:
         board = gateway.switchboard if view is None else gateway.switchboard.views[view]
         super().__init__(board)
-        self._endpoint = Endpoint(board, self._say, b"ann")
+        self._endpoint = Session(board, self._say, b"ann")
 
 
 async def a_client(gateway: Gateway, revision: str, view: str | None) -> RawClient:
@@ -397,7 +397,7 @@ class Screening(Middleware):
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def ask(self, request: Request, ask: Ask) -> Ask | None:
+    def ask(self, request: Request, ask: ServerRequest) -> ServerRequest | None:
         self.seen.append(request.name)
         if Guard.closed:
             ask.refuse(InvalidParams("the guard says no"))

@@ -17,7 +17,7 @@ from muxway import Gateway
 from muxway.config import Config, parse_config
 from muxway.config.loader_variables import is_loader
 from muxway.errors import ConfigError
-from muxway.upstream.command import child_environment
+from muxway.servers.transports.command import child_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

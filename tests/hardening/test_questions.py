@@ -10,14 +10,14 @@ import pytest
 
 from muxway import Gateway, InvalidParams, Middleware, chain
 from muxway.config import parse_config
-from muxway.core import tasks
+from muxway.exchange import tasks
 from muxway.testing import RawClient, ScriptedServer
 from tests.journeys.test_roots import ROOTS, Folders, a_config, piped, seen
 from tests.journeys.worker import TASKS, Job, Worker
 
 if TYPE_CHECKING:
     from muxway import Request
-    from muxway.core.asks import Ask
+    from muxway.calls.server_request import ServerRequest
 
 PATIENCE = 10.0
 FORM = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}, "mode": "form"}
@@ -35,10 +35,10 @@ class Judge(Middleware):
 
     def __init__(self, **verdicts: str) -> None:
         self.verdicts = verdicts
-        self.held: list[Ask] = []
+        self.held: list[ServerRequest] = []
         self.seen: list[tuple[str, str]] = []
 
-    def ask(self, request: Request, ask: Ask) -> Ask | None:
+    def ask(self, request: Request, ask: ServerRequest) -> ServerRequest | None:
         self.seen.append((request.server, ask.method))
         verdict = self.verdicts.get(ask.method.partition("/")[0], "pass")
         if verdict == "refuse":
@@ -213,6 +213,6 @@ class Elsewhere(Middleware):
 
     seen: ClassVar[list[str]] = []
 
-    def ask(self, request: Request, ask: Ask) -> Ask | None:
+    def ask(self, request: Request, ask: ServerRequest) -> ServerRequest | None:
         Elsewhere.seen.append(f"{request.server} {ask.method}")
         return ask

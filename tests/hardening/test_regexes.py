@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from muxway.config import parse_config
 from muxway.errors import ConfigError
-from muxway.middleware.patterns import KINDS, MOST_STEPS, WITHHELD, Search, compiled
+from muxway.middleware.builtin.patterns import KINDS, MOST_STEPS, WITHHELD, Search, compiled
 from muxway.regexes import LARGEST, BadPattern, Regex
 from muxway.testing import ScriptedServer
 from tests.conftest import a_world
@@ -158,7 +158,7 @@ def test_a_kind_is_found_wherever_a_long_text_is_cut(kind: str) -> None:
 
 def test_who_has_no_patterns_does_not_load_the_engine() -> None:
     """Ours: it takes its part of a start."""
-    said = "import sys, muxway.app, muxway.cli, muxway.middleware.redact; print('re2' in sys.modules)"
+    said = "import sys, muxway.gateway, muxway.cli, muxway.middleware.builtin.redact; print('re2' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout.strip() == "False"
 

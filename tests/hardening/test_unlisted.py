@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway import Gateway, Middleware
+from muxway.servers import list_freshness
 from muxway.testing import RawClient, ScriptedServer
-from muxway.upstream import relisting
 from tests.journeys.gated import config_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def test_the_only_server_without_a_prefix_gets_what_it_does_not_list(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/design/decisions/0016: as if nothing were before it; after it was asked once more for its list."""
-    monkeypatch.setattr(relisting, "FRESH", 0.0)
+    monkeypatch.setattr(list_freshness, "FRESH", 0.0)
     up, looks = server(), Looks()
     config = replace(config_of({"up": up}, {"up": {"prefix": ""}}), middleware=(looks,))
     async with Gateway.open(config) as gateway:

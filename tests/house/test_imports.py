@@ -12,26 +12,28 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).parents[2] / "src"
 
 FLOORS = (
-    {"errors", "log", "regexes", "likeness", "metronome"},
-    {"protocol", "tracebacks"},
-    {"pipes", "tracing"},
-    {"catalog", "config"},
-    {"core", "watching"},
-    {"middleware"},
-    {"upstream", "downstream"},
-    {"fleet", "library", "opening"},
-    {"app"},
-    {"sync", "explaining"},
-    {"chaining", "control"},
+    {"errors", "log", "regexes", "likeness"},
+    {"wire", "tracebacks"},
+    {"calls", "net"},
+    {"config"},
+    {"catalog"},
+    {"routing"},
+    {"composed"},
+    {"exchange"},
+    {"middleware", "servers", "clients"},
+    {"results", "opening"},
+    {"gateway"},
+    {"sync", "chaining"},
+    {"control"},
     {"demo", "testing"},
     {"cli"},
     {"__main__"},
 )
 """From the ground up. A part may import what is below it, and itself; parts of one floor never import each other."""
 
-PURE = {"protocol", "catalog", "core"}
+PURE = {"wire", "calls", "catalog", "routing", "composed", "exchange"}
 """What a message means is decided without waiting (docs/design/README.md#folders)."""
-MAY_WAIT = {"muxway/core/ports.py"}
+MAY_WAIT = {"muxway/calls/ports.py"}
 
 
 def floor_of(part: str) -> int:
@@ -40,7 +42,7 @@ def floor_of(part: str) -> int:
 
 
 def part_of(path: Path) -> str:
-    """`muxway/core/relay.py` → `core`."""
+    """`muxway/calls/call.py` → `calls`."""
     return path.relative_to(SOURCE / "muxway").parts[0].removesuffix(".py")
 
 
@@ -90,9 +92,9 @@ def test_imports_point_one_way() -> None:
 def test_the_pure_parts_never_wait() -> None:
     """docs/design/README.md#folders.
 
-    No await, clock, socket or log where meaning is decided; `core/ports.py` is the border.
+    No await, clock, socket or log where meaning is decided; `calls/ports.py` is the border.
     """
-    banned = {"asyncio", "socket", "time", "threading", "subprocess", "logging", "muxway.log", "muxway.pipes"}
+    banned = {"asyncio", "socket", "time", "threading", "subprocess", "logging", "muxway.log", "muxway.net.pipes"}
     assert [
         f"{path.relative_to(SOURCE)} must not import {name}"
         for path in sources()
@@ -103,14 +105,14 @@ def test_the_pure_parts_never_wait() -> None:
 
 
 def test_only_messages_knows_the_json_library() -> None:
-    """docs/design/README.md#protocol.
+    """docs/design/README.md#wire.
 
-    protocol/messages is the only place that decodes; others may hold its raw values and structs.
+    wire/envelopes is the only place that decodes; others may hold its raw values and structs.
     """
     offenders = [
-        f"{path.relative_to(SOURCE)} line {node.lineno} must leave JSON to protocol/messages.py"
+        f"{path.relative_to(SOURCE)} line {node.lineno} must leave JSON to wire/envelopes.py"
         for path in sources()
-        if part_of(path) in PURE and path.name != "messages.py"
+        if part_of(path) in PURE and path.name != "envelopes.py"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if (isinstance(node, ast.Attribute) and ast.unparse(node) == "msgspec.json")
         or (isinstance(node, ast.Import) and any(alias.name == "json" for alias in node.names))

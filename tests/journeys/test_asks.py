@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from muxway.core import holding
+from muxway.exchange import holding
+from muxway.servers.connection import Connection
 from muxway.testing import RawClient, ScriptedServer
-from muxway.upstream.link import Link
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, World, a_world
 from tests.noting import until
 
@@ -268,7 +268,7 @@ async def test_a_question_that_comes_while_the_client_is_away_is_put_when_it_com
         assert [one["method"] for one in shown["inputRequests"].values()] == ["elicitation/create"]
         go.set()
         link = world.gateway.switchboard._members["up"].link  # pyright: ignore[reportPrivateUsage]
-        assert isinstance(link, Link)
+        assert isinstance(link, Connection)
         await until(lambda: len(link.asked) == 2)
         ann = {"action": "accept", "content": {"name": "Ann"}}
         answers = dict.fromkeys(shown["inputRequests"], ann)
@@ -628,7 +628,7 @@ async def test_nothing_is_kept_of_questions_that_nobody_need_answer_any_more() -
         for _ in range(20):
             await client.call("up__hasty")
         link = world.gateway.switchboard._members["up"].link  # pyright: ignore[reportPrivateUsage]
-        assert isinstance(link, Link)
+        assert isinstance(link, Connection)
         assert not link.asked
         withdrawn = [notice for notice in client.notices if notice["method"] == "notifications/cancelled"]
         assert len(withdrawn) == 20
@@ -744,7 +744,7 @@ async def test_a_thousand_parked_calls_hold_in_little_memory_and_are_all_answere
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """docs/behaviour.md#questions-of-servers: under 50 MB."""
-    monkeypatch.setattr("muxway.core.crossing._GATHERING", 0.001)
+    monkeypatch.setattr("muxway.exchange.crossing._GATHERING", 0.001)
 
     async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
         answer = await server.ask("elicitation/create", ELICIT)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from muxway.errors import UpstreamError
+from muxway.servers.connection import Connection
 from muxway.testing import ScriptedServer
-from muxway.upstream.link import Link
 from tests.conftest import a_world
 
 
@@ -263,7 +263,7 @@ async def test_a_pinned_era_is_not_probed(pin: str, revision: str) -> None:
 
 async def test_a_probe_that_gets_no_answer_is_never_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: a late answer is ignored, and no `notifications/cancelled` is sent for the probe."""
-    monkeypatch.setattr("muxway.upstream.greeting._PROBE", 0.3)
+    monkeypatch.setattr("muxway.servers.negotiation._PROBE", 0.3)
     server = ScriptedServer("2025-06-18", tools={"a": None}, silent=frozenset({"server/discover"}))
     async with a_world({"up": server}) as world:
         assert world.gateway.servers()[0].revision == "2025-06-18"
@@ -355,14 +355,14 @@ async def test_a_server_that_reads_nothing_does_not_keep_others_from_being_asked
     servers = {"stuck": ScriptedServer(tools={"echo": None}), "fine": ScriptedServer(tools={"echo": None})}
     async with a_world(servers) as world:
         client = await world.client()
-        ticket = Link._ticket  # pyright: ignore[reportPrivateUsage]
+        ticket = Connection._ticket  # pyright: ignore[reportPrivateUsage]
 
-        def overloaded(link: Link, *args: Any, **keys: Any) -> Any:
+        def overloaded(link: Connection, *args: Any, **keys: Any) -> Any:
             if link.name == "stuck":
                 raise UpstreamError("stuck", "overloaded", "does not read its input")
             return ticket(link, *args, **keys)
 
-        monkeypatch.setattr(Link, "_ticket", overloaded)
+        monkeypatch.setattr(Connection, "_ticket", overloaded)
         assert (await client.ask("logging/setLevel", {"level": "info"})).result == {}
         await client.call("fine__echo")
         asked = [message for message in servers["fine"].heard if message.get("method") == "logging/setLevel"]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muxway.servers.connection import Connection
 from muxway.testing import ScriptedServer
-from muxway.upstream.link import Link
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world, said
 
 
@@ -324,5 +324,5 @@ async def test_a_call_that_cannot_be_put_into_words_leaves_nothing_behind() -> N
         )
         assert "error" in (await client.answer(5)).message
         link = world.gateway.switchboard._members["up"].link  # pyright: ignore[reportPrivateUsage]
-        assert isinstance(link, Link)
+        assert isinstance(link, Connection)
         assert not link.called

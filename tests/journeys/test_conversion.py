@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muxway.protocol import convert, era
 from muxway.testing import ScriptedServer
+from muxway.wire import conversion, revisions
 from tests.conftest import REVISIONS, a_world
 
 OLD = ["2024-11-05", "2025-03-26"]
@@ -153,7 +153,7 @@ async def test_clients_of_all_revisions_at_once_each_get_their_own_listing() -> 
 
 async def test_a_listing_is_converted_once_for_each_revision_and_shared_where_nothing_differs() -> None:
     """Ours: conversion costs nothing when nothing needs converting."""
-    variants = [convert.tool_converter(revision) for revision in era.REVISIONS.values()]
+    variants = [conversion.tool_converter(revision) for revision in revisions.REVISIONS.values()]
     async with a_world({"up": ScriptedServer(tools={"plain": None})}) as world:
         catalog = world.gateway.switchboard.catalog
         assert all(catalog.page(0, None, variant) is catalog.page(0, None) for variant in variants)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from muxway import Gateway
-from muxway.core import first_listing
+from muxway.exchange import first_listing
 from muxway.testing import RawClient
 from tests.journeys.gated import GatedServer, config_of
 

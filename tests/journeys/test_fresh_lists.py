@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from muxway import Gateway
+from muxway.servers import list_freshness
 from muxway.testing import RawClient, ScriptedServer
-from muxway.upstream import relisting
 from tests.conftest import REVISIONS, a_world
 from tests.journeys.gated import GatedServer, config_of
 from tests.noting import until
@@ -54,13 +54,13 @@ class GrowingServer(ScriptedServer):
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     """A list is out of date at once."""
-    monkeypatch.setattr(relisting, "FRESH", 0.0)
+    monkeypatch.setattr(list_freshness, "FRESH", 0.0)
 
 
 @pytest.fixture
 def _never(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     """A list that was read in the course of a test is not out of date before its end."""
-    monkeypatch.setattr(relisting, "FRESH", 60.0)
+    monkeypatch.setattr(list_freshness, "FRESH", 60.0)
 
 
 # --- asking for lists ---------------------------------------------------------------------------

@@ -8,41 +8,42 @@ from typing import Any
 
 import pytest
 
+from muxway.calls import ports
+from muxway.calls.call import LIBRARY, Call
+from muxway.calls.ports import Waiter
 from muxway.catalog.naming import Naming
-from muxway.core import composing, ports
-from muxway.core.call import LIBRARY, Call
-from muxway.core.crossing import Crossing
-from muxway.core.ports import Waiter
-from muxway.core.relay import Member, Relay, StillStarting
-from muxway.core.switchboard import Switchboard
-from muxway.downstream import notices
-from muxway.downstream.endpoint import Endpoint, Exchange
+from muxway.clients import notifications
+from muxway.clients.session import ClientRequest, Session
+from muxway.composed import running
 from muxway.errors import RpcError
-from muxway.protocol import bridge, messages
+from muxway.exchange.crossing import Crossing
+from muxway.exchange.relay import Member, Relay, StillStarting
+from muxway.exchange.switchboard import Switchboard
+from muxway.servers.connection import Connection
 from muxway.testing import RawClient, ScriptedServer
-from muxway.upstream.link import Link
+from muxway.wire import envelopes, result_types
 from tests.conftest import a_world
 from tests.faulting import Fault
 from tests.noting import until
 
 ERAS = ["2025-11-25", "2026-07-28"]
 PORTS: dict[str, tuple[Any, str]] = {
-    "before anything else": (Endpoint, "_caller"),
+    "before anything else": (Session, "_caller"),
     "the middle": (Switchboard, "answer"),
     "the middleware's target": (Switchboard, "target"),
     "the way to the server": (Relay, "send"),
-    "the connection": (Link, "request"),
-    "what is written to the server": (Link, "_meta"),
+    "the connection": (Connection, "request"),
+    "what is written to the server": (Connection, "_meta"),
     "the conversion between eras": (Crossing, "done"),
-    "the converter": (bridge, "result_converter"),
-    "the sink's result": (Exchange, "done"),
-    "the frame of the answer": (messages, "result"),
-    "the sink's progress": (Exchange, "progress"),
-    "a progress notice": (notices, "progress"),
-    "the sink's log": (Exchange, "log"),
-    "a log notice": (notices, "log"),
-    "the sink's question": (Exchange, "ask"),
-    "a question": (Endpoint, "put"),
+    "the converter": (result_types, "result_converter"),
+    "the sink's result": (ClientRequest, "done"),
+    "the frame of the answer": (envelopes, "result"),
+    "the sink's progress": (ClientRequest, "progress"),
+    "a progress notice": (notifications, "progress"),
+    "the sink's log": (ClientRequest, "log"),
+    "a log notice": (notifications, "log"),
+    "the sink's question": (ClientRequest, "ask"),
+    "a question": (Session, "put"),
 }
 
 
@@ -143,7 +144,7 @@ async def test_the_reader_of_a_server_hears_the_next_message_whatever_a_sink_doe
         batch = [{"jsonrpc": "2.0", **message} for message in (first[port], second)]
         server.say(json.dumps(batch).encode())
 
-    fault = Fault(monkeypatch, Exchange, port)
+    fault = Fault(monkeypatch, ClientRequest, port)
     async with a_world({"up": ScriptedServer(tools={"hold": hold})}) as world:
         one = await world.client()
         other = one if port in ("log", "ask") else await world.client()
@@ -166,7 +167,7 @@ async def test_a_fault_in_what_a_client_says_does_not_end_its_connection(monkeyp
     """Ours: notifications and answers have nobody who waits; the next message is heard all the same."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
-        for owner, name in ((Endpoint, "_cancel"), (Endpoint, "hear_answer"), (Endpoint, "hear_batch")):
+        for owner, name in ((Session, "_cancel"), (Session, "hear_answer"), (Session, "hear_batch")):
             fault = Fault(monkeypatch, owner, name)
             fault.armed = True
             client.tell("notifications/cancelled", {"requestId": 99})
@@ -230,8 +231,8 @@ async def test_a_condition_over_nested_data_is_answered_and_nobody_else_waits() 
 
 async def test_a_fault_in_a_later_turn_of_a_composed_tool_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: a composed tool with many items goes on in further turns; a fault there ends it at once, too."""
-    monkeypatch.setattr(composing, "_TURN", -1.0)
-    fault = Fault(monkeypatch, composing._Work, "next")
+    monkeypatch.setattr(running, "_TURN", -1.0)
+    fault = Fault(monkeypatch, running._Work, "next")
     tool = {"description": "d", "steps": [{"name": "a", "tool": "up__echo", "forEach": [1, 2, 3]}]}
     known = {"mcpServers": {"up": {"command": "none", "disabled": True}}}
     async with a_world({"up": ScriptedServer(tools={"echo": None})}, **known, tools={"all": tool}) as world:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway import Gateway
+from muxway.clients.session import Session
 from muxway.config import parse_config
-from muxway.downstream.endpoint import Endpoint
 from muxway.testing import RawClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from muxway.protocol.messages import Buffer
+    from muxway.wire.envelopes import Buffer
 
 SERVER = str(Path(__file__).with_name("lane_server.py"))
 BESIDE = f"import sys; sys.path.insert(0, {str(Path(SERVER).parent)!r})"
@@ -32,7 +32,7 @@ class Pipe:
 
     def __init__(self, gateway: Gateway, principal: bytes) -> None:
         self._said: asyncio.Queue[bytes] = asyncio.Queue()
-        self.endpoint = Endpoint(gateway.switchboard, self._say, principal)
+        self.endpoint = Session(gateway.switchboard, self._say, principal)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         self._said.put_nowait(b"".join(frame))

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway import Gateway, UpstreamError
+from muxway.calls.leases import Leases, PassedTasks
 from muxway.config import parse_config
-from muxway.core import tasks
-from muxway.core.leases import Leases, PassedTasks
+from muxway.exchange import tasks
 from muxway.testing import RawClient, ScriptedServer
 from tests.conftest import World, a_world
-from tests.core.faking import FakeLink
+from tests.exchange.faking import FakeLink
 from tests.journeys.worker import TASKS, Job, Worker
 from tests.noting import until
 from tests.stdio.harness import child
@@ -140,7 +140,7 @@ async def test_a_server_is_busy_for_as_long_as_something_is_under_way_at_it(name
 @pytest.mark.parametrize("name", CASES)
 async def test_a_call_that_is_cancelled_gives_the_server_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: no lease outlives what it is for, but for the moment that a server may still be at a cancelled call."""
-    monkeypatch.setattr("muxway.upstream.link._LINGERS", 0.1)
+    monkeypatch.setattr("muxway.servers.connection._LINGERS", 0.1)
     case = CASES[name]()
     async with a_world({"up": case.server}) as world:
         client = await _begun(world, case)
@@ -160,7 +160,7 @@ async def test_a_call_that_is_cancelled_gives_the_server_back(name: str, monkeyp
 async def test_a_lease_by_name_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: a task that nobody asks after is thought to go on for its ttl, and no longer."""
     now = 0.0
-    monkeypatch.setattr("muxway.core.leases.steady", lambda: now)
+    monkeypatch.setattr("muxway.calls.leases.steady", lambda: now)
     link = FakeLink()
     passed = PassedTasks()
     for number in range(5000):

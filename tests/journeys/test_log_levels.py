@@ -51,7 +51,7 @@ async def test_a_server_is_asked_for_what_those_want_who_are_still_there() -> No
 
 async def test_what_a_stateless_caller_wants_holds_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: it is there with its requests only, so the server is asked for less when none has come for a while."""
-    monkeypatch.setattr("muxway.core.log_levels._STAYS", 0.1)
+    monkeypatch.setattr("muxway.exchange.log_levels._STAYS", 0.1)
     up = Logging(tools={"echo": None})
     async with a_world({"up": up}) as world:
         client = await world.client("2026-07-28")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway import Gateway
-from muxway.core import meeting
+from muxway.exchange import meeting
 from muxway.testing import RawClient
 from tests.conftest import HANDSHAKE_REVISIONS
 from tests.journeys.gated import GatedServer, config_of

@@ -15,9 +15,9 @@ import pytest
 from muxway import Gateway
 from muxway.catalog.kinds import TOOLS
 from muxway.config import parse_config
+from muxway.servers import list_memory
+from muxway.servers.list_memory import ListMemory
 from muxway.testing import RawClient, ScriptedServer
-from muxway.upstream import remembering
-from muxway.upstream.remembering import Memory
 from tests.conftest import a_world
 from tests.noting import until
 
@@ -98,7 +98,7 @@ async def test_a_long_list_is_remembered_too(place: Place) -> None:
     place.has(*(f"t{number}" for number in range(600)))
     await place.run()
     await asyncio.get_running_loop().shutdown_default_executor()
-    known = Memory().recall(next(iter(place.config().servers.values())))
+    known = ListMemory().recall(next(iter(place.config().servers.values())))
     assert known is not None
     assert len(known[1][TOOLS].natives) == 600
 
@@ -195,14 +195,14 @@ async def test_an_object_of_this_process_is_not_remembered() -> None:
 
 async def test_the_folder_does_not_grow_without_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: each change of an argument is another way to start a server, and makes a file."""
-    monkeypatch.setattr(remembering, "_MOST", 2)
+    monkeypatch.setattr(list_memory, "_MOST", 2)
     ways = [place.config(str(number)) for number in range(4)]
     for way in ways[:3]:
         await place.run(way)
         os.utime(min(folder().iterdir(), key=lambda path: path.stat().st_mtime), (1, 1))
     assert len([*folder().iterdir()]) == 2
     await place.run(ways[3])
-    memory = Memory()
+    memory = ListMemory()
     assert [memory.recall(way.servers["up"]) is not None for way in ways].count(True) == 2
     assert memory.recall(ways[3].servers["up"]) is not None
 

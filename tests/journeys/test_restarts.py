@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway.servers.supervision import BUDGET, Restarts
 from muxway.testing import ScriptedServer
-from muxway.upstream.supervision import BUDGET, Restarts
 from tests.conftest import a_world
 from tests.noting import until
 

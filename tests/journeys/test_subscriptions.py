@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.metronome import LONG
+from muxway.net.metronome import LONG
 from muxway.testing import RawClient
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world
 from tests.noting import MODERN, SUBSCRIPTION, NoteServer, notes, until
@@ -745,8 +745,8 @@ async def test_whatever_clients_do_servers_know_what_is_wanted_in_the_end(seed: 
 
 async def test_a_server_that_never_agrees_costs_only_those_who_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: a time limit for a server's agreement; a stream does without what is not agreed to by then."""
-    monkeypatch.setattr("muxway.upstream.listening._CONFIRM", 0.2)
-    monkeypatch.setattr("muxway.downstream.listening._PATIENCE", 0.1)
+    monkeypatch.setattr("muxway.servers.notifications._CONFIRM", 0.2)
+    monkeypatch.setattr("muxway.clients.listen_request._PATIENCE", 0.1)
     for server in (
         notes(silent=frozenset(("resources/subscribe",))),
         notes(MODERN, silent=frozenset(("subscriptions/listen",))),
@@ -760,8 +760,8 @@ async def test_a_server_that_never_agrees_costs_only_those_who_asked(monkeypatch
 
 async def test_a_server_that_ends_every_stream_is_asked_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/subscriptions.md#resources: back-off; meanwhile nobody waits for a stream that will not come soon."""
-    monkeypatch.setattr("muxway.upstream.listening._PAUSE", 0.02)
-    monkeypatch.setattr("muxway.upstream.listening._SOON", 0.2)
+    monkeypatch.setattr("muxway.servers.notifications._PAUSE", 0.02)
+    monkeypatch.setattr("muxway.servers.notifications._SOON", 0.2)
 
     class Rude(NoteServer):
         def _listen(self, message: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -780,11 +780,11 @@ async def test_a_server_that_ends_every_stream_is_asked_less_and_less(monkeypatc
 
 async def test_a_slow_reader_gets_the_last_word_and_not_all_of_them() -> None:
     """docs/subscriptions.md#resources: coalescing. What waits is bounded by what was subscribed to."""
-    from muxway.downstream.mailbox import Mailbox
+    from muxway.clients.unsent import Unsent
 
     said: list[bytes] = []
     waiting = 1e6
-    box = Mailbox(lambda frame: said.append(b"".join(frame)), lambda: waiting)
+    box = Unsent(lambda frame: said.append(b"".join(frame)), lambda: waiting)
     box.open()
     for n in range(1000):
         box.updated("note://a", "note://a")

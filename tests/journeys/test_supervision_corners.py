@@ -16,17 +16,17 @@ import pytest
 from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import MuxwayError, RpcError
-from muxway.middleware.base import Middleware
-from muxway.protocol import messages
+from muxway.middleware.engine.base import Middleware
+from muxway.servers.instance import Care, Upstream
+from muxway.servers.state import Status
+from muxway.servers.supervision import Restarts
+from muxway.servers.transports.memory import MemoryServerTransport
 from muxway.testing import RawClient, ScriptedServer
-from muxway.upstream.memory import MemoryChannel
-from muxway.upstream.state import Status
-from muxway.upstream.supervision import Restarts
-from muxway.upstream.upstream import Care, Upstream
+from muxway.wire import envelopes
 from tests.conftest import a_world
 from tests.journeys.test_lanes import SERVER, a_gateway, client_of, gone, who
 from tests.noting import notes, until
-from tests.upstream.faking import play
+from tests.servers.faking import play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ def an_upstream(server: ScriptedServer, **care: Any) -> Upstream:
     """One that is looked after."""
     return Upstream(
         "up",
-        lambda: MemoryChannel(server),
+        lambda: MemoryServerTransport(server),
         client_info={"name": "test", "version": "1"},
         on_change=lambda _: None,
         care=Care(**care),
@@ -482,7 +482,7 @@ async def test_no_more_processes_than_allowed_also_when_they_wait_for_their_star
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """docs/behaviour.md#size-limits: the cap on processes counts those that are yet to be started."""
-    monkeypatch.setattr("muxway.upstream.nursery._SPAWNS_AT_ONCE", 1)
+    monkeypatch.setattr("muxway.net.processes.manager._SPAWNS_AT_ONCE", 1)
     servers = {name: {"command": sys.executable, "args": [SERVER]} for name in "abc"}
     async with Gateway.open(parse_config({"mcpServers": servers, "gateway": {"maxProcesses": 2}})) as gateway:
         assert sum(server.pid is not None for server in gateway.servers()) <= 2
@@ -556,7 +556,7 @@ async def test_a_remote_server_that_is_heard_is_slow_and_not_lost() -> None:
     for progress in range(8):
         await asyncio.sleep(0.1)
         params = {"progressToken": up.channel.calls()[-1], "progress": progress}
-        up.channel.hear([messages.encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})])
+        up.channel.hear([envelopes.encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})])
     assert {outcome.error.reason for outcome in outcomes} == {"timeout"}
     assert (up.lost, working.open) == ([], True)
     await up.link.close()

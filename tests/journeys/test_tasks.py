@@ -13,14 +13,14 @@ import pytest
 from msgspec import Raw
 
 from muxway import Gateway
+from muxway.calls.call import Call, Caller
+from muxway.clients.session import Session
+from muxway.clients.transports.memory import MemoryClientTransport
 from muxway.config import parse_config
-from muxway.core import holding, tasks
-from muxway.core.call import Call, Caller
-from muxway.downstream.endpoint import Endpoint
-from muxway.downstream.memory import MemoryDoor
-from muxway.protocol.era import NEWEST
+from muxway.exchange import holding, tasks
+from muxway.servers import pool
 from muxway.testing import RawClient, ScriptedServer
-from muxway.upstream import lanes
+from muxway.wire.revisions import NEWEST
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, World, a_world
 from tests.journeys.worker import RELATED, TASKS, Job, Worker
 from tests.noting import until
@@ -87,12 +87,12 @@ async def a_worker(revision: str = "2025-11-25", **options: Any) -> AsyncIterato
         server.stop_jobs()
 
 
-class _Door(MemoryDoor):
+class _Door(MemoryClientTransport):
     """A door for a client with credentials."""
 
     def __init__(self, world: World, principal: bytes) -> None:
         super().__init__(world.gateway.switchboard)
-        self._endpoint = Endpoint(world.gateway.switchboard, self._say, principal)
+        self._endpoint = Session(world.gateway.switchboard, self._say, principal)
 
 
 async def client_of(
@@ -396,7 +396,7 @@ async def test_links_in_the_result_of_a_task_are_those_of_the_gateway(server_rev
 
 async def test_a_connection_of_its_own_lasts_as_long_as_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that nobody uses is ended; between two looks at a task nothing is under way on it."""
-    monkeypatch.setattr(lanes, "_SWEEP", 0.1)
+    monkeypatch.setattr(pool, "_SWEEP", 0.1)
     script = str(Path(__file__).with_name("task_server.py"))
     server = {"command": sys.executable, "args": [script], "isolation": "session"}
     config = parse_config({"mcpServers": {"up": server}, "gateway": {"instanceIdle": 0.3}})

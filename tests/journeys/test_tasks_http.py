@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from muxway.core import tasks
+from muxway.exchange import tasks
 from muxway.testing import RawClient, ScriptedServer
 from tests.journeys.worker import RELATED, TASKS, Job, Worker
 from tests.remote.scripted import Remote, answer, behind, event, reply, stream, text

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from muxway.protocol.labels import labelled
 from muxway.testing import RawClient, ScriptedServer
+from muxway.wire.labels import labelled
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world
 
 BARE = {"up": {"prefix": ""}}

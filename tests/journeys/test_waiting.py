@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from muxway import Gateway
-from muxway.metronome import LONG, Metronome
+from muxway.net.metronome import LONG, Metronome
 from muxway.testing import RawClient, ScriptedServer
 from tests.journeys.gated import GatedServer, config_of
 from tests.noting import until

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from muxway.middleware.base import Middleware
-from muxway.middleware.running import Chains, Layer
+from muxway.middleware.engine.base import Middleware
+from muxway.middleware.engine.running import Chains, Layer
 
 from ..conftest import World, a_world
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from muxway.errors import RpcError
-    from muxway.middleware.base import Next, Request, Result
+    from muxway.middleware.engine.base import Next, Request, Result
     from muxway.testing import ScriptedServer
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.downstream.guard import Guard
-from muxway.middleware import approve
-from muxway.middleware.approve import Approve
-from muxway.middleware.running import Chains, Layer
+from muxway.clients.transports.guard import Guard
+from muxway.middleware.builtin import approve
+from muxway.middleware.builtin.approve import Approve
+from muxway.middleware.engine.running import Chains, Layer
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import REVISIONS, a_world

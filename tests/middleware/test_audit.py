@@ -16,14 +16,14 @@ import pytest
 from msgspec import Raw
 
 from muxway import Gateway
+from muxway.calls.call import Call, Caller
+from muxway.calls.ports import Waiter
 from muxway.config import load_config
-from muxway.core.call import Call, Caller
-from muxway.core.ports import Waiter
 from muxway.errors import ConfigError
-from muxway.middleware import audit
-from muxway.middleware.audit import Audit
-from muxway.protocol.era import NEWEST
+from muxway.middleware.builtin import audit
+from muxway.middleware.builtin.audit import Audit
 from muxway.testing import ScriptedServer
+from muxway.wire.revisions import NEWEST
 
 from ..conftest import a_world
 from .chained import chained

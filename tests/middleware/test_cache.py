@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.core.call import Call, Caller
-from muxway.core.ports import Waiter
-from muxway.middleware import cache
-from muxway.middleware.cache import Cache
-from muxway.protocol import messages
-from muxway.protocol.era import NEWEST, REVISIONS
+from muxway.calls.call import Call, Caller
+from muxway.calls.ports import Waiter
+from muxway.middleware.builtin import cache
+from muxway.middleware.builtin.cache import Cache
 from muxway.testing import RawClient, ScriptedServer
+from muxway.wire import envelopes
+from muxway.wire.revisions import NEWEST, REVISIONS
 
 from ..conftest import a_world
 from .chained import chained
@@ -57,9 +57,9 @@ async def count(client: RawClient, arguments: dict[str, Any] | None = None, **pa
 
 async def ask_as(world: World, caller: Caller, method: str, **params: Any) -> dict[str, Any]:
     """The result of a request of this caller."""
-    call = Call(caller, method, {name: messages.Raw(messages.encode(value)) for name, value in params.items()})
+    call = Call(caller, method, {name: envelopes.Raw(envelopes.encode(value)) for name, value in params.items()})
     waiter = Waiter()
-    return messages.value(await asyncio.wait_for(waiter.outcome(world.gateway.switchboard.handle(call, waiter)), 10))
+    return envelopes.value(await asyncio.wait_for(waiter.outcome(world.gateway.switchboard.handle(call, waiter)), 10))
 
 
 async def test_a_tool_that_only_reads_is_asked_once() -> None:

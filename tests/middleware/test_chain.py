@@ -13,8 +13,8 @@ import pytest
 from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import ConfigError, InvalidParams
-from muxway.middleware.base import Middleware, Outcome, Request, Result
-from muxway.middleware.running import Chains, Layer, compile_chain
+from muxway.middleware.engine.base import Middleware, Outcome, Request, Result
+from muxway.middleware.engine.running import Chains, Layer, compile_chain
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import World, a_world
@@ -22,9 +22,9 @@ from ..conftest import World, a_world
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from muxway.core.asks import Ask
-    from muxway.middleware.base import Next
-    from muxway.protocol.messages import Buffer
+    from muxway.calls.server_request import ServerRequest
+    from muxway.middleware.engine.base import Next
+    from muxway.wire.envelopes import Buffer
 
 SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
 
@@ -370,7 +370,7 @@ async def test_questions_and_notices_can_be_seen_changed_and_stopped() -> None:
     class Watching(Middleware):
         plain = True
 
-        def ask(self, request: Request, ask: Ask) -> Ask | None:
+        def ask(self, request: Request, ask: ServerRequest) -> ServerRequest | None:
             if ask.method == "roots/list":
                 ask.refuse(InvalidParams("no roots here"))
                 return None
@@ -506,7 +506,7 @@ def unfit(nothing: object) -> object:
 async def test_a_middleware_for_one_server_or_some_tools_sees_only_those(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     servers = {"a": ScriptedServer(tools={"x": None, "y": None}), "b": ScriptedServer(tools={"x": None})}
-    from muxway.middleware.loading import matching
+    from muxway.middleware.engine.loading import matching
 
     for globs, server, marked in (
         (("a__*",), None, {"a__x", "a__y"}),
@@ -542,7 +542,7 @@ async def test_a_middleware_that_keeps_everybody_waiting_is_named(
 
 @pytest.mark.parametrize("plain", [True, False])
 async def test_one_that_never_goes_on_holds_up_nobody_else(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muxway.middleware.running._LONGEST", 0.1)
+    monkeypatch.setattr("muxway.middleware.engine.running._LONGEST", 0.1)
 
     class Stuck(Middleware):
         async def call_tool(self, request: Request, go: Next) -> Result:

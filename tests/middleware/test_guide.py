@@ -11,7 +11,7 @@ import pytest
 from muxway import Gateway, RpcError
 from muxway.chaining import load_chain
 from muxway.config import parse_config
-from muxway.middleware.base import HOOKS, Middleware
+from muxway.middleware.engine.base import HOOKS, Middleware
 
 from ..docs.pages import ROOT
 

@@ -10,7 +10,7 @@ import pytest
 
 from muxway import Gateway, Middleware, SyncGateway, chain
 from muxway.config import parse_config
-from muxway.explaining import explain
+from muxway.control.explaining import explain
 from muxway.testing import ScriptedServer
 
 if TYPE_CHECKING:

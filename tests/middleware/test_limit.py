@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from muxway.core.call import Call, Caller
-from muxway.core.ports import Waiter
+from muxway.calls.call import Call, Caller
+from muxway.calls.ports import Waiter
 from muxway.errors import ConfigError, RpcError
-from muxway.middleware import limit
-from muxway.middleware.base import Outcome, Request
-from muxway.middleware.limit import Limit
-from muxway.protocol import messages
-from muxway.protocol.era import NEWEST
+from muxway.middleware.builtin import limit
+from muxway.middleware.builtin.limit import Limit
+from muxway.middleware.engine.base import Outcome, Request
 from muxway.testing import ScriptedServer
+from muxway.wire import envelopes
+from muxway.wire.revisions import NEWEST
 
 from ..conftest import World, a_world
 from .chained import chained
@@ -36,7 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 async def try_call(world: World, tool: str = "up__echo", principal: bytes = b"") -> int | None:
     """Make a call as somebody; None if it succeeds, else the milliseconds to wait."""
-    params = {"name": messages.Raw(messages.encode(tool)), "arguments": messages.Raw(b"{}")}
+    params = {"name": envelopes.Raw(envelopes.encode(tool)), "arguments": envelopes.Raw(b"{}")}
     waiter = Waiter()
     call = Call(Caller(revision=NEWEST, principal=principal), "tools/call", params)
     running = world.gateway.switchboard.handle(call, waiter)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muxway.middleware.log import Log
+from muxway.middleware.builtin.log import Log
 from muxway.testing import ScriptedServer
 
 from ..conftest import a_world

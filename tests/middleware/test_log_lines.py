@@ -16,7 +16,7 @@ import pytest
 
 from muxway import log
 from muxway.log import EventLog
-from muxway.middleware.log import Log
+from muxway.middleware.builtin.log import Log
 from muxway.testing import ScriptedServer
 
 from .chained import chained

@@ -13,7 +13,7 @@ from muxway import Gateway
 from muxway.chaining import chain, load_chain
 from muxway.config import load_config, parse_config
 from muxway.errors import ConfigError, RpcError
-from muxway.middleware import modules
+from muxway.middleware.engine import modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from muxway.config import parse_config
-from muxway.middleware.loading import BUILT_IN, layers_of
+from muxway.middleware.engine.loading import BUILT_IN, layers_of
 
 from ..docs.pages import ROOT
 
@@ -24,7 +24,7 @@ def page(name: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_is_on_the_page_and_in_the_docstring(name: str) -> None:
     """Ours: a page per built-in."""
-    kind = getattr(importlib.import_module(f"muxway.middleware.{name}"), name.capitalize())
+    kind = getattr(importlib.import_module(f"muxway.middleware.builtin.{name}"), name.capitalize())
     options = [option for option in inspect.signature(kind).parameters if option != "known_secrets"]
     table = page(name).partition("| Option | Default | |\n|---|---|---|\n")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == options

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muxway.core import tasks
-from muxway.middleware.masking import Masker, change_strings
-from muxway.middleware.patterns import KINDS, compiled
-from muxway.middleware.redact import Redact
+from muxway.exchange import tasks
+from muxway.middleware.builtin.masking import Masker, change_strings
+from muxway.middleware.builtin.patterns import KINDS, compiled
+from muxway.middleware.builtin.redact import Redact
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import REVISIONS, a_world

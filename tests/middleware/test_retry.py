@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway.errors import ConfigError, RpcError, UpstreamError
-from muxway.middleware import retry
-from muxway.middleware.limit import Limit
-from muxway.middleware.retry import Retry
-from muxway.middleware.timeout import Timeout
+from muxway.middleware.builtin import retry
+from muxway.middleware.builtin.limit import Limit
+from muxway.middleware.builtin.retry import Retry
+from muxway.middleware.builtin.timeout import Timeout
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import a_world

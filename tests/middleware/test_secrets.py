@@ -9,8 +9,8 @@ import pytest
 
 from muxway.config import parse_config
 from muxway.errors import ConfigError
-from muxway.middleware.loading import layers_of
-from muxway.middleware.secrets import Secrets
+from muxway.middleware.builtin.secrets import Secrets
+from muxway.middleware.engine.loading import layers_of
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import REVISIONS, a_world, said

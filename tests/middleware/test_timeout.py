@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.core.asks import Ask
-from muxway.core.call import LIBRARY, Call
-from muxway.core.ports import Waiter
-from muxway.core.target import Target
+from muxway.calls.call import LIBRARY, Call
+from muxway.calls.ports import Waiter
+from muxway.calls.server_request import ServerRequest
 from muxway.errors import ConfigError
-from muxway.middleware.running import Chains, Layer
-from muxway.middleware.timeout import Timeout
-from muxway.protocol.era import NEWEST
+from muxway.middleware.builtin.timeout import Timeout
+from muxway.middleware.engine.running import Chains, Layer
+from muxway.routing.target import Target
 from muxway.testing import RawClient, ScriptedServer
+from muxway.wire.revisions import NEWEST
 
 from ..conftest import a_world
 from .chained import chained
 
 if TYPE_CHECKING:
-    from muxway.core.ports import Sink
-    from muxway.core.relay import StillStarting
-    from muxway.core.target import Chosen
+    from muxway.calls.ports import Sink
+    from muxway.exchange.relay import StillStarting
+    from muxway.routing.target import Chosen
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -166,11 +166,11 @@ async def test_a_call_may_end_before_its_question(end: str) -> None:
 async def test_an_answer_that_comes_after_the_call_has_ended_is_passed_on() -> None:
     """Ours: whoever asks withdraws the question first; if not, the clock is none of its business any more."""
     given: list[bytes] = []
-    passed: list[Ask] = []
-    ask = Ask("up", NEWEST, "roots/list", {}, answer=given.append, refuse=lambda _error: None)
+    passed: list[ServerRequest] = []
+    ask = ServerRequest("up", NEWEST, "roots/list", {}, answer=given.append, refuse=lambda _error: None)
 
     class Asker(Waiter):
-        def ask(self, ask: Ask) -> None:
+        def ask(self, ask: ServerRequest) -> None:
             passed.append(ask)
 
     class Board:

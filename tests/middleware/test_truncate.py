@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import jsonschema_rs
 import pytest
 
-from muxway.core.call import Call, Caller
-from muxway.core.ports import Waiter
+from muxway.calls.call import Call, Caller
+from muxway.calls.ports import Waiter
 from muxway.errors import RpcError
-from muxway.middleware import truncate
-from muxway.middleware.truncate import Truncate
-from muxway.protocol import messages
-from muxway.protocol.era import NEWEST
+from muxway.middleware.builtin import truncate
+from muxway.middleware.builtin.truncate import Truncate
 from muxway.testing import RawClient, ScriptedServer
+from muxway.wire import envelopes
+from muxway.wire.revisions import NEWEST
 
 from ..conftest import REVISIONS, a_world
 from .chained import chained
@@ -214,9 +214,9 @@ async def test_text_that_grows_in_json_is_within_the_budget_all_the_same() -> No
 
 async def ask_as(world: World, caller: Caller, method: str, **params: Any) -> dict[str, Any]:
     """The result of a request of this caller."""
-    call = Call(caller, method, {name: messages.Raw(messages.encode(value)) for name, value in params.items()})
+    call = Call(caller, method, {name: envelopes.Raw(envelopes.encode(value)) for name, value in params.items()})
     waiter = Waiter()
-    return messages.value(await asyncio.wait_for(waiter.outcome(world.gateway.switchboard.handle(call, waiter)), 10))
+    return envelopes.value(await asyncio.wait_for(waiter.outcome(world.gateway.switchboard.handle(call, waiter)), 10))
 
 
 async def test_nobody_else_can_read_it() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from muxway.downstream.stdio import StdioDoor
+    from muxway.clients.transports.stdio import StdioClientTransport
 
     from ..conftest import World
 
@@ -38,7 +38,7 @@ class Pipes:
 
 
 @contextlib.asynccontextmanager
-async def stdio(world: World) -> AsyncIterator[tuple[Pipes, StdioDoor]]:
+async def stdio(world: World) -> AsyncIterator[tuple[Pipes, StdioClientTransport]]:
     """A client on pipes, and the door it speaks to."""
     stdin, to_door = os.pipe()
     from_door, stdout = os.pipe()

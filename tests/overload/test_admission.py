@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.core.admission import Admission
-from muxway.downstream.guard import Guard
+from muxway.clients.transports.guard import Guard
+from muxway.exchange.admission import Admission
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import REVISIONS, a_world
@@ -294,7 +294,7 @@ async def test_without_memory_calls_are_refused_but_one_at_a_time_and_sessions_b
 
 async def test_memory_is_looked_at_once_a_second_and_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: no timer in an idle gateway."""
-    monkeypatch.setattr("muxway.core.admission._MEASURED_FOR", 0.05)
+    monkeypatch.setattr("muxway.exchange.admission._MEASURED_FOR", 0.05)
     memory, admission = Memory(0.95), Admission()
     admission.allow(calls=10, each=10, fullness=memory)
     for _ in range(100):

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muxway.metronome import LONG
-from muxway.upstream import intake
+from muxway.net.metronome import LONG
+from muxway.servers.transports import intake
 
 from .watched import hostile, watched
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway import demo
-from muxway.downstream.connection import Limits
+from muxway.clients.transports.http_connection import Limits
 from muxway.testing import ScriptedServer
 
 from ..serve.harness import modern

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muxway.downstream.footprint import Footprint
+from muxway.net.memory_limit import Footprint
 
 if TYPE_CHECKING:
     from pathlib import Path

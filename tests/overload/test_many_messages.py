@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.metronome import LONG
+from muxway.net.metronome import LONG
 from muxway.testing import RawClient
 
 from ..conftest import a_world

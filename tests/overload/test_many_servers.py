@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from muxway import Gateway
-from muxway.metronome import LONG
+from muxway.net.metronome import LONG
+from muxway.servers import list_freshness
 from muxway.testing import RawClient
-from muxway.upstream import relisting
 
 from ..pace import watching
 
@@ -35,7 +35,7 @@ async def test_servers_that_are_ready_at_once_or_listed_again_at_once_do_not_hol
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ours: what one of them costs may grow with their number, but not all of them have to be seen to in one turn."""
-    monkeypatch.setattr(relisting, "FRESH", 0.0)
+    monkeypatch.setattr(list_freshness, "FRESH", 0.0)
     async with Gateway.open() as gateway:
         starting = [asyncio.create_task(gateway.add(f"s{number}", server=Thing())) for number in range(SERVERS)]
         await asyncio.sleep(0)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muxway import metronome as metronome_module
-from muxway.metronome import BETWEEN, LONG, Metronome
+from muxway.net import metronome as metronome_module
+from muxway.net.metronome import BETWEEN, LONG, Metronome
 
 from ..serve.harness import request
 from .hostile_server import KIB, MIB

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muxway.metronome import LONG
-from muxway.upstream import intake
+from muxway.net.metronome import LONG
+from muxway.servers.transports import intake
 
 from .flooding_remote import KINDS, flooding
 from .watched import TRIES, hostile, watched

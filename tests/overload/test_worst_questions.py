@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.metronome import LONG
+from muxway.net.metronome import LONG
 
 from ..serve.harness import request
 from .watched import Watched, watched

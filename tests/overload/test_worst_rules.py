@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.metronome import LONG
+from muxway.net.metronome import LONG
 
 from .watched import Watched, hostile, watched
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from muxway.upstream.nursery import Child, Nursery
+from muxway.net.processes.manager import ChildProcess, ProcessManager
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -113,7 +113,7 @@ async def read_all(fd: int) -> bytes:
 class Stage:
     """A nursery and what the tests do with it again and again."""
 
-    def __init__(self, nursery: Nursery) -> None:
+    def __init__(self, nursery: ProcessManager) -> None:
         self.nursery = nursery
         self._open: set[int] = set()
 
@@ -124,17 +124,19 @@ class Stage:
 
     async def run(
         self, *argv: str, path: str = sys.executable, env: dict[str, str] | None = None, cwd: str | None = None
-    ) -> Child:
+    ) -> ChildProcess:
         """Start any program; Python if nothing is said."""
         child = await self.nursery.spawn(["program", *argv], path=path, env=env or {}, cwd=cwd)
         self._open |= {child.stdin, child.stdout, child.stderr}
         return child
 
-    async def python(self, code: str, *args: str, env: dict[str, str] | None = None, cwd: str | None = None) -> Child:
+    async def python(
+        self, code: str, *args: str, env: dict[str, str] | None = None, cwd: str | None = None
+    ) -> ChildProcess:
         """Run a few lines of Python."""
         return await self.run("-I", "-S", "-c", code, *args, env=env, cwd=cwd)
 
-    async def act(self, *parts: str) -> tuple[Child, list[int]]:
+    async def act(self, *parts: str) -> tuple[ChildProcess, list[int]]:
         """Start an actor and wait until it has said which processes it is made of."""
         child = await self.run("-I", "-S", ACTOR, *parts)
         return child, json.loads(await read_line(child.stdout))
@@ -144,7 +146,7 @@ class Stage:
         self._open.discard(fd)
         os.close(fd)
 
-    def close_stdin(self, child: Child) -> Callable[[], None]:
+    def close_stdin(self, child: ChildProcess) -> Callable[[], None]:
         return lambda: self.close(child.stdin)
 
     def close_all(self) -> None:
@@ -154,7 +156,7 @@ class Stage:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    stage = Stage(Nursery())
+    stage = Stage(ProcessManager())
     try:
         yield stage
     finally:

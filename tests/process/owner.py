@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from muxway.upstream.nursery import Nursery
+from muxway.net.processes.manager import ProcessManager
 
 ACTOR = str(Path(__file__).with_name("actor.py"))
 
@@ -29,7 +29,7 @@ async def first_line(fd: int) -> bytes:
 
 
 async def own(actors: list[str], *, fork: bool) -> None:
-    nursery = Nursery()
+    nursery = ProcessManager()
     spawning = (
         nursery.spawn(["python", "-I", "-S", ACTOR, *parts.split(",")], path=sys.executable, env={}, cwd=None)
         for parts in actors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway.errors import SpawnError
-from muxway.upstream.command import child_environment, resolve
+from muxway.servers.transports.command import child_environment, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muxway.upstream.launch import ReaperProcess, _needed  # pyright: ignore[reportPrivateUsage]
+from muxway.net.processes.launch import ReaperProcess, _needed  # pyright: ignore[reportPrivateUsage]
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no /proc to read it from")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway.errors import SpawnError
-from muxway.upstream.nursery import Exit, Nursery
+from muxway.net.processes.manager import Exit, ProcessManager
 
 from .conftest import PATIENCE, Stage, children_of, gone, is_alive, open_fds, read_all, read_line, until
 
@@ -105,7 +105,7 @@ async def test_only_standard_fds_are_open_in_a_child(stage: Stage) -> None:
     """
     inheritable = os.dup(2)
     os.set_inheritable(inheritable, True)
-    other = Nursery()
+    other = ProcessManager()
     try:
         neighbour = await other.spawn(["sleep", "60"], path="/bin/sleep", env={}, cwd=None)
         await stage.act()
@@ -291,7 +291,7 @@ async def test_pipes_have_room_for_large_messages(stage: Stage) -> None:
 
 
 async def test_a_closed_nursery_starts_nothing_more() -> None:
-    nursery = Nursery()
+    nursery = ProcessManager()
     await nursery.start()
     await nursery.aclose()
     await nursery.aclose()
@@ -300,20 +300,20 @@ async def test_a_closed_nursery_starts_nothing_more() -> None:
 
 
 async def test_a_nursery_never_used_closes_at_once() -> None:
-    await Nursery().aclose()
+    await ProcessManager().aclose()
 
 
 async def test_a_reaper_that_cannot_start_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(SpawnError, match=r"reaper of child processes with /no/such/python: No such file"):
-        await Nursery().start()
+        await ProcessManager().start()
 
 
 async def test_a_reaper_that_dies_at_once_is_an_error_that_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    nursery = Nursery()
+    nursery = ProcessManager()
     with pytest.raises(SpawnError, match="exited with status 1"):
         await nursery.spawn(["x"], path="/bin/true", env={}, cwd=None)
     await nursery.aclose()
@@ -323,12 +323,12 @@ async def test_a_reaper_that_dies_at_once_is_an_error_that_says_so(
 async def test_windows_users_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(SpawnError, match="Linux or macOS"):
-        await Nursery().start()
+        await ProcessManager().start()
 
 
 async def test_two_nurseries_do_not_disturb_each_other(stage: Stage) -> None:
     child, _ = await stage.act()
-    other = Stage(Nursery())
+    other = Stage(ProcessManager())
     _, pids = await other.act("ignore-eof", "grandchild", "daemon")
     await other.nursery.aclose()
     other.close_all()

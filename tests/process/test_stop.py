@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from muxway.upstream.nursery import Exit
+from muxway.net.processes.manager import Exit
 
 from .conftest import Stage, children_of, gone, is_alive, read_line, state, until
 

@@ -17,7 +17,7 @@ import pytest
 
 import muxway.errors
 from muxway.errors import SpawnError
-from muxway.upstream.nursery import Exit
+from muxway.net.processes.manager import Exit
 
 from .conftest import PATIENCE, Stage, gone, is_alive, open_fds, read_line, until
 
@@ -170,9 +170,9 @@ async def test_a_nursery_works_in_any_thread() -> None:
     """Ours: muxway is also a library; no signal handlers, no child watchers, no main thread."""
 
     async def work() -> Exit:
-        from muxway.upstream.nursery import Nursery
+        from muxway.net.processes.manager import ProcessManager
 
-        stage = Stage(Nursery())
+        stage = Stage(ProcessManager())
         try:
             child, _ = await stage.act()
             return await child.stop(close_stdin=stage.close_stdin(child))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from muxway.downstream.memory import MemoryDoor
+    from muxway.clients.transports.memory import MemoryClientTransport
 
 TOUCHED = {name: REVISIONS[number % 5] for number, name in enumerate("abcdefgh")}
 UNTOUCHED = {"x": "2025-11-25", "y": "2026-07-28"}
@@ -41,7 +41,7 @@ PATIENCE = 30.0
 class Caller:
     """A client that judges whatever it gets. Its ids count from 1, as those of all others do."""
 
-    def __init__(self, door: MemoryDoor, revision: str, wrong: list[str]) -> None:
+    def __init__(self, door: MemoryClientTransport, revision: str, wrong: list[str]) -> None:
         self.revision, self.wrong = revision, wrong
         self._door = door
         self._last = 0

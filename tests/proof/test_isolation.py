@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from muxway.core import ports
+from muxway.calls import ports
+from muxway.servers import connection
 from muxway.testing import ScriptedServer
-from muxway.upstream import link
 
 from ..conftest import REVISIONS, a_world
 from .virtual import VirtualLoop
@@ -28,7 +28,7 @@ from .virtual import VirtualLoop
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from muxway.downstream.memory import MemoryDoor
+    from muxway.clients.transports.memory import MemoryClientTransport
 
 SERVERS = {"old": "2024-11-05", "usual": "2025-11-25", "new": "2026-07-28"}
 MODERN = "2026-07-28"
@@ -109,7 +109,7 @@ class Expected:
 class Client:
     """One connection and what it still waits for."""
 
-    door: MemoryDoor
+    door: MemoryClientTransport
     revision: str
     ids: dict[type, itertools.count[int]] = field(
         default_factory=lambda: {int: itertools.count(1), str: itertools.count(1)}
@@ -136,7 +136,7 @@ class Isolation(RuleBasedStateMachine):
         self.stack = contextlib.AsyncExitStack()
         # What is tried twice must be the same twice: random first ids, and turns by the real clock, are not.
         self.patched = pytest.MonkeyPatch()
-        self.patched.setattr(link, "_FIRST_IDS", 1)
+        self.patched.setattr(connection, "_FIRST_IDS", 1)
         self.patched.setattr(ports, "stopwatch", lambda: 0.0)
         self.players = {name: Player(name, revision) for name, revision in SERVERS.items()}
         self.clients: list[Client] = []

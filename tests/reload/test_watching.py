@@ -13,8 +13,8 @@ import pytest
 
 from muxway.config import Config, load_config
 from muxway.config.plan import Plan, plan
+from muxway.control.watching import Reloader, Source
 from muxway.errors import ConfigError
-from muxway.watching import Reloader, Source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 import muxway
-from muxway.upstream.http_again import SHORTEST_PAUSE, Pauses, Session, session_after
+from muxway.servers.transports.http_retry import SHORTEST_PAUSE, Pauses, RemoteSession, session_after
 from tests.remote.scripted import Remote, behind, stream, until
 
 
@@ -20,40 +20,40 @@ def _error(message: str, id_: Any = None, code: int = -32000) -> bytes:
 
 
 PAID = "payment was made, but the shop's browser session has expired"
-REFUSALS: dict[str, tuple[int, bytes, Session]] = {
-    "404": (404, b"", Session.GONE),
-    "404 with an error": (404, _error("Session not found"), Session.GONE),
-    "404 with an error for the request": (404, _error("Session not found", 7), Session.GONE),
-    "404 with an answer": (404, _error("no such row", 7), Session.FINE),
-    "TypeScript SDK": (400, _error("Bad Request: No valid session ID provided"), Session.GONE),
-    "TypeScript SDK, restarted": (400, _error("Bad Request: Server not initialized"), Session.GONE),
-    "Python SDK": (400, _error("Bad Request: Missing session ID", "server-error"), Session.GONE),
-    "text": (400, b"Invalid session ID", Session.GONE),
-    "text with a line end": (400, b"Invalid or missing session ID\n", Session.GONE),
-    "an error without an id": (400, _error("I do not know this session of yours"), Session.GONE),
-    "an object": (400, b'{"error":"Session not found"}', Session.GONE),
-    "an object with a message": (400, b'{"error":{"message":"Session expired."}}', Session.GONE),
-    "work that was done": (400, json.dumps({"error": PAID}).encode(), Session.DOUBTFUL),
-    "work that was done, as text": (400, PAID.encode(), Session.DOUBTFUL),
-    "a known sentence inside another": (400, b"done; then: Invalid session ID", Session.DOUBTFUL),
-    "an error with another id": (400, _error(PAID, "x"), Session.DOUBTFUL),
-    "a page": (400, b"<html><title>Your session has timed out</title></html>", Session.DOUBTFUL),
-    "an answer": (400, _error("No valid session ID", 7), Session.FINE),
-    "an answer with its id as text": (400, _error("No valid session ID", "7"), Session.FINE),
-    "something else": (400, b"bad request", Session.FINE),
-    "nothing": (400, b"", Session.FINE),
-    "401": (401, b"Invalid session ID", Session.FINE),
-    "500": (500, _error("session lost"), Session.FINE),
+REFUSALS: dict[str, tuple[int, bytes, RemoteSession]] = {
+    "404": (404, b"", RemoteSession.GONE),
+    "404 with an error": (404, _error("Session not found"), RemoteSession.GONE),
+    "404 with an error for the request": (404, _error("Session not found", 7), RemoteSession.GONE),
+    "404 with an answer": (404, _error("no such row", 7), RemoteSession.FINE),
+    "TypeScript SDK": (400, _error("Bad Request: No valid session ID provided"), RemoteSession.GONE),
+    "TypeScript SDK, restarted": (400, _error("Bad Request: Server not initialized"), RemoteSession.GONE),
+    "Python SDK": (400, _error("Bad Request: Missing session ID", "server-error"), RemoteSession.GONE),
+    "text": (400, b"Invalid session ID", RemoteSession.GONE),
+    "text with a line end": (400, b"Invalid or missing session ID\n", RemoteSession.GONE),
+    "an error without an id": (400, _error("I do not know this session of yours"), RemoteSession.GONE),
+    "an object": (400, b'{"error":"Session not found"}', RemoteSession.GONE),
+    "an object with a message": (400, b'{"error":{"message":"Session expired."}}', RemoteSession.GONE),
+    "work that was done": (400, json.dumps({"error": PAID}).encode(), RemoteSession.DOUBTFUL),
+    "work that was done, as text": (400, PAID.encode(), RemoteSession.DOUBTFUL),
+    "a known sentence inside another": (400, b"done; then: Invalid session ID", RemoteSession.DOUBTFUL),
+    "an error with another id": (400, _error(PAID, "x"), RemoteSession.DOUBTFUL),
+    "a page": (400, b"<html><title>Your session has timed out</title></html>", RemoteSession.DOUBTFUL),
+    "an answer": (400, _error("No valid session ID", 7), RemoteSession.FINE),
+    "an answer with its id as text": (400, _error("No valid session ID", "7"), RemoteSession.FINE),
+    "something else": (400, b"bad request", RemoteSession.FINE),
+    "nothing": (400, b"", RemoteSession.FINE),
+    "401": (401, b"Invalid session ID", RemoteSession.FINE),
+    "500": (500, _error("session lost"), RemoteSession.FINE),
 }
 
 
 @pytest.mark.parametrize(("status", "body", "known"), REFUSALS.values(), ids=REFUSALS)
-def test_a_refusal_says_whether_the_request_was_taken(status: int, body: bytes, known: Session) -> None:
+def test_a_refusal_says_whether_the_request_was_taken(status: int, body: bytes, known: RemoteSession) -> None:
     """MCP 2025-11-25, basic/transports: 404 for a terminated session. 400 only in the known words of the SDKs."""
     assert session_after(status, body, b"7") is known
 
 
-@pytest.mark.parametrize("name", [name for name, case in REFUSALS.items() if case[2] is not Session.FINE])
+@pytest.mark.parametrize("name", [name for name, case in REFUSALS.items() if case[2] is not RemoteSession.FINE])
 async def test_a_call_is_made_again_only_if_it_is_known_that_it_was_not_taken(name: str) -> None:
     """Ours: no call runs twice (docs/behaviour.md#a-remote-server-errs)."""
     status, body, known = REFUSALS[name]
@@ -66,13 +66,13 @@ async def test_a_call_is_made_again_only_if_it_is_known_that_it_was_not_taken(na
 
     remote = Remote(posts=refuse)
     async with behind(remote) as up:
-        if known is Session.GONE:
+        if known is RemoteSession.GONE:
             assert (await up.call("up.echo", {"a": 1})).text == '{"a": 1}'
         else:
             with pytest.raises(muxway.UpstreamError, match="may have run, so it was not sent again") as raised:
                 await up.call("up.echo", {"a": 1})
             assert raised.value.reason == "lost"
-        assert len(remote.of("tools/call")) == (2 if known is Session.GONE else 1)
+        assert len(remote.of("tools/call")) == (2 if known is RemoteSession.GONE else 1)
         # The next call finds a session that is known, either way.
         assert (await up.call("up.echo", {"a": 2})).text == '{"a": 2}'
         assert remote.opened == 2

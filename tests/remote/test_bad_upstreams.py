@@ -369,7 +369,7 @@ async def test_stopping_with_calls_under_way_is_quick() -> None:
 
 async def test_a_connection_that_is_never_made_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: 5 s to connect; here less, with a listener whose queue is full."""
-    monkeypatch.setattr("muxway.upstream.http_client.CONNECT", 0.3)
+    monkeypatch.setattr("muxway.net.http_client.CONNECT", 0.3)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -384,8 +384,8 @@ async def test_a_connection_that_is_never_made_is_given_up(monkeypatch: pytest.M
 
 async def test_more_calls_than_there_are_connections_are_told_so_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: 5 s for a free connection; a cancellation does not wait behind the calls."""
-    monkeypatch.setattr("muxway.upstream.http._SPARE", 2 - 64)
-    monkeypatch.setattr("muxway.upstream.http._POOL_WAIT", 0.2)
+    monkeypatch.setattr("muxway.servers.transports.http._SPARE", 2 - 64)
+    monkeypatch.setattr("muxway.servers.transports.http._POOL_WAIT", 0.2)
     release = asyncio.Event()
 
     async def slow(remote: Remote, request: web.Request, message: dict[str, Any]) -> None:

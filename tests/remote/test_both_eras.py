@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from muxway import Middleware
+from muxway.servers import list_freshness
 from muxway.testing import RawClient
-from muxway.upstream import relisting
 
 from .scripted import MODERN, VERSION_KEY, Remote, answer, behind, event, reply, stream, text, until
 
@@ -127,12 +127,12 @@ async def test_what_the_handshake_side_gains_in_silence_is_found(
     how: str, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/behaviour.md#lists: a list is read again when somebody asks, or calls what is not in it, on either side."""
-    monkeypatch.setattr(relisting, "FRESH", 60.0)
+    monkeypatch.setattr(list_freshness, "FRESH", 60.0)
     remote = Both()
     async with asyncio.timeout(10), behind(remote) as up:
         client = await a_client(up, "2025-11-25")
         assert await client.tools() == ["up__echo", "up__old"]
-        monkeypatch.setattr(relisting, "FRESH", 0.0)
+        monkeypatch.setattr(list_freshness, "FRESH", 0.0)
         remote.gained, remote.pause = ("late",), pause
         if how == "call":
             assert (await client.call("up__late")).error["code"] == -32099
@@ -155,7 +155,7 @@ async def test_what_is_remembered_of_a_server_goes_when_its_handshake_side_chang
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """docs/middleware/writing.md: `forget` is called when a server shows something else, on either side."""
-    monkeypatch.setattr(relisting, "FRESH", 0.0)
+    monkeypatch.setattr(list_freshness, "FRESH", 0.0)
     remote = Both()
     async with asyncio.timeout(10), behind(remote, middleware=[{"use": f"{__name__}:Memory"}]) as up:
         client = await a_client(up, "2025-11-25")

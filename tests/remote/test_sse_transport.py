@@ -183,8 +183,8 @@ async def test_a_silent_stream_is_asked_before_it_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ours: a stream is idle after 5 min; but many old servers say nothing unless asked."""
-    monkeypatch.setattr("muxway.upstream.http_sse._IDLE", 0.2)
-    monkeypatch.setattr("muxway.upstream.http_sse._NUDGED", 1.0)
+    monkeypatch.setattr("muxway.servers.transports.http_sse._IDLE", 0.2)
+    monkeypatch.setattr("muxway.servers.transports.http_sse._NUDGED", 1.0)
     deaf = False
 
     @dataclass

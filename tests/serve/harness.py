@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from muxway.downstream.connection import Connection, Limits
-from muxway.downstream.http import HttpDoor, HttpSettings
-from muxway.protocol.sse import Event, SseParser
+from muxway.clients.transports.http import HttpDoor, HttpSettings
+from muxway.clients.transports.http_connection import HttpConnection, Limits
+from muxway.wire.sse import Event, SseParser
 
 from ..conftest import World, a_world
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from muxway.downstream.guard import Guard
+    from muxway.clients.transports.guard import Guard
     from muxway.testing import ScriptedServer
 
 PATIENCE = 20.0
@@ -288,7 +288,7 @@ async def a_web(
 ) -> AsyncIterator[Web]:
     """A door on a free loopback port, in front of scripted servers. `top` is the rest of the configuration."""
 
-    class Limited(Connection):
+    class Limited(HttpConnection):
         pass
 
     Limited.limits = limits or Limits()

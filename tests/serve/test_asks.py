@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muxway.downstream.guard import Guard
+from muxway.clients.transports.guard import Guard
 from muxway.testing import ScriptedServer
 
 from .harness import Web, a_web, modern, request

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muxway.downstream.guard import Guard
+from muxway.clients.transports.guard import Guard
 from muxway.testing import ScriptedServer
 from tests.serve.harness import BOTH, Web, a_web, request
 

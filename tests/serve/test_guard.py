@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muxway.downstream.guard import Guard, is_loopback
-from muxway.downstream.guesses import Guesses
+from muxway.clients.transports.guard import Guard, is_loopback
+from muxway.clients.transports.guesses import Guesses
 from muxway.testing import ScriptedServer
 
 from .harness import BOTH, Web, initialize

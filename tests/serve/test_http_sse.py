@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muxway.downstream.guard import Guard
+from muxway.clients.transports.guard import Guard
 from muxway.testing import ScriptedServer
 
 from ..conftest import HANDSHAKE_REVISIONS

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from muxway.core.relay import Relay
-from muxway.core.switchboard import Switchboard
-from muxway.downstream.endpoint import Endpoint, Exchange
-from muxway.downstream.guard import Guard
-from muxway.downstream.stateless import Ladder, StatelessExchange
+from muxway.clients.session import ClientRequest, Session
+from muxway.clients.stateless import Ladder, StatelessRequest
+from muxway.clients.transports.guard import Guard
 from muxway.errors import RpcError
-from muxway.protocol import messages
+from muxway.exchange.relay import Relay
+from muxway.exchange.switchboard import Switchboard
 from muxway.testing import ScriptedServer
+from muxway.wire import envelopes
 from tests.faulting import Fault
 from tests.serve.harness import Client, Response, Web, a_web, request
 
@@ -21,12 +21,12 @@ PORTS: dict[str, tuple[Any, str]] = {
     "the guard": (Guard, "knows"),
     "the guard of the usual way": (Guard, "refuses_caller"),
     "the checks of a stateless request": (Ladder, "admit"),
-    "who calls": (Endpoint, "_caller"),
+    "who calls": (Session, "_caller"),
     "the middle": (Switchboard, "answer"),
     "the way to the server": (Relay, "send"),
-    "the sink of a session": (Exchange, "done"),
-    "the sink of a stateless request": (StatelessExchange, "done"),
-    "the frame of the answer": (messages, "result"),
+    "the sink of a session": (ClientRequest, "done"),
+    "the sink of a stateless request": (StatelessRequest, "done"),
+    "the frame of the answer": (envelopes, "result"),
 }
 CALL = {"name": "up__echo", "arguments": {"ok": 1}}
 
@@ -98,7 +98,7 @@ async def test_the_parts_of_a_batch_are_as_strict_as_single_messages(part: bytes
     up = ScriptedServer(tools={"echo": None})
     async with a_web({"up": up}) as web:
         session = await web.session("2025-03-26")
-        ping = messages.encode(request("ping", id_=2))
+        ping = envelopes.encode(request("ping", id_=2))
         body = b"[%b]" % (part if alone else part + b"," + ping)
         answers = (await web.post(body, session.headers)).json
         assert [answer.get("error", {}).get("code") for answer in answers] == [-32600, *([] if alone else [None])]

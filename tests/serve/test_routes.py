@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.downstream.guard import Guard
-from muxway.downstream.http import HttpDoor, Trouble
+from muxway.clients.transports.guard import Guard
+from muxway.clients.transports.http import HttpDoor, Trouble
 from muxway.testing import ScriptedServer
 
 from ..conftest import a_world
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from muxway.core.switchboard import Switchboard
+    from muxway.exchange.switchboard import Switchboard
 
     Webs = Callable[..., AbstractAsyncContextManager[Web]]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.downstream.connection import Known
+from muxway.clients.transports.http_connection import Known
 
 from .harness import BOTH, PATIENCE, Web, modern, request
 from .test_sessions import echo

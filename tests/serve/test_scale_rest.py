@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 
-from muxway.downstream.connection import Reminder
+from muxway.clients.transports.http_connection import Reminder
 
 from .harness import BOTH, request
 

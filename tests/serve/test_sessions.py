@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.downstream.guard import Guard
+from muxway.clients.transports.guard import Guard
 from muxway.testing import ScriptedServer
 
 from ..conftest import HANDSHAKE_REVISIONS
@@ -201,7 +201,7 @@ async def test_when_all_were_used_those_left_behind_make_room(web: Webs, monkeyp
         for client in clients:
             await client.ask("tools/call", {"name": "s__none"})
         await clients[0].listen()
-        monkeypatch.setattr("muxway.downstream.sessions._LEFT_BEHIND", 0.0)
+        monkeypatch.setattr("muxway.clients.transports.http_sessions._LEFT_BEHIND", 0.0)
         await http.session()
         assert (await clients[0].ask("ping")).status == 200
 
@@ -230,7 +230,7 @@ async def test_a_session_left_behind_makes_room_for_a_new_one(web: Webs, monkeyp
     async with web(guard=Guard(tokens=["one"]), max_sessions_each=3) as http:
         listening, oldest, newer = [await http.session(headers=bearer("one")) for _ in range(3)]
         await listening.listen()
-        monkeypatch.setattr("muxway.downstream.sessions._LEFT_BEHIND", 0.0)
+        monkeypatch.setattr("muxway.clients.transports.http_sessions._LEFT_BEHIND", 0.0)
         await http.session(headers=bearer("one"))
         assert (await oldest.ask("ping")).status == 404
         assert [(await client.ask("ping")).status for client in (listening, newer)] == [200, 200]

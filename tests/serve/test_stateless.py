@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.downstream.connection import Connection, QuickCycle
-from muxway.protocol.headers import encode_value
+from muxway.clients.transports.http_connection import HttpConnection, QuickCycle
 from muxway.testing import ScriptedServer
+from muxway.wire.headers import encode_value
 
 from .harness import BOTH, ENVELOPE, MODERN, Web, initialize, modern, request
 from .test_sessions import Held, reporting
@@ -377,13 +377,13 @@ async def test_a_disconnect_is_a_cancel(token: int | None, web: Webs) -> None:
 
 async def test_a_disconnect_just_when_the_stream_begins_is_a_cancel(web: Webs, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task that streams has not had its first turn when the connection is lost."""
-    go_on = Connection.go_on
+    go_on = HttpConnection.go_on
 
-    def lost_before(self: Connection, cycle: QuickCycle, app: Any) -> None:
+    def lost_before(self: HttpConnection, cycle: QuickCycle, app: Any) -> None:
         self.transport.abort()
         go_on(self, cycle, app)
 
-    monkeypatch.setattr(Connection, "go_on", lost_before)
+    monkeypatch.setattr(HttpConnection, "go_on", lost_before)
     held = Held()
     server = ScriptedServer(tools={"wait": held})
     async with web({"s": server}) as http:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.downstream.guard import Guard
+from muxway.clients.transports.guard import Guard
 from muxway.testing import ScriptedServer
 
 from .harness import Web, initialize, modern, request

@@ -17,8 +17,8 @@ from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Native, Route
 from muxway.catalog.naming import goes_round
 from muxway.catalog.uris import EVERY_URI, UriFilter
 from muxway.likeness import short
-from muxway.protocol import messages
-from muxway.protocol.labels import labelled
+from muxway.wire import envelopes
+from muxway.wire.labels import labelled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from muxway.catalog.naming import Naming
     from muxway.catalog.shaping import Shaped, Shaping, Wanted
-    from muxway.protocol.messages import Buffer
+    from muxway.wire.envelopes import Buffer
 
 
 _LONGEST_UNLISTED: Final = 256
@@ -165,13 +165,13 @@ def read_listing(kind: Kind, upstream: str, raw_items: Sequence[Raw]) -> tuple[l
     suspicious = _are_suspicious(raw_items)
     names = kind is RESOURCES or kind is TEMPLATES
     for index, raw in enumerate(raw_items):
-        members = messages.members(raw)
-        name = messages.text(members.get(kind.identity)) if members is not None else None
+        members = envelopes.members(raw)
+        name = envelopes.text(members.get(kind.identity)) if members is not None else None
         if members is None or not name:
             leave_out(f"#{index + 1}", f"it has no {kind.identity}")
         elif memoryview(raw).nbytes > hygiene.MOST_BYTES:
             leave_out(short(name), f"it has {memoryview(raw).nbytes:,} bytes, more than {hygiene.MOST_BYTES:,}")
-        elif kind is TOOLS and messages.members(members.get("inputSchema", b"")) is None:
+        elif kind is TOOLS and envelopes.members(members.get("inputSchema", b"")) is None:
             leave_out(name, "its inputSchema is not a JSON object")
         elif name in natives:
             leave_out(name, f"the server lists this {kind.identity} twice; the first is kept")
@@ -287,8 +287,8 @@ def pass_on(source: Source, kind: Kind, name: str) -> Route | None:
         return None
     if len(name) > _LONGEST_UNLISTED or not hygiene.is_visible(name):
         return None
-    spelled = messages.encode(name)
-    definition = messages.object_of((("name", spelled), ("inputSchema", b'{"type":"object"}')))
+    spelled = envelopes.encode(name)
+    definition = envelopes.object_of((("name", spelled), ("inputSchema", b'{"type":"object"}')))
     return Route(name, source.upstream, name, source.prefix, name, definition, head_of(kind, spelled))
 
 
@@ -355,9 +355,9 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
         members = _with_server(source, native) if source.label else native.members
     if "title" not in members and naming.readable(native.name) != native.name:
         # What the name says to people is kept where names of any alphabet may stand.
-        members = {**members, "title": messages.encode(hygiene.visible(native.name, "_"))}
-    definition = messages.object_of((("name", messages.encode(public)), *members.items()))
-    head = head_of(draft.kind, messages.encode(native.name))
+        members = {**members, "title": envelopes.encode(hygiene.visible(native.name, "_"))}
+    definition = envelopes.object_of((("name", envelopes.encode(public)), *members.items()))
+    head = head_of(draft.kind, envelopes.encode(native.name))
     shape = None if shaped is None or shaped.shaping is None else shaped.shaping.called(public)
     draft.put(
         Route(
@@ -376,8 +376,8 @@ def _add_one(draft: _Draft, source: Source, native: Native, renamed: str | None,
 
 def _with_server(source: Source, prompt: Native) -> dict[str, Buffer]:
     """The members of a prompt whose description says which server has it: people choose prompts, models do not."""
-    description = messages.text(prompt.members.get("description")) or prompt.name
-    return {**prompt.members, "description": messages.encode(labelled(source.label, description))}
+    description = envelopes.text(prompt.members.get("description")) or prompt.name
+    return {**prompt.members, "description": envelopes.encode(labelled(source.label, description))}
 
 
 def _owner(taken: Route) -> str:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final, cast
 from msgspec import Raw
 
 from muxway.errors import ParseError
-from muxway.protocol import messages
+from muxway.wire import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from muxway.protocol.messages import Buffer, Params
+    from muxway.wire.envelopes import Buffer, Params
 
 LONGEST_DESCRIPTION: Final = 4 * 1024
 """Bytes of a description that are shown."""
@@ -153,12 +153,12 @@ def _cut(members: Params, said: list[str]) -> Params:
     raw = members.get("description")
     if raw is None or memoryview(raw).nbytes <= LONGEST_DESCRIPTION:
         return members
-    text = (messages.text(raw) or "").encode()
+    text = (envelopes.text(raw) or "").encode()
     if len(text) <= LONGEST_DESCRIPTION:
         return members
     said.append(f"its description of {len(text):,} bytes is cut after {LONGEST_DESCRIPTION:,}")
     kept = text[: LONGEST_DESCRIPTION - len(_CUT.encode())].decode("utf-8", "ignore")
-    return {**members, "description": Raw(messages.encode(kept + _CUT))}
+    return {**members, "description": Raw(envelopes.encode(kept + _CUT))}
 
 
 def _large(members: Params) -> list[str]:
@@ -201,7 +201,7 @@ class _Cleaning:
             raise TooNested
         if not may_hide(raw):
             return raw
-        if key in read and (text := messages.text(raw)) is not None:
+        if key in read and (text := envelopes.text(raw)) is not None:
             return self._text(text, raw)
         if key in _VALUES or depth > _DEEPEST:
             self._leave(f"`{key}`", raw)
@@ -214,20 +214,20 @@ class _Cleaning:
             return raw
         self._note(hidden)
         self._taken[self._member] = None
-        return messages.encode(visible(text))
+        return envelopes.encode(visible(text))
 
     def _inside(self, key: str, raw: Buffer, depth: int) -> Buffer:
         """An object or array with what is read in it changed; the very same if nothing is."""
-        fields = messages.members(raw)
+        fields = envelopes.members(raw)
         if fields is not None:
             for name in fields:
-                self._leave("names in it", messages.encode(name))
+                self._leave("names in it", envelopes.encode(name))
             # What is called `default` among properties is a schema, not a value.
             by_name = key in _BY_NAME
             inside = {name: self._of_member("" if by_name else name, one, depth) for name, one in fields.items()}
             same = all(inside[name] is one for name, one in fields.items())
-            return raw if same else messages.object_of(inside.items())
-        items = messages.items(raw)
+            return raw if same else envelopes.object_of(inside.items())
+        items = envelopes.items(raw)
         if items is not None:
             each = [self._of_member("", one, depth) for one in items]
             same = all(new is old for new, old in zip(each, items, strict=True))
@@ -239,7 +239,7 @@ class _Cleaning:
         if not may_hide(raw):
             return
         try:
-            hidden = _hidden_in(messages.value(raw))
+            hidden = _hidden_in(envelopes.value(raw))
         except ParseError:
             return  # A number or a half of a character that Python cannot hold: nothing that hides.
         if hidden:

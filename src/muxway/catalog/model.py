@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from muxway.catalog.kinds import TOOLS, Kind
 from muxway.catalog.naming import nested, spellings
 from muxway.likeness import most_like, short
-from muxway.protocol import convert, messages
+from muxway.wire import conversion, envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from muxway.catalog.shaping import Shaping
-    from muxway.protocol.bridge import Converter
-    from muxway.protocol.messages import Params
+    from muxway.wire.envelopes import Params
+    from muxway.wire.result_types import Converter
 
 
 _REMEMBERED: Final = 10_000
@@ -111,8 +111,8 @@ class Route:
 
     def __post_init__(self) -> None:
         # Known once for all calls; a frozen class is written to like this.
-        object.__setattr__(self, "wrapped", convert.is_wrapped(self.definition))
-        object.__setattr__(self, "tasked", convert.is_tasked(self.definition))
+        object.__setattr__(self, "wrapped", conversion.is_wrapped(self.definition))
+        object.__setattr__(self, "tasked", conversion.is_tasked(self.definition))
 
     def spellings(self) -> set[str]:
         """Every way a caller may write it, whatever the listing says."""
@@ -120,7 +120,7 @@ class Route:
 
     def describe(self) -> dict[str, Any]:
         """The listed definition as Python objects, without what Python cannot hold, such as a `maximum` of 1e999."""
-        return messages.holdable(self.definition)
+        return envelopes.holdable(self.definition)
 
     @property
     def described(self) -> Mapping[str, Any]:
@@ -271,7 +271,7 @@ def _app_names(routes: Sequence[Route]) -> dict[str, Route]:
 def _has_app(definition: bytes) -> bool:
     if b'"ui' not in definition:
         return False
-    meta = messages.members((messages.members(definition) or {}).get("_meta", b"")) or {}
+    meta = envelopes.members((envelopes.members(definition) or {}).get("_meta", b"")) or {}
     return "ui" in meta or "ui/resourceUri" in meta
 
 

@@ -28,8 +28,8 @@ from muxway.catalog.uris import (
     wrap_template,
 )
 from muxway.likeness import short
-from muxway.protocol import messages
-from muxway.protocol.labels import labelled
+from muxway.wire import envelopes
+from muxway.wire.labels import labelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Native
-    from muxway.protocol.bridge import Converter
-    from muxway.protocol.messages import Buffer
+    from muxway.wire.envelopes import Buffer
+    from muxway.wire.result_types import Converter
 
 _LEARNED: Final = 10_000
 MOST_LINKS: Final = 256
@@ -65,7 +65,7 @@ class Entry:
 
     def describe(self) -> dict[str, Any]:
         """The listed definition as Python objects."""
-        return messages.holdable(self.definition)
+        return envelopes.holdable(self.definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,9 +369,9 @@ class _Draft:
 def _definition(kind: Kind, source: Source, public: str, native: Native) -> bytes:
     members: Mapping[str, Buffer] = native.members
     if source.label:
-        name = messages.text(members.get("name")) or native.name
-        members = {**members, "name": messages.encode(labelled(source.label, name))}
-    return messages.object_of(((kind.identity, messages.encode(public)), *members.items()))
+        name = envelopes.text(members.get("name")) or native.name
+        members = {**members, "name": envelopes.encode(labelled(source.label, name))}
+    return envelopes.object_of(((kind.identity, envelopes.encode(public)), *members.items()))
 
 
 def build_resources(

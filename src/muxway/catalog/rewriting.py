@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from muxway.catalog.model import Native
-from muxway.protocol import messages
+from muxway.wire import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muxway.catalog.build import Source
-    from muxway.protocol.messages import Buffer
+    from muxway.wire.envelopes import Buffer
 
 Rename: TypeAlias = "Callable[[str], str]"
 """A server's own URI → the one it has here."""
@@ -54,7 +54,7 @@ def _items(whole: Buffer, name: str, change: Callable[[Buffer], Buffer]) -> Buff
     """An object with each item of one of its arrays changed; the very same object if none was."""
 
     def each(array: Buffer) -> Buffer:
-        items = messages.items(array) or []
+        items = envelopes.items(array) or []
         changed = [change(item) for item in items]
         if all(new is old for new, old in zip(changed, items, strict=True)):
             return array
@@ -64,7 +64,7 @@ def _items(whole: Buffer, name: str, change: Callable[[Buffer], Buffer]) -> Buff
 
 
 def _block(block: Buffer, rename: Rename) -> Buffer:
-    kind = messages.text((messages.members(block) or {}).get("type"))
+    kind = envelopes.text((envelopes.members(block) or {}).get("type"))
     if kind == "resource_link":
         return _uri(block, "uri", rename)
     if kind == "resource":
@@ -73,20 +73,20 @@ def _block(block: Buffer, rename: Rename) -> Buffer:
 
 
 def _inside(whole: Buffer, name: str, change: Callable[[Buffer], Buffer]) -> Buffer:
-    fields = messages.members(whole) or {}
+    fields = envelopes.members(whole) or {}
     if name not in fields:
         return whole
     changed = change(fields[name])
-    return whole if changed is fields[name] else messages.object_of({**fields, name: changed}.items())
+    return whole if changed is fields[name] else envelopes.object_of({**fields, name: changed}.items())
 
 
 def _uri(whole: Buffer, name: str, rename: Rename) -> Buffer:
-    fields = messages.members(whole) or {}
-    uri = messages.text(fields.get(name))
+    fields = envelopes.members(whole) or {}
+    uri = envelopes.text(fields.get(name))
     if uri is None:
         return whole
     renamed = rename(uri)
-    return whole if renamed == uri else messages.object_of({**fields, name: messages.encode(renamed)}.items())
+    return whole if renamed == uri else envelopes.object_of({**fields, name: envelopes.encode(renamed)}.items())
 
 
 def rename_apps(source: Source, rename: Rename) -> Source:
@@ -102,4 +102,4 @@ def _renamed_app(tool: Native, rename: Rename) -> Native:
     if meta is None:
         return tool
     renamed = rewrite_app(meta, rename)
-    return tool if renamed is meta else Native(tool.name, {**tool.members, "_meta": messages.Raw(renamed)})
+    return tool if renamed is meta else Native(tool.name, {**tool.members, "_meta": envelopes.Raw(renamed)})

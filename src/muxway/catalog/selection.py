@@ -13,7 +13,7 @@ from muxway.catalog.globs import Globs, is_glob, matches_any
 from muxway.catalog.kinds import PROMPTS, TOOLS
 from muxway.catalog.model import Catalog, Finding
 from muxway.catalog.uris import EVERY_URI, UriFilter
-from muxway.protocol import messages
+from muxway.wire import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ class Selection:
         for route, wishes in chosen:
             shown = route if wishes is None else self._shaped(route, wishes, naming, taken, findings)
             taken.add(shown.public)
-            if not self.read_only or shaping.is_read_only(messages.members(shown.definition) or {}):
+            if not self.read_only or shaping.is_read_only(envelopes.members(shown.definition) or {}):
                 routes[shown.public] = shown
         return replace(
             whole,
@@ -95,7 +95,7 @@ class Selection:
     def _shaped(
         self, route: Route, wishes: shaping.Wishes, naming: Naming, taken: set[str], findings: list[Finding]
     ) -> Route:
-        members = messages.members(route.definition) or {}
+        members = envelopes.members(route.definition) or {}
         del members["name"]
         shaped = shaping.shape(members, wishes, route.shape)
         problems = list(shaped.problems)
@@ -109,7 +109,7 @@ class Selection:
         elif asked is not None and public != asked:
             problems.append(f"listed as {public!r}, because {asked!r} is too long or not legal for every client")
         findings += [Finding(self._label, route.public, f"{wishes.label}: {problem}") for problem in problems]
-        definition = messages.object_of((("name", messages.encode(public)), *shaped.members.items()))
+        definition = envelopes.object_of((("name", envelopes.encode(public)), *shaped.members.items()))
         alias = route.alias if asked is None else asked
         shape = None if shaped.shaping is None else shaped.shaping.called(public)
         return replace(route, public=public, alias=alias, definition=definition, shape=shape)

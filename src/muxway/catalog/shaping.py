@@ -16,14 +16,14 @@ from msgspec import Raw
 from muxway.catalog.globs import is_glob
 from muxway.errors import InvalidParams, RpcError
 from muxway.likeness import short
-from muxway.protocol import messages
 from muxway.regexes import Regex, encoded
+from muxway.wire import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muxway.protocol.bridge import Converter
-    from muxway.protocol.messages import Buffer, Params
+    from muxway.wire.envelopes import Buffer, Params
+    from muxway.wire.result_types import Converter
 
 MOST_VALUES: Final = 300_000
 """Commas in a result that an expression is evaluated over: to decode that many values is the longest single step."""
@@ -163,11 +163,11 @@ class _Check(NamedTuple):
     def refusal(self, raw: Raw) -> str | None:
         """What it must be instead; None if it is right."""
         try:
-            value = messages.value(raw)
+            value = envelopes.value(raw)
         except RpcError:
             return "must be a value that can be read"
         if self.enum is not None and not any(_same(value, allowed) for allowed in self.enum):
-            return f"must be one of {', '.join(messages.encode(allowed).decode() for allowed in self.enum)}"
+            return f"must be one of {', '.join(envelopes.encode(allowed).decode() for allowed in self.enum)}"
         if self.pattern is None:
             return None
         if isinstance(value, str) and len(encoded(value)) > self.pattern.longest:
@@ -230,7 +230,7 @@ class Shaping:
         Raises:
             InvalidParams: one is not allowed; the message says which, and what is.
         """
-        given = {} if raw is None or messages.is_null(raw) else messages.members(raw) or {}
+        given = {} if raw is None or envelopes.is_null(raw) else envelopes.members(raw) or {}
         native: dict[str, Buffer] = {}
         for name, value in given.items():
             if name in self.withheld and name not in self.natives:
@@ -243,7 +243,7 @@ class Shaping:
         for name, value in self.defaults.items():
             native.setdefault(name, value)
         native.update(self.fixed)
-        shaped = Raw(messages.object_of(native.items()))
+        shaped = Raw(envelopes.object_of(native.items()))
         return shaped if self.inner is None else self.inner.arguments(shaped)
 
     def _refuse(self, name: str) -> None:
@@ -257,9 +257,9 @@ class Shaping:
             result = self.inner.reshape(result)
         if self.result is None:
             return result
-        fields = messages.members(result)
+        fields = envelopes.members(result)
         if fields is None:
-            return messages.object_of(self._failure("it cannot be read").items())
+            return envelopes.object_of(self._failure("it cannot be read").items())
         if "content" not in fields or bytes(fields.get("isError", b"")) == b"true":
             # A question, a task or a failure: nothing to pick from yet, or ever.
             return result
@@ -268,11 +268,11 @@ class Shaping:
         except _Unfit as error:
             made = self._failure(str(error))
         kept: dict[str, Buffer] = {key: raw for key, raw in fields.items() if key not in _REPLACED}
-        return messages.object_of({**kept, **made}.items())
+        return envelopes.object_of({**kept, **made}.items())
 
     def _failure(self, why: str) -> dict[str, bytes]:
         text = f"{self.tool} was run, but its result could not be reshaped by {self.label}: {why}"
-        return {"content": messages.encode([{"type": "text", "text": text}]), "isError": b"true"}
+        return {"content": envelopes.encode([{"type": "text", "text": text}]), "isError": b"true"}
 
 
 _REPLACED: Final = frozenset(("content", "structuredContent", "isError"))
@@ -285,11 +285,11 @@ class _Unfit(Exception):
 def _data(fields: Params) -> Any:
     """What an expression is about: the structured content, or the JSON that the one text is."""
     structured = fields.get("structuredContent")
-    if structured is not None and not messages.is_null(structured):
+    if structured is not None and not envelopes.is_null(structured):
         return _value(structured)
-    blocks = messages.items(fields["content"]) or []
-    block = messages.members(blocks[0]) if len(blocks) == 1 else None
-    text = messages.text((block or {}).get("text"))
+    blocks = envelopes.items(fields["content"]) or []
+    block = envelopes.members(blocks[0]) if len(blocks) == 1 else None
+    text = envelopes.text((block or {}).get("text"))
     if text is None:
         raise _Unfit("it has neither structured content nor a single text")
     return _value(text.strip().encode().translate(_SPACES))
@@ -299,7 +299,7 @@ def _value(raw: Raw | bytes) -> Any:
     if bytes(raw).count(b",") > MOST_VALUES:
         raise _Unfit(f"it has more than {MOST_VALUES:,} values, which would hold up everybody else")
     try:
-        return messages.value(raw)
+        return envelopes.value(raw)
     except RpcError:
         raise _Unfit("it is no JSON, or nested too deep, so it cannot be read") from None
 
@@ -324,13 +324,13 @@ def _search(expression: str, data: Any) -> Any:
 def _result_of(value: Any) -> dict[str, bytes]:
     """A result that says this, as text and as structure; most clients know only objects as structure."""
     if isinstance(value, str):
-        return {"content": messages.encode([{"type": "text", "text": value}])}
+        return {"content": envelopes.encode([{"type": "text", "text": value}])}
     try:
-        encoded = messages.encode(value)
+        encoded = envelopes.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
         # An expression may give an expression.
         raise _Unfit("what it gives is no JSON") from None
-    content = messages.encode([{"type": "text", "text": encoded.decode()}])
+    content = envelopes.encode([{"type": "text", "text": encoded.decode()}])
     return {"content": content, "structuredContent": encoded if isinstance(value, dict) else b'{"result":%b}' % encoded}
 
 
@@ -355,11 +355,11 @@ def shape(members: Mapping[str, Buffer], wishes: Wishes, inner: Shaping | None =
     for key in ("title", "description"):
         text = wishes.last(key)
         if text is not None:
-            changed[key] = messages.encode(text)
+            changed[key] = envelopes.encode(text)
     if annotations := wishes.annotations():
-        own: Mapping[str, Buffer] = messages.members(changed.get("annotations", b"")) or {}
-        new = {key: messages.encode(value) for key, value in annotations.items()}
-        changed["annotations"] = messages.object_of({**own, **new}.items())
+        own: Mapping[str, Buffer] = envelopes.members(changed.get("annotations", b"")) or {}
+        new = {key: envelopes.encode(value) for key, value in annotations.items()}
+        changed["annotations"] = envelopes.object_of({**own, **new}.items())
     result = wishes.last("result")
     if result is not None:
         changed.pop("outputSchema", None)
@@ -389,12 +389,14 @@ class _Schema:
         self.defaults: dict[str, bytes] = {}
         self.checks: dict[str, _Check] = {}
         self.problems: list[str] = []
-        self._fields: dict[str, Buffer] = dict(messages.members(raw) or {})
-        listed = messages.members(self._fields.get("properties", b""))
+        self._fields: dict[str, Buffer] = dict(envelopes.members(raw) or {})
+        listed = envelopes.members(self._fields.get("properties", b""))
         self._open = listed is None
         """Whether the server does not say what it takes."""
         self._properties: dict[str, Buffer] = dict(listed or {})
-        self._required = [messages.text(item) or "" for item in messages.items(self._fields.get("required", b"")) or ()]
+        self._required = [
+            envelopes.text(item) or "" for item in envelopes.items(self._fields.get("required", b"")) or ()
+        ]
         own: set[str] = {name for one in wishes.shapes if not is_glob(one.match) for name in one.arguments}
         wanted = wishes.arguments()
         for name in own - self._properties.keys():
@@ -414,15 +416,15 @@ class _Schema:
         visible = {name: raw for name, raw in self._properties.items() if name in self._names}
         fields = self._fields
         if visible or not self._open:
-            fields["properties"] = messages.object_of((self._names[name], raw) for name, raw in visible.items())
+            fields["properties"] = envelopes.object_of((self._names[name], raw) for name, raw in visible.items())
         if "required" in fields:
             required = [self._names[name] for name in self._required if name in visible and name not in self.defaults]
             required += [name for name in self._required if name not in self._properties and name not in self.withheld]
             if required:
-                fields["required"] = messages.encode(required)
+                fields["required"] = envelopes.encode(required)
             else:
                 del fields["required"]
-        return messages.object_of(fields.items())
+        return envelopes.object_of(fields.items())
 
     def _renamed(self, wanted: Mapping[str, WantedArgument]) -> dict[str, str]:
         """What each argument that callers see is called."""
@@ -445,7 +447,7 @@ class _Schema:
         if one.env is not None:
             self.fixed[name] = self._of_variable(name, one.env)
         elif one.value is not None:
-            self.fixed[name] = messages.encode(one.value)
+            self.fixed[name] = envelopes.encode(one.value)
         elif name in self._required:
             self.problems.append(
                 f'argument "{name}" is hidden, but the server needs it, so that every call will fail: '
@@ -454,28 +456,28 @@ class _Schema:
 
     def _of_variable(self, name: str, text: str) -> bytes:
         """The text of a variable as what the argument takes: a port is a number."""
-        kind = messages.text((messages.members(self._properties.get(name, b"{}")) or {}).get("type"))
+        kind = envelopes.text((envelopes.members(self._properties.get(name, b"{}")) or {}).get("type"))
         plain = _PLAIN_TYPES.get(kind or "")
         if plain is not None:
             try:
-                value: object = messages.value(text.strip().encode())
+                value: object = envelopes.value(text.strip().encode())
             except RpcError:
                 value = None
             if isinstance(value, plain) and isinstance(value, bool) == (kind == "boolean"):
-                return messages.encode(value)
+                return envelopes.encode(value)
             self.problems.append(f'argument "{name}" is a {kind}, which its variable is not')
-        return messages.encode(text)
+        return envelopes.encode(text)
 
     def _change(self, name: str, one: WantedArgument) -> None:
         said: dict[str, object] = {"description": one.description, "default": one.default, "pattern": one.pattern}
         if one.enum is not None:
             said["enum"] = list(one.enum)
-        new = {key: messages.encode(value) for key, value in said.items() if value is not None}
-        own: Mapping[str, Buffer] = messages.members(self._properties.get(name, b"")) or {}
+        new = {key: envelopes.encode(value) for key, value in said.items() if value is not None}
+        own: Mapping[str, Buffer] = envelopes.members(self._properties.get(name, b"")) or {}
         if new or name in self.withheld:
-            self._properties[name] = messages.object_of({**own, **new}.items())
+            self._properties[name] = envelopes.object_of({**own, **new}.items())
         if one.default is not None:
-            self.defaults[name] = messages.encode(one.default)
+            self.defaults[name] = envelopes.encode(one.default)
         if one.enum is not None or one.pattern is not None:
             pattern = None if one.pattern is None else Regex(one.pattern)
             self.checks[self._names[name]] = _Check(one.enum, pattern)
@@ -483,11 +485,11 @@ class _Schema:
 
 def has_argument(members: Mapping[str, Buffer], argument: str) -> bool:
     """Whether a tool says that it takes this argument."""
-    schema = messages.members(members.get("inputSchema", b"")) or {}
-    return argument in (messages.members(schema.get("properties", b"")) or {})
+    schema = envelopes.members(members.get("inputSchema", b"")) or {}
+    return argument in (envelopes.members(schema.get("properties", b"")) or {})
 
 
 def is_read_only(members: Mapping[str, Buffer]) -> bool:
     """Whether a tool says that it changes nothing."""
-    hints = messages.members(members.get("annotations", b"")) or {}
+    hints = envelopes.members(members.get("annotations", b"")) or {}
     return bytes(hints.get("readOnlyHint", b"")) == b"true"

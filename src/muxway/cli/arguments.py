@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from muxway.catalog.signatures import Schema, alternatives, as_schema, choices
 from muxway.cli.options import command_line
 from muxway.cli.output import one_line
-from muxway.core.signatures import Schema, alternatives, as_schema, choices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

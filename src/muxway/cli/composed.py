@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muxway.composed import fitting
 from muxway.config.documents import Document, read_document
 from muxway.config.report import dotted
-from muxway.core import fitting
 from muxway.errors import ConfigError, Problem
 from muxway.log import printable
-from muxway.upstream.state import Status
+from muxway.servers.state import Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muxway.app import Gateway
     from muxway.config import Config
+    from muxway.gateway import Gateway
 
 
 def composed_problems(config: Config, gateway: Gateway) -> tuple[list[Problem], list[Problem]]:

@@ -8,13 +8,13 @@ import click
 
 from muxway.cli.exits import UNREACHABLE
 from muxway.cli.output import badge, one_line, plural
-from muxway.upstream.state import Status
+from muxway.servers.state import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muxway.config import Config
-    from muxway.library import Server
+    from muxway.results import Server
 
 
 def holdings(server: Server) -> str:

@@ -42,7 +42,7 @@ VERBS = {
     "config": "Explain the config file, or print its JSON Schema.",
     "completion": "Print the completion script of a shell.",
 }
-"""Verb → its line in `muxway --help`. The verb's own file is `muxway/cli/<verb>.py`."""
+"""Verb → its line in `muxway --help`. The verb's own file is `muxway/cli/verbs/<verb>.py`."""
 
 _EXAMPLES = [
     "muxway demo",
@@ -63,7 +63,7 @@ class Muxway(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
-        return importlib.import_module(f"muxway.cli.{cmd_name}").command
+        return importlib.import_module(f"muxway.cli.verbs.{cmd_name}").command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -14,30 +14,30 @@ from typing import TYPE_CHECKING
 import click
 import uvicorn
 
-from muxway.app import Gateway
 from muxway.cli.describing import counted, middlewares
 from muxway.cli.ending import DRAIN, Ending, settle_memory
 from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
+from muxway.clients.transports.http import HttpDoor, Trouble
+from muxway.clients.transports.http_connection import HttpConnection
 from muxway.config.plan import plan
 from muxway.control.serving import ControlSocket
-from muxway.downstream.connection import Connection
-from muxway.downstream.http import HttpDoor, Trouble
+from muxway.control.watching import Reloader
+from muxway.gateway import Gateway
 from muxway.log import EventLog
-from muxway.upstream.state import Status
-from muxway.watching import Reloader
+from muxway.servers.state import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from muxway.cli.serve import Credentials
+    from muxway.cli.verbs.serve import Credentials
+    from muxway.clients.transports.guard import Guard
     from muxway.config import Config
     from muxway.config.plan import Plan
-    from muxway.downstream.guard import Guard
-    from muxway.tracing import Trace
-    from muxway.upstream.launch import ReaperProcess
-    from muxway.watching import Source
+    from muxway.control.watching import Source
+    from muxway.net.message_trace import MessageTrace
+    from muxway.net.processes.launch import ReaperProcess
 
 _IDLE_CONNECTION = 75
 """Seconds that a connection may stay open between two requests."""
@@ -88,7 +88,7 @@ class Terms:
     """What is served at `/mcp`; everything if there is none."""
     keep_open: bool = False
     """Whether the servers go on when nobody is there."""
-    trace: Trace | None = None
+    trace: MessageTrace | None = None
     """Who is told of every message, if somebody is."""
     watch: bool = False
     """Whether to reload when a file of the configuration changes."""
@@ -192,7 +192,7 @@ async def _serve(source: Source, config: Config, reaper: ReaperProcess, terms: T
     serving = _Serving(config, reaper, terms)
     settings = uvicorn.Config(
         serving.door if terms.trace is None else terms.trace.app(serving.door),
-        http=Connection,
+        http=HttpConnection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muxway.app import Gateway
 from muxway.cli.ending import DRAIN, Ending, settle_memory
 from muxway.cli.exits import Failed
 from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import known_view, wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
 from muxway.control.serving import ControlSocket
-from muxway.watching import Reloader
+from muxway.control.watching import Reloader
+from muxway.gateway import Gateway
 
 if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.config.plan import Plan
-    from muxway.tracing import Trace
-    from muxway.upstream.launch import ReaperProcess
-    from muxway.watching import Source
+    from muxway.control.watching import Source
+    from muxway.net.message_trace import MessageTrace
+    from muxway.net.processes.launch import ReaperProcess
 
 
 def run_stdio(
-    source: Source, config: Config, reaper: ReaperProcess, view: str | None, trace: Trace | None, *, watch: bool
+    source: Source, config: Config, reaper: ReaperProcess, view: str | None, trace: MessageTrace | None, *, watch: bool
 ) -> int:
     """Serve this configuration, or one view of it. Returns the exit code."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -34,7 +34,7 @@ def run_stdio(
 
 
 async def _serve(
-    source: Source, config: Config, reaper: ReaperProcess, view: str | None, trace: Trace | None, *, watch: bool
+    source: Source, config: Config, reaper: ReaperProcess, view: str | None, trace: MessageTrace | None, *, watch: bool
 ) -> int:
     """Serve until the client or a signal ends it. Returns the exit code."""
     gateway = Gateway(config, reaper=reaper, trace=trace)

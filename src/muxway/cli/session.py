@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muxway import log
-from muxway.app import Gateway
 from muxway.cli.exits import INTERRUPTED
 from muxway.cli.output import StatusLine, one_line
-from muxway.cli.stdio import trace_to
-from muxway.upstream.state import Status
+from muxway.cli.verbs.stdio import trace_to
+from muxway.gateway import Gateway
+from muxway.servers.state import Status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Coroutine, Generator

@@ -10,16 +10,7 @@
 
 from muxway.config.find import find_config
 from muxway.config.load import load_config, parse_config, parse_server
-from muxway.config.model import (
-    Config,
-    CustomTool,
-    Era,
-    GatewaySettings,
-    Separator,
-    ServerConfig,
-    SubTool,
-    Transport,
-)
+from muxway.config.model import Config, CustomTool, Era, GatewaySettings, Separator, ServerConfig, SubTool, Transport
 from muxway.config.schema import explain, json_schema
 from muxway.config.shaping import ExposedTool
 

@@ -17,10 +17,10 @@ from muxway.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 
-    from muxway.app import Gateway
     from muxway.config.plan import Plan
-    from muxway.library import Server
-    from muxway.upstream.journal import Lines
+    from muxway.gateway import Gateway
+    from muxway.net.processes.journal import Lines
+    from muxway.results import Server
 
 Reload: TypeAlias = "Callable[[], Coroutine[Any, Any, Plan]]"
 """Reads the configuration again and makes it what runs; raises ConfigError if it cannot be used."""
@@ -151,7 +151,7 @@ class Answering:
         if view is not None and view not in views:
             raise Refused("unknown_view", _unknown("view", view, views))
         # Only for those who ask.
-        from muxway.explaining import explain
+        from muxway.control.explaining import explain
 
         return await explain(gateway, tool, view)
 

@@ -14,14 +14,14 @@ from muxway.control.answering import Answering, Refused
 from muxway.control.folders import ENDING, check_folder, folders, sockets, whose
 from muxway.errors import ParseError
 from muxway.log import EventLog
-from muxway.protocol import messages
+from muxway.wire import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from muxway.app import Gateway
     from muxway.control.answering import Reload
+    from muxway.gateway import Gateway
 
 _MAX_CONNECTIONS: Final = 16
 _BACKLOG: Final = 128
@@ -154,7 +154,7 @@ async def _request(reader: asyncio.StreamReader) -> dict[str, object]:
     if not line:
         raise ConnectionResetError
     try:
-        request = messages.value(line)
+        request = envelopes.value(line)
     except ParseError:
         request = None
     if not isinstance(request, dict):
@@ -163,6 +163,6 @@ async def _request(reader: asyncio.StreamReader) -> dict[str, object]:
 
 
 async def _say(writer: asyncio.StreamWriter, part: dict[str, object]) -> None:
-    writer.write(messages.encode(part) + b"\n")
+    writer.write(envelopes.encode(part) + b"\n")
     async with asyncio.timeout(_READER_WAIT):
         await writer.drain()

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muxway.protocol.era import CLIENT_CAPABILITIES
+from muxway.wire.revisions import CLIENT_CAPABILITIES
 from tests.compatibility.subjects.base import NEWEST, text
 
 if TYPE_CHECKING:

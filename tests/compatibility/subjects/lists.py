@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from muxway.protocol.era import SUBSCRIPTION_ID
+from muxway.wire.revisions import SUBSCRIPTION_ID
 from tests.compatibility.subjects.base import NEWEST, PATIENCE, SAME, SUBJECTS, converted, subject, text
 from tests.compatibility.subjects.prompts import SINCE
 from tests.compatibility.subjects.resources import contents_of, uri

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from muxway.protocol.era import SERVER_INFO
+from muxway.wire.revisions import SERVER_INFO
 from tests.compatibility.subjects.base import NEWEST, SAME, converted, same, says, subject, text
 from tests.compatibility.subjects.definitions import LIST_SCHEMA
 

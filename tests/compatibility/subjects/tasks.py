@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from muxway.protocol.era import CLIENT_CAPABILITIES
+from muxway.wire.revisions import CLIENT_CAPABILITIES
 from tests.compatibility.subjects.base import NEWEST, PATIENCE, SAME, converted, same, subject, text
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from muxway.protocol.era import LOG_LEVEL, LOG_LEVELS
+from muxway.wire.revisions import LOG_LEVEL, LOG_LEVELS
 from tests.compatibility.subjects.base import NEWEST, PATIENCE, SAME, converted, impossible, same, subject, text
 
 if TYPE_CHECKING:

@@ -1,0 +1,322 @@
+"""`muxway check`: is this config good, and with `--connect`, are its servers?"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+
+from muxway.cli.composed import composed_problems, subtool_problems
+from muxway.cli.describing import holdings, middlewares
+from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
+from muxway.cli.help import Verb
+from muxway.cli.options import chosen, config_option, debug_option, json_option, read_config
+from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table
+from muxway.cli.session import awake, opened, quiet_log, run
+from muxway.config.plan import plan
+from muxway.errors import ConfigError, Problem, SpawnError
+from muxway.log import masker, printable
+from muxway.middleware.engine.loading import layers_of
+from muxway.servers.state import Status
+from muxway.servers.transports.command import child_environment, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from muxway.config import Config, ServerConfig
+    from muxway.results import Server
+
+_STDERR_SHOWN = 8
+"""Last stderr lines shown of a server that failed."""
+_SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credential)[\w-]*", re.IGNORECASE)
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway check servers.json",
+        "muxway check servers.json --connect",
+        "muxway check servers.json --plan",
+        "muxway check new.json --against old.json",
+        "muxway check --json | jq .problems",
+    ],
+)
+@click.argument("file", required=False)
+@config_option
+@click.option("--connect", is_flag=True, help="Also start each server once and show what it has.")
+@click.option("--plan", "planned", is_flag=True, help="Show what a reload would change in the gateway that runs it.")
+@click.option("--against", metavar="OLD", help="The same for a gateway that runs this other config.")
+@json_option
+@debug_option
+def command(
+    file: str | None,
+    config: str | None,
+    *,
+    connect: bool,
+    planned: bool,
+    against: str | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Read the config, start nothing, print every problem with its line.
+
+    Values of variables and of secret-looking keys are never shown. With --connect,
+    the steps of composed tools are checked against the servers' schemas.
+
+    With --plan, the running gateway itself reads the file and tells, with its own
+    variables, which servers it would keep, start, swap (new process), adjust (same
+    process) or stop.
+
+    Exit 3 if the config cannot be used, 4 if a server failed with --connect or no
+    gateway runs it with --plan.
+    """
+    file = chosen(file, config)
+    quiet_log(debug=debug)
+    try:
+        loaded = read_config(file)
+        _refuse_ourselves(loaded)
+        for view in (None, *loaded.views.values()):
+            layers_of(loaded, view)
+        changes = _changes(loaded, against) if planned or against is not None else None
+    except ConfigError as error:
+        if as_json:
+            show_json(_document(file, problems=error.details))
+        else:
+            _show_problems(error)
+        raise click.exceptions.Exit(CONFIG_INVALID) from None
+    found, problems, doubts = run(_connect(loaded)) if connect else ({}, (), programs_missing(loaded))
+    loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
+    ok = all(server.error is None or server.status is Status.RUNNING for server in found.values())
+    if as_json:
+        document = _document(loaded.source, loaded, found, ok=ok and not problems, problems=problems)
+        show_json(document if changes is None else {**document, "plan": changes.document})
+    else:
+        _show(loaded, found)
+        if changes is not None:
+            _show_changes(changes)
+        for problem in problems:
+            click.echo(f"{badge('error')}  {one_line(str(problem))}")
+    if problems:
+        raise click.exceptions.Exit(CONFIG_INVALID)
+    if not ok:
+        raise click.exceptions.Exit(UNREACHABLE)
+
+
+def _refuse_ourselves(config: Config) -> None:
+    """Raise ConfigError for servers that can never be started. A gateway that runs goes on without them."""
+    hopeless = [server for server in config.servers.values() if server.unusable and not server.optional]
+    problems = tuple(Problem(path=one.where, message=one.unusable, line=one.line) for one in hopeless)
+    if problems:
+        lines = [f"{config.source}: {plural(len(problems), 'problem')}", *(f"  {problem}" for problem in problems)]
+        raise ConfigError("invalid_schema", "\n".join(lines), problems)
+
+
+def programs_missing(config: Config) -> list[Problem]:
+    """Commands and folders that are not there, with what to do. Doubts only: the gateway may have another PATH."""
+    doubts: list[Problem] = []
+    for server in config.servers.values():
+        if not server.enabled or server.unusable or server.command is None or server.name in config.objects:
+            continue
+        if server.cwd is not None and not Path(server.cwd).is_dir():
+            why = masker(server.secrets)(printable(f"{server.cwd} is no folder; the server cannot be started in it"))
+            doubts.append(Problem(path=f"{server.where}.cwd", message=why, line=server.line))
+            continue
+        path = child_environment(server.env, inherit=server.inherit_env, environ=os.environ).get("PATH")
+        try:
+            resolve(server.command, path=path, cwd=server.cwd)
+        except SpawnError as error:
+            why = masker(server.secrets)(printable(str(error)))
+            doubts.append(Problem(path=f"{server.where}.command", message=why, line=server.line))
+    return doubts
+
+
+class _Changes(NamedTuple):
+    """What a reload would do."""
+
+    lines: Sequence[str]
+    document: dict[str, Any]
+
+
+def _changes(config: Config, against: str | None) -> _Changes:
+    """What would change in a gateway with the other file, or in the one that runs this file. Raises ConfigError."""
+    if against is not None:
+        changes = plan(read_config(against), config)
+        return _Changes(changes.lines(), changes.document())
+    from muxway.cli.running import answered, pick
+
+    gateway = pick(None, config.source)
+    with answered():
+        told = gateway.ask("plan")
+    if told["problems"]:
+        # With this shell's variables it is fine, with those of the gateway it is not.
+        problems = tuple(Problem(path=f"pid {gateway.pid}", message=problem) for problem in told["problems"])
+        raise ConfigError("invalid_schema", told["text"], problems)
+    return _Changes(told["text"].splitlines(), told["plan"])
+
+
+Found = dict[str, "Server"]
+"""Server name → how it is."""
+
+
+async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem]]:
+    async with opened(awake(config)) as gateway:
+        found = {server.name: server for server in gateway.servers()}
+        problems, doubts = composed_problems(config, gateway)
+        problems += subtool_problems(config, gateway)
+        notes = [(name, note) for name in config.views for note in gateway.notes(name)]
+        doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
+        return found, problems, doubts
+
+
+# --- for people -------------------------------------------------------------------------------
+
+
+def _show_problems(error: ConfigError) -> None:
+    first, *rest = str(error).splitlines()
+    click.echo(f"{badge('error')}  {first}")
+    for line in rest:
+        click.echo(line)
+
+
+def _show(config: Config, found: Found) -> None:
+    click.echo(f"{badge('valid')}  {config.source}: {plural(len(config.servers), 'server')}")
+    if found:
+        show_connected(config, found.values())
+    else:
+        show_table([_row(config, server) for server in config.servers.values()], indent=2)
+    rows: list[list[str]] = []
+    for tool in config.tools.values():
+        compound = "compound tool of " + plural(sum(map(len, tool.subtools.values())), "tool")
+        rows.append([tool.name, dim("composed tool of " + plural(len(tool.steps), "step") if tool.steps else compound)])
+    rows += [[view, dim(f"view, at /mcp/{view}")] for view in config.views]
+    rows += [[name, dim(f"middleware, around {what}")] for name, what in middlewares(config)]
+    show_table(rows, indent=2)
+    for warning in config.warnings:
+        click.echo(f"{badge('warning')}  {warning}")
+
+
+def _row(config: Config, server: ServerConfig) -> list[str]:
+    if server.name in config.objects:
+        return [server.name, "in process", type(config.objects[server.name]).__name__]
+    state = "disabled" if not server.enabled else "unusable" if server.unusable else server.transport
+    return [server.name, state, shown(server)]
+
+
+def _show_changes(changes: _Changes) -> None:
+    if not changes.document["changes"]:
+        click.echo(f"{badge('ok')}  a reload changes nothing")
+        return
+    click.echo("A reload would:")
+    for line in changes.lines:
+        click.echo(f"  {printable(line)}")
+
+
+def show_connected(config: Config, found: Iterable[Server]) -> None:
+    """Print one line per server, and below it what went wrong."""
+    known = {server.name: server for server in found}
+    rows: list[list[str]] = []
+    for name in config.servers:
+        if name not in known:
+            rows.append([badge("disabled"), name, "", "", ""])
+            continue
+        server = known[name]
+        has = holdings(server) if server.status in (Status.RUNNING, Status.SLEEPING) else ""
+        # One that ended at once and waits for its next try has failed, for whoever looks only once.
+        failed = server.error is not None and server.status is not Status.RUNNING
+        word = "failed" if failed else server.status
+        took = "" if failed else f"{(server.seconds or 0) * 1000:.0f} ms"
+        rows.append([badge(word), name, has, took, server.revision or ""])
+    show_table(rows, indent=2)
+    for server in known.values():
+        if server.error is not None:
+            click.echo(f"\n{badge('failed')}  {one_line(server.error)}")
+            for line in server.stderr[-_STDERR_SHOWN:]:
+                click.echo(f"    {dim('stderr')}  {one_line(line)}")
+        for note in server.notes:
+            click.echo(f"{badge('warning')}  {one_line(note)}")
+
+
+def shown(server: ServerConfig) -> str:
+    """How the server is reached, without its secrets."""
+    if server.command is None:
+        return masker(server.secrets)(_bare_url(server.url or ""))
+    words = [server.command, *server.args]
+    for index, word in enumerate(words):
+        flag, equals, _ = word.partition("=")
+        if equals and _SECRET_FLAG.fullmatch(flag):
+            words[index] = f"{flag}=***"
+        elif index and _SECRET_FLAG.fullmatch(words[index - 1]) and not word.startswith("-"):
+            words[index] = "***"
+    words = [*map(masker(server.secrets), words)]
+    return one_line(" ".join(word if "***" in word else shlex.quote(word) for word in words))
+
+
+def _bare_url(url: str) -> str:
+    """The URL without what may be a secret in it: user, password and query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "***" if parts.query else "", ""))
+
+
+# --- for programs -----------------------------------------------------------------------------
+
+
+def _document(
+    file: str | None,
+    config: Config | None = None,
+    found: Found | None = None,
+    *,
+    ok: bool = False,
+    problems: Sequence[Problem] = (),
+) -> dict[str, Any]:
+    """The one document of `--json`; the same keys whether or not the config could be read."""
+    servers = () if config is None else config.servers.values()
+    return {
+        "ok": ok,
+        "file": file,
+        "servers": [_described(server, (found or {}).get(server.name)) for server in servers],
+        "compoundTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.subtools],
+        "composedTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.steps],
+        "views": [] if config is None else [*config.views],
+        "problems": _problems(problems),
+        "warnings": [] if config is None else _problems(config.warnings),
+    }
+
+
+def _described(server: ServerConfig, found: Server | None) -> dict[str, Any]:
+    facts = {
+        "name": server.name,
+        "transport": server.transport,
+        "enabled": server.enabled,
+        "reachedBy": shown(server),
+    }
+    if found is None:
+        return facts
+    tail = list(found.stderr[-_STDERR_SHOWN:])
+    return {**facts, **describe(found), "ms": round((found.seconds or 0) * 1000), "stderr": tail}
+
+
+def describe(server: Server) -> dict[str, Any]:
+    """A server and how it is, for programs."""
+    return {
+        "status": str(server.status),
+        "error": server.error,
+        "revision": server.revision,
+        "tools": [tool.name for tool in server.tools],
+        "prompts": server.prompts,
+        "resources": server.resources,
+        "resourceTemplates": server.resource_templates,
+        "notes": list(server.notes),
+    }
+
+
+def _problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:
+    return [
+        {"path": p.path, "line": p.line, "code": p.code, "message": p.message, "variable": p.variable} for p in problems
+    ]

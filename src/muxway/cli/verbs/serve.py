@@ -1,0 +1,243 @@
+"""`muxway serve`: the gateway over HTTP. uvicorn and all that is heavy is loaded only once it runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from muxway import log
+from muxway.cli.exits import BadConfig, Failed
+from muxway.cli.help import Verb
+from muxway.cli.options import chosen, config_option, known_view, watch_option
+from muxway.cli.verbs import stdio
+from muxway.config import places
+from muxway.net.processes.launch import ReaperProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from muxway.config import Config
+
+_F = TypeVar("_F", bound="Callable[..., object]")
+
+_BACKLOG = 2048
+_PLACEHOLDERS = frozenset(("changeme", "change-me", "secret", "token", "password", "your-token", "xxx"))
+
+
+class _Port(click.IntRange):
+    name = "port number"
+    """What a wrong one is called in click's message."""
+
+
+def _with_stdio_options(command: _F) -> _F:
+    """Whatever `muxway stdio` takes, with the same meaning."""
+    shared = [option for option in stdio.command.params if option.name not in ("config", "watch")]
+    command.__click_params__ = [*reversed(shared), *getattr(command, "__click_params__", [])]  # pyright: ignore[reportFunctionMemberAccess]
+    return command
+
+
+def _read_by(
+    read: Callable[[str], str],
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...] | None]:
+    """How an option with a list of names is read: None if it is not given, so that the config decides."""
+
+    def one(text: str) -> str:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{text!r} {error}.") from None
+
+    return lambda _context, _option, given: tuple(map(one, given)) or None
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway serve --config servers.json",
+        "muxway serve -c servers.json --port 8080",
+        "MUXWAY_TOKEN=... muxway serve -c servers.json --host 0.0.0.0",
+    ],
+)
+@config_option
+@click.option(
+    "--host",
+    envvar="HOST",
+    metavar="ADDRESS",
+    help="Address to bind.  [env: HOST; default: gateway.host, or 127.0.0.1]",
+)
+@click.option(
+    "--port",
+    envvar="PORT",
+    type=_Port(0, 65535),
+    metavar="N",
+    help="Port to bind; 0 for any free one.  [env: PORT; default: gateway.port, or 3006]",
+)
+@click.option(
+    "--token",
+    "tokens",
+    envvar="MUXWAY_TOKEN",
+    multiple=True,
+    metavar="TEXT",
+    help="Bearer token clients must send; may be given again. The command line is visible to other users of "
+    "this machine: better in the environment.  [env: MUXWAY_TOKEN; default: gateway.token of the config]",
+)
+@click.option("--insecure", is_flag=True, help="Allow an address others can reach without a token.")
+@click.option(
+    "--allow-origin",
+    "allowed_origins",
+    envvar="MUXWAY_ALLOW_ORIGIN",
+    multiple=True,
+    callback=_read_by(places.origin),
+    metavar="URL",
+    help="Web origin whose pages may use this (CORS); * for any, with a token. Pages of this machine may anyway."
+    "  [env: MUXWAY_ALLOW_ORIGIN; default: gateway.allowedOrigins]",
+)
+@click.option(
+    "--allow-host",
+    "allowed_hosts",
+    envvar="MUXWAY_ALLOW_HOST",
+    multiple=True,
+    callback=_read_by(places.host),
+    metavar="NAME",
+    help="Further name clients may reach this by; * for any.  [env: MUXWAY_ALLOW_HOST; default: gateway.allowedHosts]",
+)
+@click.option(
+    "--keep-open",
+    is_flag=True,
+    help="Keep the servers running when the last /sse client leaves.  [env: KEEP_SERVER_OPEN=1]",
+)
+@watch_option(default=True)
+@_with_stdio_options
+def command(
+    file: str | None,
+    config: str | None,
+    *,
+    debug: bool,
+    trace_file: str | None,
+    tokens: tuple[str, ...],
+    insecure: bool,
+    keep_open: bool,
+    view: str | None,
+    watch: bool,
+    **overrides: Any,
+) -> None:
+    """Serve MCP over HTTP, for clients of every revision.
+
+    FILE is a config, or a Python file with a chain (muxway.chain).
+
+    At /mcp are Streamable HTTP sessions (2025-03-26 to 2025-11-25) and stateless
+    requests (2026-07-28), at /sse is HTTP+SSE (2024-11-05); /healthz and /readyz
+    tell how it is. Views of the config are at /mcp/NAME and /sse/NAME; with --view,
+    one of them is at /mcp and /sse. Only this machine can connect unless --host says
+    otherwise, which needs a --token.
+
+    When the last client of /sse leaves, and nobody ever used /mcp, the servers are
+    stopped until the next client comes; --keep-open keeps them.
+
+    Reloads the config when its file changes, and on SIGHUP; what did not change
+    in it goes on undisturbed.
+
+    Address, port, allowed hosts and origins may also stand in the config; options
+    win over it. Which pages and names are allowed follows a reload, address and port do not.
+
+    Ends on SIGTERM (exit 0) or Ctrl-C (exit 130): calls under way get 5 seconds.
+    """
+
+    def credentials(config: Config) -> Credentials:
+        known_view(config, view)
+        return _credentials(config, tokens, bound.host, insecure=insecure)
+
+    file = chosen(file, config)
+    stdio.start_log(os.environ, debug=debug)
+    # Its own start-up overlaps all that is loaded from here on.
+    reaper = ReaperProcess()
+    try:
+        source = stdio.config_source(file, **overrides)
+        loaded = source.read()
+        bound = loaded.gateway
+        credentials(loaded)
+        listener = _bind(bound.host, bound.port)
+    except BaseException:
+        reaper.close()
+        raise
+    for warning in loaded.warnings:
+        log.EventLog("config").warning("config", problem=warning)
+    from muxway.cli.http_serving import Address, Terms, run_http
+    from muxway.clients.transports.guard import Guard
+
+    terms = Terms(
+        address=Address(bound.host, listener),
+        guard=Guard(host=bound.host, allow_hosts=bound.allowed_hosts, allow_origins=bound.allowed_origins),
+        credentials=credentials,
+        view=view,
+        keep_open=keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1",
+        trace=stdio.trace_to(trace_file),
+        watch=watch,
+    )
+    raise click.exceptions.Exit(run_http(source, loaded, reaper, terms))
+
+
+class Credentials(NamedTuple):
+    """Who may come in."""
+
+    tokens: tuple[str, ...]
+    """Those that open everything."""
+    views: Mapping[str, str]
+    """Those that open one view, and which."""
+
+
+def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure: bool) -> Credentials:
+    """What the command line and the configuration say together. Raises BadConfig, UsageError."""
+    own = config.gateway.token
+    tokens = given or (() if own is None else (own,))
+    views = {token: view.name for view in config.views.values() for token in view.tokens}
+    if shared := [views[token] for token in tokens if token in views]:
+        raise BadConfig(f'the token is also one of the view "{shared[0]}": each needs its own.')
+    _check_safety(host, (*tokens, *views), insecure=insecure)
+    if places.ANY in config.gateway.allowed_origins and not (tokens or views):
+        raise BadConfig(
+            "the allowed origin * lets every web page that is open on this machine call every tool: set a token as "
+            "well (MUXWAY_TOKEN, or gateway.token in the config), or name the origins."
+        )
+    return Credentials(tokens, views)
+
+
+def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None:
+    from muxway.clients.transports.guard import is_loopback
+
+    for token in tokens:
+        if not token or token.lower() in _PLACEHOLDERS:
+            raise BadConfig("the token is empty or a placeholder: choose a long random one, as `openssl rand -hex 32`.")
+        if not token.isascii() or any(character <= " " or character == "\x7f" for character in token):
+            raise BadConfig("the token may hold visible ASCII characters only: it travels in a header.")
+    if not (tokens or insecure or is_loopback(host)):
+        raise click.UsageError(
+            f"others could reach {host} and call every tool: set MUXWAY_TOKEN (or --token, or gateway.token in the "
+            "config), bind to 127.0.0.1, or say --insecure if something else keeps strangers out."
+        )
+
+
+def _bind(host: str, port: int) -> Any:
+    import socket
+
+    try:
+        family, _, _, _, where = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(where)
+            # Clients that come before everything is loaded wait here instead of being refused.
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        other = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+        raise Failed(f"cannot listen on {host} port {port}: {error.strerror or error}. Try another {other}.") from None
+    listener.setblocking(False)
+    return listener

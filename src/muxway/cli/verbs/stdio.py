@@ -1,0 +1,173 @@
+"""`muxway stdio`: the gateway on this process's stdin and stdout."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muxway import log
+from muxway.cli.exits import BadConfig
+from muxway.cli.help import Verb
+from muxway.cli.options import (
+    Duration,
+    above_zero,
+    chosen,
+    config_option,
+    known_view,
+    read_file,
+    view_option,
+    watch_option,
+)
+from muxway.config import find_config
+from muxway.net.processes.launch import ReaperProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.config import Config
+    from muxway.control.watching import Source
+    from muxway.net.message_trace import MessageTrace
+
+_LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warning", "error": "error"}
+"""What MCP_PROXY_LOG_LEVEL may be, and what it means."""
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway stdio --config servers.json",
+        "muxway --config servers.json              (the same)",
+        "muxway stdio -c servers.json --separator : --debug 2>muxway.log",
+    ],
+)
+@click.argument("file", required=False)
+@config_option
+@click.option(
+    "--debug", is_flag=True, help="Log everything to stderr, with a line for each message.  [env: MCP_PROXY_LOG_LEVEL]"
+)
+@click.option(
+    "--trace", "trace_file", metavar="FILE", help="Write every message to this file, with secrets of the config masked."
+)
+@click.option("--name", help="Server name told to clients.  [default: muxway]", metavar="TEXT")
+@click.option("--server-version", help="Server version told to clients.  [default: muxway's own]", metavar="TEXT")
+@click.option(
+    "--separator",
+    type=click.Choice(["__", ":", "."]),
+    help="What stands between server and tool in a name.  [default: __]",
+)
+@click.option(
+    "--call-timeout",
+    type=Duration(),
+    callback=above_zero,
+    metavar="DURATION",
+    help="Longest silence of one call; progress restarts it.  [default: 60]",
+)
+@click.option(
+    "--list-wait",
+    type=Duration(),
+    metavar="DURATION",
+    help="Longest wait of a first listing for servers never seen before.  [default: as they need]",
+)
+@click.option(
+    "--page-size",
+    type=int,
+    callback=above_zero,
+    metavar="N",
+    help="Tools per page of a listing.  [default: all at once]",
+)
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Start without the servers whose variables are missing, as if each were `optional`.",
+)
+@view_option
+@watch_option(default=False)
+def command(
+    file: str | None,
+    config: str | None,
+    *,
+    debug: bool,
+    trace_file: str | None,
+    view: str | None,
+    watch: bool,
+    **overrides: Any,
+) -> None:
+    """Serve MCP on stdin and stdout. This is what clients launch.
+
+    FILE is a config, or a Python file with a chain (muxway.chain).
+    Every server of the config is started at once and in parallel; its tools are
+    listed as soon as it is ready. Logs go to stderr, and also to muxway.log in
+    $MCP_PROXY_LOG_DIRECTORY_PATH if that is set. Options win over the config.
+
+    Reloads the config on SIGHUP. Ends when stdin is closed or on SIGTERM (exit 0),
+    on Ctrl-C (exit 130): calls under way get 5 seconds.
+    """
+    file = chosen(file, config)
+    start_log(os.environ, debug=debug)
+    # Its own start-up overlaps all that is loaded from here on.
+    reaper = ReaperProcess()
+    try:
+        source = config_source(file, **overrides)
+        loaded = source.read()
+        known_view(loaded, view)
+    except BaseException:
+        reaper.close()
+        raise
+    for warning in loaded.warnings:
+        log.EventLog("config").warning("config", problem=warning)
+    from muxway.cli.serving import run_stdio
+
+    trace = trace_to(trace_file)
+    raise click.exceptions.Exit(run_stdio(source, loaded, reaper, view, trace, watch=watch))
+
+
+def trace_to(file: str | None) -> MessageTrace | None:
+    """Who is told of every message: this file, and the log if everything is logged. None if nobody is."""
+    if file is None and not log.EventLog("trace").debugs:
+        return None
+    # Only for those who look for a fault.
+    from muxway.net.message_trace import MessageTrace
+
+    try:
+        return MessageTrace(None if file is None else Path(file))
+    except OSError as error:
+        raise BadConfig(f"--trace cannot be written to: {error.strerror}: {file}.") from None
+
+
+def start_log(environ: Mapping[str, str], *, debug: bool) -> None:
+    """Set up the log as the environment and `--debug` say."""
+    given = environ.get("MCP_PROXY_LOG_LEVEL", "").lower() or "info"
+    level = _LEVELS.get(given)
+    if level is None:
+        raise BadConfig(f"MCP_PROXY_LOG_LEVEL is {given!r}: set it to {', '.join(_LEVELS)}, or unset it.")
+    folder = environ.get("MCP_PROXY_LOG_DIRECTORY_PATH")
+    try:
+        log.setup("debug" if debug else level, Path(folder) if folder else None)
+    except OSError as error:
+        why = f"{error.strerror or error}: {error.filename or folder}"
+        raise BadConfig(f"MCP_PROXY_LOG_DIRECTORY_PATH cannot be written to: {why}.") from None
+
+
+def config_source(path: str | None, *, keep_going: bool, **overrides: Any) -> Source:
+    """The configuration to use, with these options; it can be read again.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    from muxway.control.watching import Source
+
+    file = find_config(path)
+    return Source(file, lambda: overridden(read_file(file, keep_going=keep_going), **overrides))
+
+
+def overridden(config: Config, *, server_version: str | None, **settings: Any) -> Config:
+    """The configuration with the options given on the command line instead of its own."""
+    given = {key: value for key, value in {"version": server_version, **settings}.items() if value is not None}
+    if "call_timeout" in given:
+        # Asking for more patience than the hard limit allows means asking for a higher limit.
+        given["call_max"] = max(config.gateway.call_max, given["call_timeout"])
+    return replace(config, gateway=replace(config.gateway, **given))

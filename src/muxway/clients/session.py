@@ -1,0 +1,765 @@
+"""One connection of a client: bytes in, calls to the switchboard, bytes out.
+
+Serves both eras side by side. `initialize` opens the pipe's one handshake session; a
+request with the 2026-07-28 envelope needs none and brings its own caller. The door owns
+the pipe, this owns its meaning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from muxway.calls.call import Call, Caller
+from muxway.calls.incidents import internal
+from muxway.calls.ports import TURN, stopwatch
+from muxway.clients import notifications
+from muxway.clients.backlog import Backlog, Message
+from muxway.clients.listen_request import Listening, Opening
+from muxway.clients.unsent import Unsent
+from muxway.errors import URL_ELICITATION_REQUIRED, InvalidParams, InvalidRequest, ParseError, RpcError, UpstreamSaid
+from muxway.exchange.admission import CALLS
+from muxway.exchange.meeting import Meeting
+from muxway.exchange.open_sessions import Listener
+from muxway.exchange.subscriptions import Quota, Subscriber
+from muxway.log import EventLog
+from muxway.wire import envelopes, revisions
+from muxway.wire.asking import ELICIT, BadAnswer
+from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire.peer import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from muxway.calls.ports import Running, Sink
+    from muxway.calls.server_request import ServerRequest
+    from muxway.exchange.switchboard import Switchboard
+    from muxway.wire.envelopes import Buffer, Envelope, Params
+    from muxway.wire.framing import Oversized
+
+_OPENERS: Final = frozenset(("initialize", "ping"))
+"""What a handshake client may say before it has a session."""
+NO_BATCHES: Final = (
+    "batches (arrays of messages) exist only in sessions of revision 2025-03-26; send one message a line"
+)
+_ANSWER_SECONDS: Final = 600.0
+"""How long a client may take to answer."""
+_MOST_QUESTIONS: Final = 256
+"""What a client may be asked at once, in all its calls together."""
+_UNSUBSCRIBED: Final = 2.0
+"""Seconds that a client waits for a server to hear that it does not want to be told of something any more."""
+_MOST_EARLY: Final = 32
+"""Questions of servers that are kept until the client is ready."""
+_MOST_LISTENS: Final = 100
+"""Streams of changes that one connection may have open."""
+_LARGE_BATCH: Final = 256 * 1024
+"""Bytes of a batch that take a turn to be taken apart."""
+_NOTHING: Final[dict[str, envelopes.Raw]] = {}
+
+log = EventLog("client")
+
+
+class ClientRequest(msgspec.Struct, eq=False):
+    """One request of the client and what is under way for it. A `core.ports.Sink`.
+
+    A Struct, as its constructor runs for every call.
+    """
+
+    endpoint: Session
+    id: bytes
+    """As the client wrote it."""
+    key: bytes
+    """The same, in the one spelling by which it is known here."""
+    call: Call
+    say: Callable[[Sequence[Buffer]], None]
+    """Takes the answer."""
+    tell: Callable[[Sequence[Buffer]], None]
+    """Takes what is said before the answer."""
+    running: Running | None = None
+
+    def done(self, *result: Buffer) -> None:
+        # It holds us as we hold it: without this, each call would be left to the garbage collector.
+        self.running = None
+        # First what may fail: once it is closed, nobody could be told.
+        frame = envelopes.result(self.id, *result)
+        if self.endpoint.closed_exchange(self):
+            self.say(frame)
+
+    def failed(self, error: RpcError) -> None:
+        self.running = None
+        frame = envelopes.failure(self.id, error)
+        if self.endpoint.closed_exchange(self):
+            if error.code == URL_ELICITATION_REQUIRED and isinstance(error, UpstreamSaid):
+                self.endpoint.note_pages(error)
+            self.say(frame)
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        notice = notifications.progress(self.call, params)
+        if notice is not None and self.endpoint.peer.theirs.get(self.key) is self:
+            self.tell(notice)
+
+    def log(self, params: dict[str, Buffer]) -> None:
+        notice = notifications.log(self.call.caller, params)
+        if notice is not None and self.endpoint.peer.theirs.get(self.key) is self:
+            self.tell(notice)
+
+    def ask(self, ask: ServerRequest) -> None:
+        if not ask.arrived():
+            self.endpoint.put(ask, self.call.caller, self.tell)
+
+
+class _Question:
+    """Something the client was asked, until it answers."""
+
+    __slots__ = ("_timer", "ask", "endpoint", "id", "tell")
+
+    def __init__(
+        self, endpoint: Session, ask: ServerRequest, id_: int, tell: Callable[[Sequence[Buffer]], None]
+    ) -> None:
+        self.endpoint, self.ask, self.id, self.tell = endpoint, ask, id_, tell
+        self._timer = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._expire)
+        ask.on_withdrawn = self._withdraw
+
+    def answered(self, envelope: Envelope) -> None:
+        """The client has answered."""
+        self._timer.cancel()
+        ask = self.ask
+        try:
+            if envelope.error is not ABSENT:
+                raise envelopes.said_error(envelope.error) or BadAnswer("the client answered with a malformed error")
+            ask.answer(ask.check(envelope.result if envelope.result is not ABSENT else b"null"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the server waits for an answer
+            ask.refuse(internal(error, method=ask.method))
+
+    def _expire(self) -> None:
+        self._forget("nobody answered in time")
+        self.ask.give_up(RpcError(f"the client did not answer within {_ANSWER_SECONDS:g} s"))
+
+    def _withdraw(self) -> None:
+        self._timer.cancel()
+        self._forget("the server does not wait for this any more")
+
+    def _forget(self, why: str) -> None:
+        if self.endpoint.peer.ours.pop(self.id, None) is not None:
+            params = envelopes.encode({"requestId": self.id, "reason": why})
+            self.tell(envelopes.notification("notifications/cancelled", params))
+
+
+class _Batch:
+    """Collects the answers to a 2025-03-26 batch and sends them as one array, once none is missing."""
+
+    def __init__(self, size: int, say: Callable[[Sequence[Buffer]], None], nothing: Callable[[], None]) -> None:
+        self._left = size
+        self._say = say
+        self._nothing = nothing
+        self._answers: list[bytes] = []
+
+    def add(self, frame: Sequence[Buffer] = ()) -> None:
+        """The answer to one message of the batch; empty if it gets none."""
+        answer = b"".join(frame).rstrip(b"\n")
+        if answer:
+            self._answers.append(answer)
+        self._left -= 1
+        if self._left == 0:
+            if self._answers:
+                self._say([b"[", b",".join(self._answers), b"]\n"])
+            else:
+                self._nothing()
+
+
+class Session:
+    """The gateway as one client sees it."""
+
+    def __init__(
+        self,
+        switchboard: Switchboard,
+        say: Callable[[Sequence[Buffer]], None],
+        principal: bytes = b"",
+        backlog: Callable[[], float] = lambda: 0.0,
+        *,
+        alone: bool = False,
+    ) -> None:
+        """Serve a client.
+
+        Args:
+            switchboard: what answers its requests.
+            say: writes to it what belongs to no request of its.
+            principal: whose credentials it came with.
+            backlog: how many bytes of that it has yet to read; infinite while there is nowhere to write to.
+            alone: whether the gateway has no other clients, so that it may have as many calls under way as all may.
+        """
+        self.say = say
+        self._principal = principal
+        self.peer: Peer[_Question, ClientRequest] = Peer()
+        self._switchboard = switchboard
+        self._admission = switchboard.admission
+        self._alone = alone
+        self.session: Caller | None = None
+        """The handshake session, once `initialize` has opened it."""
+        self.called = False
+        """Whether it ever made a call."""
+        self._ready = False
+        self._early: list[ServerRequest] = []
+        """What servers wanted to know before the client was ready."""
+        self._told: frozenset[str] = frozenset()
+        """What the session was told that there is: of the rest it hears no news."""
+        self._here: dict[str, Callable[[ClientRequest], bool]] = {
+            "subscriptions/listen": self._listen,
+            "logging/setLevel": self._set_log_level,
+            "resources/subscribe": partial(self._about_uri, self._subscribe, "subscribe to"),
+            "resources/unsubscribe": partial(self._about_uri, self._unsubscribe, "unsubscribe from"),
+        }
+        """Requests about this connection itself; False from one of these means that it is none for this caller."""
+        self._listens: dict[bytes, Listening] = {}
+        self._backlog = backlog
+        self.mailbox = Unsent(say, backlog)
+        """What the session is to be told of changes."""
+        self._quota = Quota()
+        self._subscriber: Subscriber | None = None
+        self._leave: Callable[[], None] | None = None
+        self._meeting: Meeting | None = None
+        """What the answer to its handshake waits for."""
+        self.unheard = Backlog(self._caught_up)
+        """What it has sent and has to wait for its turn."""
+        self.on_heard: Callable[[], None] = lambda: None
+        """Called when none of that is left."""
+        self._idle: asyncio.Event | None = None
+        """Set when nothing runs any more; there is one only once the client has said its last word."""
+        self._stop_listening = switchboard.listen(self._lists_changed)
+
+    # --- hearing ------------------------------------------------------------------------------
+
+    def hear_all(self, frames: Sequence[bytes | Oversized]) -> None:
+        """Take what the client sent."""
+        if len(frames) == 1 and not self.unheard.behind:
+            self._hear_line(frames[0])
+            return
+        # Most reads of many messages are heard within a turn: only what is left of one has to be queued.
+        until = stopwatch() + TURN
+        for index, frame in enumerate(frames):
+            if self.unheard.behind or stopwatch() > until:
+                self.unheard.put([Message(partial(self._hear_line, late)) for late in frames[index:]], soon=True)
+                return
+            self._hear_line(frame)
+
+    def _hear_line(self, frame: bytes | Oversized) -> None:
+        if isinstance(frame, bytes):
+            try:
+                self.hear(frame, self.say)
+            except Exception as error:  # noqa: BLE001 - the next message has to be heard
+                self._refuse_line(frame, internal(error), self.say)
+        else:
+            why = "the message is larger than this server accepts (maxMessageBytes)"
+            self._refuse_line(frame.head, InvalidRequest(why), self.say)
+
+    def hear(self, frame: bytes, say: Callable[[Sequence[Buffer]], None]) -> bool:
+        """Take one message. True if it has an answer, which goes to `say`, now or later."""
+        try:
+            envelope = envelopes.decode(frame)
+            if len(frame) > envelopes.MAX_DIGITS:
+                envelopes.check_integers(frame, envelope)
+        except ParseError as error:
+            salvaged = envelopes.salvage(frame)
+            if salvaged is None:
+                if frame.strip():
+                    self._refuse_line(frame, error, say)
+                    return True
+                return False
+            envelope = salvaged
+            if len(frame) > envelopes.MAX_DIGITS and envelopes.has_huge_integer(frame):
+                self._refuse_line(frame, InvalidRequest(envelopes.HUGE_INTEGER), say)
+                return True
+        except NotAnEnvelope as error:
+            if envelopes.is_batch(frame):
+                self.hear_batch(frame, say, self.say)
+                return True
+            say(envelopes.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
+            return True
+        return self._hear(envelope, say, self.say)
+
+    def _hear(
+        self, envelope: Envelope, say: Callable[[Sequence[Buffer]], None], tell: Callable[[Sequence[Buffer]], None]
+    ) -> bool:
+        if envelope.method is None:
+            self.hear_answer(envelope)
+            return False
+        if envelope.id is ABSENT:
+            self.hear_notice(envelope.method, envelope.params or _NOTHING)
+            return False
+        self.hear_request(envelope, envelope.method, say, tell)
+        return True
+
+    def hear_answer(self, envelope: Envelope) -> None:
+        """Take the answer to something the client was asked; what answers nothing is dropped."""
+        question = self.peer.take(bytes(envelope.id))
+        if question is not None:
+            question.answered(envelope)
+
+    def put(self, ask: ServerRequest, caller: Caller, tell: Callable[[Sequence[Buffer]], None]) -> None:
+        """Ask the client; the question goes to `tell`."""
+        if len(self.peer.ours) >= _MOST_QUESTIONS:
+            ask.refuse(RpcError(f"{ask.method}: the client has {_MOST_QUESTIONS} questions to answer already"))
+            return
+        try:
+            params = ask.worded(caller)
+        except RpcError as error:
+            ask.refuse(error)
+            return
+        if ask.method == ELICIT and params is not None:
+            page = envelopes.text((envelopes.members(params) or {}).get("elicitationId"))
+            if page is not None:
+                self._switchboard.audience.sent_to_page(ask.connection, page, self._page_done)
+        id_ = self.peer.mint()
+        self.peer.ours[id_] = _Question(self, ask, id_, tell)
+        tell(envelopes.request(id_, ask.method, params))
+
+    def consult(self, ask: ServerRequest) -> None:
+        """A server whose only client this is asks it something outside any call. See `core.ports.Client`."""
+        session = self.session
+        if session is not None and not self._ready and len(self._early) < _MOST_EARLY:
+            # It may be asked nothing before it has said that it is ready.
+            self._early.append(ask)
+            if self._meeting is not None:
+                self._meeting.end()
+            return
+        tell = None if session is None or not self._ready else self._way_to_ask(session)
+        if tell is None or session is None:
+            ask.refuse(InvalidParams(f"{ask.method}: the client cannot be asked outside a call now"))
+        elif (passed := self._switchboard.screen_ask(session, ask)) is not None:
+            self.put(passed, session, tell)
+
+    def _way_to_ask(self, session: Caller) -> Callable[[Sequence[Buffer]], None] | None:
+        if self._backlog() < float("inf"):
+            return self.say
+        # Over HTTP it need not listen, but the stream of a call that waits will do.
+        return next((one.tell for one in self.peer.theirs.values() if one.call.caller is session), None)
+
+    def note_pages(self, error: UpstreamSaid) -> None:
+        """The client is sent to web pages; it wants to hear when a visit is over, if the server says so."""
+        data: object = error.data
+        listed: object = cast("dict[str, object]", data).get("elicitations") if isinstance(data, dict) else None
+        for page in cast("list[object]", listed) if isinstance(listed, list) else ():
+            id_: object = cast("dict[str, object]", page).get("elicitationId") if isinstance(page, dict) else None
+            if isinstance(id_, str):
+                self._switchboard.audience.sent_to_page(error.connection, id_, self._page_done)
+
+    def _page_done(self, id_: str) -> None:
+        params = envelopes.encode({"elicitationId": id_})
+        self.say(envelopes.notification("notifications/elicitation/complete", params))
+
+    def hear_request(
+        self,
+        envelope: Envelope,
+        method: str,
+        say: Callable[[Sequence[Buffer]], None],
+        tell: Callable[[Sequence[Buffer]], None],
+        key: bytes | None = None,
+    ) -> None:
+        """Take a request. Its answer goes to `say`, and what comes before the answer to `tell`.
+
+        With `key`, its id has been read already (`messages.read_id`).
+        """
+        id_ = bytes(envelope.id)
+        key = key or envelopes.read_id(id_)
+        if key is None:
+            given = id_[:40].decode(errors="replace")
+            say(envelopes.failure(None, InvalidRequest(f"an id is a string or an integer, not {given}")))
+            return
+        if key in self.peer.theirs:
+            # Answering under this id would end the first request with the second one's outcome.
+            shown = id_[:40].decode(errors="replace")
+            why = f"id {shown} is already in use by a request that is still running; use a new one"
+            say(envelopes.failure(None, InvalidRequest(why)))
+            return
+        try:
+            params = envelope.params or _NOTHING
+            raw_meta = params.get("_meta")
+            meta = None if raw_meta is None else envelopes.members(raw_meta)
+            caller = self.session
+            if caller is None or meta is not None or method in _OPENERS:
+                caller = self._caller(method, meta)
+                if caller is None:
+                    self._meet(id_, key, method, params, say, tell)
+                    return
+            if method in CALLS:
+                admission = self._admission
+                if admission.running >= admission.most or len(self.peer.theirs) >= admission.each:
+                    refusal = admission.refusal(0 if self._alone else len(self.peer.theirs) - len(self._listens))
+                    if refusal is not None:
+                        say(envelopes.failure(id_, refusal))
+                        return
+                admission.running += 1
+                self.called = True
+            call = Call(caller, method, params, meta)
+            exchange = ClientRequest(self, id_, key, call, say, tell)
+            self.peer.theirs[key] = exchange
+            here = self._here.get(method)
+            if here is None or not here(exchange):
+                exchange.running = self._switchboard.handle(call, exchange)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
+            self._not_taken(id_, key, internal(error, method=method), say)
+
+    def _meet(
+        self,
+        id_: bytes,
+        key: bytes,
+        method: str,
+        params: Params,
+        say: Callable[[Sequence[Buffer]], None],
+        tell: Callable[[Sequence[Buffer]], None],
+    ) -> None:
+        """Answer `initialize` or `ping`."""
+        if method == "ping":
+            say(envelopes.result(id_, b"{}"))
+            return
+        exchange = ClientRequest(self, id_, key, Call(self._open(params), method, params), say, tell)
+        self.peer.theirs[key] = exchange
+        if self._early or self._switchboard.unmet() is None:
+            self._introduce(exchange)
+        else:
+            introduce = partial(self._introduce, exchange)
+            exchange.running = self._meeting = Meeting(self._switchboard.unmet, introduce, exchange.failed)
+
+    def _not_taken(self, id_: bytes, key: bytes, error: RpcError, say: Callable[[Sequence[Buffer]], None]) -> None:
+        exchange = self.peer.theirs.get(key)
+        if exchange is not None:
+            exchange.failed(error)
+        else:
+            say(envelopes.failure(id_, error))
+
+    def _caller(self, method: str, meta: Params | None) -> Caller | None:
+        """Who asks; None for what a client may say before anybody knows who it is."""
+        envelope = None if meta is None else revisions.read_envelope(meta)
+        if envelope is not None:
+            caller = Caller(
+                revision=revisions.NEWEST,
+                capabilities=envelope.capabilities,
+                client_info=envelope.client_info,
+                principal=self._principal,
+                party=self,
+                log_level=envelope.log_level,
+            )
+            if self._alone and (only := self._switchboard.audience.only) is not None:
+                only.came(None, caller)
+            return caller
+        if method in _OPENERS:
+            return None
+        if self.session is None:
+            raise InvalidRequest(
+                f"{method} before initialize: send `initialize` first, or give params._meta the 2026-07-28 envelope"
+            )
+        return self.session
+
+    def _open(self, params: Params) -> Caller:
+        """Open the session that `initialize` asks for."""
+        version = envelopes.text(params.get("protocolVersion"))
+        if version is None:
+            raise InvalidParams("initialize: params.protocolVersion must be a string such as 2025-11-25")
+        if self.session is not None:
+            raise InvalidRequest("this connection is already initialized; open another one for another session")
+        revision = revisions.negotiate(version)
+        self.session = session = Caller(
+            revision=revision,
+            capabilities=revisions.introduction("params.capabilities", params.get("capabilities")),
+            client_info=revisions.introduction("params.clientInfo", params.get("clientInfo")),
+            principal=self._principal,
+            party=self,
+        )
+        board = self._switchboard
+        audience = board.audience
+        self._leave = audience.join(Listener(self._principal, self, board.shows_server, self._hear_log))
+        if self._alone and audience.only is not None:
+            audience.only.came(self, session)
+        log.debug("client connected", revision=revision.date)
+        return session
+
+    def _introduce(self, exchange: ClientRequest) -> None:
+        """Answer `initialize`."""
+        revision = exchange.call.caller.revision
+        offered = self._switchboard.capabilities(revision)
+        self._told = frozenset(offered)
+        body: dict[str, object] = {
+            "protocolVersion": revision.date,
+            "capabilities": offered,
+            "serverInfo": self._switchboard.identity,
+        }
+        if self._switchboard.instructions:
+            body["instructions"] = self._switchboard.instructions
+        exchange.done(envelopes.encode(body))
+
+    def hear_notice(self, method: str, params: Params) -> None:
+        """Take a notification. Nobody waits for anything, whatever becomes of it."""
+        try:
+            self._notice(method, params)
+        except Exception as error:  # noqa: BLE001 - the client's next message has to be heard
+            internal(error, method=method)
+
+    def _notice(self, method: str, params: Params) -> None:
+        if method == "notifications/initialized":
+            if self.session is not None:
+                self._ready = True
+                self.mailbox.open()
+                early, self._early = self._early, []
+                for ask in early:
+                    self.consult(ask)
+        elif method == "notifications/cancelled":
+            key = envelopes.read_id(params.get("requestId", ABSENT))
+            if key is not None:
+                self._cancel(key, envelopes.text(params.get("reason")))
+        elif method == "notifications/roots/list_changed":
+            self._switchboard.audience.roots_changed(self)
+
+    def hear_batch(
+        self,
+        frame: bytes,
+        say: Callable[[Sequence[Buffer]], None],
+        tell: Callable[[Sequence[Buffer]], None],
+        nothing: Callable[[], None] = lambda: None,
+        *,
+        strict: bool = False,
+    ) -> None:
+        """Take a JSON array of messages. Its answer is an array, which goes to `say` as a whole.
+
+        If it has none, `nothing` is called. If strict, nothing may stand twice in a message, as
+        `messages.decode_strict` says.
+        """
+        if self.session is None or not self.session.revision.batches:
+            say(envelopes.failure(None, InvalidRequest(NO_BATCHES)))
+            return
+        try:
+            parts = envelopes.decode_batch(frame)
+        except NotAnEnvelope as error:
+            say(envelopes.failure(None, InvalidRequest(str(error))))
+            return
+        if not parts:
+            say(envelopes.failure(None, InvalidRequest("a batch may not be empty")))
+            return
+        batch = _Batch(len(parts), say, nothing)
+
+        def hear(part: bytes) -> None:
+            answered = False
+            try:
+                # Requests answer for what happens to them.
+                answered = self._hear_part(part, batch.add, tell, strict=strict)
+            finally:
+                if not answered:
+                    batch.add()
+
+        waiting = [Message(partial(hear, part), batch.add) for part in parts]
+        self.unheard.put(waiting, first=True, soon=len(frame) > _LARGE_BATCH)
+
+    def _hear_part(
+        self,
+        part: bytes,
+        say: Callable[[Sequence[Buffer]], None],
+        tell: Callable[[Sequence[Buffer]], None],
+        *,
+        strict: bool,
+    ) -> bool:
+        """Take one message of a batch; like `hear`, but its progress goes where the batch came from."""
+        if envelopes.is_batch(part):
+            say(envelopes.failure(None, InvalidRequest("a batch may not hold another batch")))
+            return True
+        try:
+            envelope = envelopes.decode_strict(part) if strict else envelopes.decode(part)
+            if not strict and len(part) > envelopes.MAX_DIGITS:
+                envelopes.check_integers(part, envelope)
+        except (ParseError, NotAnEnvelope) as error:
+            if not strict:
+                return self.hear(part, say)
+            id_ = error.id if isinstance(error, NotAnEnvelope) else None
+            say(envelopes.failure(id_, InvalidRequest(f"not a JSON-RPC request: {error}")))
+            return True
+        return self._hear(envelope, say, tell)
+
+    def _refuse_line(self, line: bytes, error: RpcError, say: Callable[[Sequence[Buffer]], None]) -> None:
+        """Answer a line that could not be read; under its id if it plainly shows one."""
+        ids = envelopes.visible_ids(line)
+        usable = ids[0] if len(ids) == 1 and ids[0] not in self.peer.theirs else None
+        say(envelopes.failure(usable, error))
+
+    # --- requests under way -------------------------------------------------------------------
+
+    def closed_exchange(self, exchange: ClientRequest) -> bool:
+        """Note that a request has its outcome; False if nobody waits for it any more."""
+        # It may have been cancelled, and its id used again: that other request still waits for its own.
+        if self.peer.theirs.get(exchange.key) is not exchange:
+            return False
+        del self.peer.theirs[exchange.key]
+        if exchange.call.method in CALLS:
+            self._admission.running -= 1
+        if self._idle is not None:
+            self._note_idle(self._idle)
+        return True
+
+    def _note_idle(self, idle: asyncio.Event) -> None:
+        if len(self.peer.theirs) == len(self._listens) and not self.unheard.behind:
+            idle.set()
+
+    def _caught_up(self) -> None:
+        self.on_heard()
+        if self._idle is not None:
+            self._note_idle(self._idle)
+
+    def _cancel(self, key: bytes, reason: str | None, *, closed: bool = False) -> None:
+        exchange = self.peer.theirs.pop(key, None)
+        if exchange is None:
+            return
+        if exchange.call.method in CALLS:
+            self._admission.running -= 1
+        listening = self._listens.pop(key, None)
+        if listening is not None:
+            listening.close()
+        if self._idle is not None:
+            self._note_idle(self._idle)
+        if exchange.running is not None:
+            try:
+                exchange.running.cancel(reason)
+            except Exception as error:  # noqa: BLE001 - others are cancelled with it, or wait for its part of a batch
+                internal(error, method=exchange.call.method)
+        if exchange.say is not self.say:
+            # Part of a batch, whose other answers wait for it, or of an HTTP exchange, which is over. Whoever cancelled
+            # it wants no answer; all others must have one.
+            exchange.say(notifications.closed(exchange.id) if closed else ())
+
+    async def finish(self, drain: float) -> None:
+        """The client will say no more: let what runs end for up to `drain` seconds, cancel the rest, stop listening."""
+        self._depart()
+        idle = self._idle = asyncio.Event()
+        self._note_idle(idle)
+        if not idle.is_set():
+            try:
+                await asyncio.wait_for(idle.wait(), drain)
+            except TimeoutError:
+                log.warning("client left; calls cancelled", calls=len(self.peer.theirs) - len(self._listens))
+        for key, listening in list(self._listens.items()):
+            del self._listens[key]
+            listening.close()
+            exchange = self.peer.theirs[key]
+            exchange.done(notifications.listening_ended(exchange.id))
+            # On a pipe there is no stream whose end would say so: some clients wait for one word, some for the other.
+            exchange.tell(notifications.cancelled(exchange.id, "the gateway is being stopped"))
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody is there any more: cancel everything at once."""
+        self._depart()
+        self.unheard.drop()
+        for key in list(self.peer.theirs):
+            self._cancel(key, "the client has gone", closed=True)
+        self._switchboard.left(self)
+
+    def _depart(self) -> None:
+        """The session is to hear of nothing more."""
+        self._stop_listening()
+        self.mailbox.close()
+        early, self._early = self._early, []
+        for ask in early:
+            ask.refuse(InvalidParams(f"{ask.method}: the client has gone"))
+        if self._leave is not None:
+            self._leave()
+        if self._subscriber is not None:
+            self._switchboard.subscriptions.leave(self._subscriber)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def _set_log_level(self, exchange: ClientRequest) -> bool:
+        session = self.session
+        if session is None or exchange.call.caller is not session:
+            return False
+
+        def answer(call: Call, sink: Sink) -> None:
+            try:
+                level = revisions.read_log_level(call.params.get("level", b""))
+            except RpcError as error:
+                sink.failed(error)
+            else:
+                self.session = replace(session, log_level=level)
+                self._switchboard.set_log_level(self, level)
+                sink.done(b"{}")
+
+        exchange.running = self._switchboard.around(exchange.call, exchange, answer)
+        return True
+
+    def _listen(self, exchange: ClientRequest) -> bool:
+        if not exchange.call.caller.revision.stateless:
+            return False
+        opening = Opening(exchange, partial(self._open_stream, exchange))
+        exchange.running = opening.request(self._switchboard, exchange.call)
+        return True
+
+    def _open_stream(self, exchange: ClientRequest, call: Call) -> None:
+        id_ = exchange.id
+        if self.peer.theirs.get(exchange.key) is not exchange:
+            return
+        try:
+            if len(self._listens) >= _MOST_LISTENS:
+                raise InvalidRequest(f"{_MOST_LISTENS} subscriptions/listen are open on this connection: cancel some")
+            listening = Listening(id_, call, self._switchboard, exchange.tell, self._backlog, self._quota)
+        except RpcError as error:
+            exchange.failed(error)
+        else:
+            self._listens[exchange.key] = listening
+            listening.begin()
+
+    def _about_uri(self, do: Callable[[Call, Sink, str], None], what: str, exchange: ClientRequest) -> bool:
+        if exchange.call.caller.revision.stateless:
+            return False
+
+        def answer(call: Call, sink: Sink) -> None:
+            uri = envelopes.text(call.params.get("uri"))
+            if uri is None:
+                sink.failed(InvalidParams(f"params.uri must be a string: the URI of the resource to {what}"))
+            else:
+                do(call, sink, uri)
+
+        exchange.running = self._switchboard.around(exchange.call, exchange, answer)
+        return True
+
+    def _subscribe(self, call: Call, sink: Sink, uri: str) -> None:
+        if self._subscriber is None:
+            self._subscriber = Subscriber(self._quota, self.mailbox.updated, call.caller)
+
+        def settled(error: RpcError | None) -> None:
+            if error is None:
+                sink.done(b"{}")
+            else:
+                sink.failed(error)
+
+        self._switchboard.subscriptions.subscribe(self._subscriber, uri, settled)
+
+    def _unsubscribe(self, call: Call, sink: Sink, uri: str) -> None:
+        del call
+        if self._subscriber is None:
+            sink.done(b"{}")
+            return
+        over = False
+
+        def settled(_: RpcError | None = None) -> None:
+            nonlocal over
+            timer.cancel()
+            if not over:
+                over = True
+                sink.done(b"{}")
+
+        # A server that takes its time does not hold up its client for long: nothing more of it is passed on.
+        timer = asyncio.get_running_loop().call_later(_UNSUBSCRIBED, settled)
+        self._switchboard.subscriptions.unsubscribe(self._subscriber, uri, settled)
+        self.mailbox.forget(uri)
+
+    def _lists_changed(self, kinds: frozenset[str]) -> None:
+        if self._ready and (kinds := kinds & self._told):
+            self.mailbox.lists_changed(sorted(kinds))
+
+    def _hear_log(self, server: str, params: dict[str, Buffer]) -> None:
+        session = self.session
+        if session is None or not self._ready or notifications.log(session, params) is None:
+            return
+        shown = self._switchboard.screen(server, session, params)
+        notice = None if shown is None else notifications.log(session, shown)
+        if notice is not None:
+            self.say(notice)

@@ -1,0 +1,1 @@
+"""Bytes towards clients."""

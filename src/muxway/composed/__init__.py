@@ -1,0 +1,1 @@
+"""Composed and compound tools: the gateway's own, made of its servers'."""

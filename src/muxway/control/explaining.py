@@ -1,0 +1,361 @@
+"""Why a tool is called what it is called, and who sees it: what `muxway explain` tells.
+
+What is told is plain data, as it crosses the control socket. A fact names its place in the configuration by dotted
+path and key; the line is found by whoever shows it, as reading a large file again would hold up a running gateway.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from muxway.catalog.globs import Globs, matches_any
+from muxway.catalog.kinds import TOOLS
+from muxway.catalog.naming import SEPARATORS, spellings
+from muxway.catalog.shaping import Shapes
+from muxway.errors import RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from muxway.catalog.build import Source
+    from muxway.catalog.model import Catalog, Finding, Route
+    from muxway.catalog.shaping import Wanted
+    from muxway.config.model import Config, MiddlewareSpec, ServerConfig, ViewConfig
+    from muxway.gateway import Gateway
+    from muxway.results import Server
+    from muxway.routing.target import Target
+
+Fact = dict[str, Any]
+"""`about`, `text`, and perhaps `place`: `{at, key, item}`, of which the last two may be None."""
+
+_MOST = 10
+"""Tools told about where a name may mean many."""
+
+
+async def explain(gateway: Gateway, name: str, view: str | None = None) -> dict[str, Any]:
+    """Everything about the tools that a name may mean. KeyError: there is no such view."""
+    told = _explain(gateway, name, view)
+    for tool in told["tools"]:
+        if tool["listed"]:
+            await _look_for_hiders(gateway, tool, view)
+    return told
+
+
+async def _look_for_hiders(gateway: Gateway, tool: dict[str, Any], view: str | None) -> None:
+    """Tell of a listed tool which middleware takes it out of the list. That may depend on who asks: here, nobody."""
+    try:
+        layer = await gateway.hidden_by(tool["name"], view)
+    except RpcError as error:
+        tool["facts"].append(_fact("note", f"the list fails: {error.message}"))
+        return
+    if layer is None:
+        return
+    about, no = ("listed", "no") if view is None else (f"view {view}", "hidden")
+    hidden = _fact(about, f"{no}, middleware {layer.name} takes it out of the list", layer.where)
+    number = next(number for number, fact in enumerate(tool["facts"]) if fact["about"] == about)
+    tool["facts"][number] = hidden
+    tool["listed"] = False
+
+
+def _explain(gateway: Gateway, name: str, view: str | None) -> dict[str, Any]:
+    board = gateway.switchboard
+    sources = {source.upstream: source for source in board.sources}
+    servers = {server.name: server for server in gateway.servers()}
+    seen = board.catalog if view is None else board.views[view].catalog
+    meant = _meant(name, seen, board.catalog, sources.values())
+    told = [_Tool(gateway, sources[upstream], native).told(view, servers.get(upstream)) for upstream, native in meant]
+    return {
+        "asked": name,
+        "view": view,
+        "config": gateway.config.source,
+        "tools": told[:_MOST],
+        "more": max(len(told) - _MOST, 0),
+        "unknown": None if told else _unknown(gateway.config, name, seen, servers),
+    }
+
+
+def _meant(name: str, seen: Catalog, whole: Catalog, sources: Iterable[Source]) -> list[tuple[str, str]]:
+    """Server and own name of every tool that may be meant: the one that a caller would get, else all alike."""
+    for catalog in (seen, whole):
+        route = catalog.find(name).route
+        if route is not None:
+            return [(route.upstream, route.native)]
+    routes = [one for one in whole.routes.values() if name.endswith(one.alias) and name in one.spellings()]
+    if routes:
+        return [(route.upstream, route.native) for route in routes]
+    return [
+        (source.upstream, native.name)
+        for source in sources
+        for renamed in [_renames(source)]
+        for native in source.tools
+        for own in {native.name, renamed.get(native.name, native.name)}
+        # Quick to say no: there may be thousands.
+        if name.endswith(own) and name in _possible(source, own)
+    ]
+
+
+def _renames(source: Source) -> dict[str, str]:
+    """Tools that the configuration renames, and what it calls them."""
+    exposed = {native: new for native, new in (source.exposed or {}).items() if new is not None}
+    return exposed | {shape.match: shape.name for shape in source.shapes if shape.name is not None}
+
+
+def _possible(source: Source, own: str) -> set[str]:
+    """Every way to write a tool of this name."""
+    return {own, *(name for start in {source.upstream, source.prefix} - {""} for name in spellings(start, own))}
+
+
+def _fact(about: str, text: str, at: str = "", key: str | None = None, item: str | None = None) -> Fact:
+    return {"about": about, "text": text, "place": {"at": at, "key": key, "item": item} if at else None}
+
+
+class _Verdict(NamedTuple):
+    """Whether something is shown, and because of what."""
+
+    shown: bool
+    text: str
+    key: str | None = None
+    item: str | None = None
+
+
+class _Tool:
+    """One tool of a server, or of the gateway itself."""
+
+    def __init__(self, gateway: Gateway, source: Source, native: str) -> None:
+        self._gateway = gateway
+        self._config = gateway.config
+        self._source = source
+        self._native = native
+        self._server = gateway.config.servers.get(source.upstream)
+        self._route = _route(gateway.switchboard.catalog, source.upstream, native)
+
+    def told(self, view: str | None, server: Server | None) -> dict[str, Any]:
+        shown = self._route if view is None else _route(self._board(view), self._source.upstream, self._native)
+        facts = [*self._about_name(), self._about_listing(), *self._about_shape()]
+        views = self._config.views.values() if view is None else [self._config.views[view]]
+        if self._route is not None:
+            facts += [fact for one in views for fact in self._about_view(one)]
+        named = shown or self._route
+        name = None if named is None else named.public
+        facts += _about_middleware(self._config, self._targets(shown or self._route), view)
+        facts += [_fact("note", finding.message) for finding in self._findings()]
+        return {
+            "name": name,
+            "listed": shown is not None,
+            "server": self._source.upstream or None,
+            "originalName": self._native,
+            "facts": facts,
+            "state": None if server is None else _state(server),
+        }
+
+    def _targets(self, route: Route | None) -> list[Target]:
+        """What its calls are about: a subtool, if it is a compound tool."""
+        router = self._gateway.switchboard.router
+        if route is None:
+            return [router.of_native(self._source.upstream, self._native)]
+        tool = None if route.upstream else self._config.tools.get(route.native)
+        if tool is None or tool.steps:
+            return [router.of_route(route)]
+        subtools = [
+            router.of_native(server, subtool.name) for server, listed in tool.subtools.items() for subtool in listed
+        ]
+        return [msgspec.structs.replace(one, names=(*one.names, route.public)) for one in subtools]
+
+    def _board(self, view: str) -> Catalog:
+        return self._gateway.switchboard.views[view].catalog
+
+    def _findings(self) -> list[Finding]:
+        return [
+            finding
+            for finding in self._gateway.switchboard.catalog.findings
+            if finding.upstream == self._source.upstream and finding.item == self._native and finding.kind is TOOLS
+        ]
+
+    # --- its name -----------------------------------------------------------------------------
+
+    def _about_name(self) -> Iterator[Fact]:
+        source, native, server = self._source, self._native, self._server
+        if source.own:
+            kind = "composed" if self._config.tools[native].steps else "compound"
+            yield _fact("name", f"a {kind} tool of the gateway itself", f"tools.{native}")
+            return
+        where = "" if server is None else server.where
+        shape = next((one for one in reversed(_shapes_of(source.shapes, native)) if one.name is not None), None)
+        renamed = None if source.exposed is None else source.exposed.get(native)
+        if shape is not None:
+            yield _fact("name", f"`shape` calls it {shape.name!r}", where, "shape", shape.match)
+        elif renamed is not None:
+            yield _fact("name", f"`exposedTools` calls it {renamed!r}", where, "exposedTools", native)
+        elif not source.prefix:
+            yield _fact("name", "its own, as `prefix` is empty", where, "prefix")
+        else:
+            separator = self._config.gateway.separator
+            text = f"{source.prefix!r}, {separator!r} and its own name {native!r}"
+            if source.asked not in (None, source.prefix):
+                yield _fact("name", f"{text}; {source.asked!r} is taken, or not legal for every client", where)
+            elif server is not None and server.prefix is not None:
+                yield _fact("name", f"`prefix` {text}", where, "prefix")
+            else:
+                yield _fact("name", f"the server's name {text}", where)
+
+    # --- who sees it --------------------------------------------------------------------------
+
+    def _about_listing(self) -> Fact:
+        where = "" if self._server is None else self._server.where
+        verdict = self._listing()
+        if verdict.shown and self._route is None:
+            verdict = _Verdict(False, "it is left out: see the notes")
+        text = f"{'yes' if verdict.shown else 'no'}, {verdict.text}"
+        return _fact("listed", text, where if verdict.key else "", verdict.key, verdict.item)
+
+    def _listing(self) -> _Verdict:
+        source, native = self._source, self._native
+        hidden = _match(source.hidden, native)
+        if hidden is not None:
+            return _Verdict(False, f"`hiddenTools` has {_named(hidden, native)}", "hiddenTools", hidden)
+        exposed = None if source.exposed is None else _match(source.exposed, native)
+        if source.exposed is not None and exposed is None:
+            return _Verdict(False, "`exposedTools` names others only", "exposedTools")
+        if source.read_only and self._route is None:
+            return _Verdict(False, "`readOnly` is set, and the tool does not say that it changes nothing", "readOnly")
+        if exposed is not None:
+            return _Verdict(True, f"`exposedTools` has {_named(exposed, native)}", "exposedTools", exposed)
+        if source.read_only:
+            return _Verdict(True, "it says that it changes nothing, as `readOnly` asks for", "readOnly")
+        return _Verdict(True, "nothing hides it")
+
+    def _about_view(self, view: ViewConfig) -> Iterator[Fact]:
+        assert self._route is not None  # noqa: S101 - what is not listed at all is in no view
+        at, about = f"views.{view.name}", f"view {view.name}"
+        shown = _route(self._board(view.name), self._source.upstream, self._native)
+        verdict = _view_verdict(view, self._source, self._route.public, shown=shown is not None)
+        text = f"{'shown' if verdict.shown else 'hidden'}, {verdict.text}"
+        yield _fact(about, text, at, verdict.key, verdict.item)
+        if shown is not None:
+            for shape in _shapes_of(view.shape, self._route.public):
+                called = f"called {shown.public!r}; " if shape.name is not None else ""
+                yield _fact(about, f"shape: {called}{_changed(shape)}", at, "shape", shape.match)
+
+    # --- what is made of it -------------------------------------------------------------------
+
+    def _about_shape(self) -> Iterator[Fact]:
+        where = "" if self._server is None else self._server.where
+        for shape in _shapes_of(self._source.shapes, self._native):
+            yield _fact("shape", _changed(shape), where, "shape", shape.match)
+
+
+def _route(catalog: Catalog, upstream: str, native: str) -> Route | None:
+    return next((one for one in catalog.routes.values() if one.native == native and one.upstream == upstream), None)
+
+
+def _match(texts: Iterable[str], name: str) -> str | None:
+    """Which of these names and patterns means a name: the name itself, if it is there."""
+    every = [*texts]
+    return name if name in every else next((text for text in every if matches_any(text, (name,))), None)
+
+
+def _named(text: str, name: str) -> str:
+    return "it" if text == name else f"{text!r}"
+
+
+def _shapes_of(shapes: Sequence[Wanted], name: str) -> Sequence[Wanted]:
+    wishes = Shapes(shapes).of(name) if shapes else None
+    return () if wishes is None else wishes.shapes
+
+
+def _changed(shape: Wanted) -> str:
+    """What a shape changes, in a few words. Never a value: that may be a secret."""
+    keys = [key for key in ("name", "title", "description", "annotations", "result") if getattr(shape, key) is not None]
+    words = [f"changes {', '.join(keys)}"] if keys else []
+    hidden = [name for name, argument in shape.arguments.items() if argument.hide]
+    renamed = [f"{name} to {one.rename}" for name, one in shape.arguments.items() if one.rename and not one.hide]
+    others = [name for name, one in shape.arguments.items() if not one.hide and not one.rename]
+    for verb, names in (("hides", hidden), ("renames", renamed), ("changes", others)):
+        if names:
+            words.append(f"{verb} argument{'s' if len(names) > 1 else ''} {', '.join(names)}")
+    return "; ".join(words) or "changes nothing"
+
+
+def _view_verdict(view: ViewConfig, source: Source, public: str, *, shown: bool) -> _Verdict:
+    hidden = _match(view.hidden_tools, public)
+    if hidden is not None:
+        return _Verdict(False, f"`hiddenTools` has {_named(hidden, public)}", "hiddenTools", hidden)
+    if source.own and view.tools is None and view.servers is not None:
+        return _Verdict(False, "with `servers`, tools of the gateway itself must be named in `tools`", "servers")
+    if not source.own and view.servers is not None and source.upstream not in view.servers:
+        return _Verdict(False, f"`servers` does not have {source.upstream!r}", "servers")
+    if view.tools is not None and public not in Globs(view.tools):
+        return _Verdict(False, "`tools` names others only", "tools")
+    if view.read_only and not shown:
+        return _Verdict(False, "`readOnly` is set, and the tool does not say that it changes nothing", "readOnly")
+    match = None if view.tools is None else _match(view.tools, public)
+    if match is not None:
+        return _Verdict(True, f"`tools` has {_named(match, public)}", "tools", match)
+    if view.servers is not None and not source.own:
+        return _Verdict(True, f"`servers` has {source.upstream!r}", "servers", source.upstream)
+    return _Verdict(True, "nothing hides it")
+
+
+def _about_middleware(config: Config, targets: Sequence[Target], view: str | None) -> Iterator[Fact]:
+    """What stands around its calls, the outermost first."""
+    for one in config.middleware:
+        yield _fact("middleware", f"{type(one).__name__}, given in Python")
+    chosen: list[tuple[str, str | None, Sequence[MiddlewareSpec]]] = [("the gateway", None, config.gateway.middleware)]
+    if view is not None:
+        chosen.append((f"view {view}", None, config.views[view].middleware))
+    servers = [name for name in dict.fromkeys(target.server for target in targets) if name in config.servers]
+    chosen += [(f"server {name}", name, config.servers[name].middleware) for name in servers]
+    for whose, server, specs in chosen:
+        for spec in specs:
+            if any(_is_for(spec, server, target) for target in targets):
+                of = f", for {', '.join(spec.match)}" if spec.match else ""
+                yield _fact("middleware", f"{spec.use}, of {whose}{of}", spec.where)
+
+
+def _is_for(spec: MiddlewareSpec, server: str | None, target: Target) -> bool:
+    if server is not None and target.server != server:
+        return False
+    return not spec.match or any(fnmatchcase(name, glob) for name in target.names for glob in spec.match)
+
+
+def _state(server: Server) -> dict[str, Any]:
+    return {
+        "status": str(server.status),
+        "error": server.error,
+        "retryIn": server.retry_in,
+        "revision": server.revision,
+        "calls": server.calls,
+        "errors": server.errors,
+    }
+
+
+# --- names that lead nowhere --------------------------------------------------------------------
+
+
+def _unknown(config: Config, name: str, seen: Catalog, servers: dict[str, Server]) -> dict[str, Any]:
+    """Why there is no such tool, as far as that can be told, and the names there are."""
+    facts: list[Fact] = []
+    state = None
+    for entry, own in _owners(config, name):
+        server = servers.get(entry.name)
+        if not entry.enabled:
+            facts.append(_fact("server", f"{entry.name} is switched off", entry.where, "enabled"))
+        elif server is not None:
+            down = "has failed" if server.status == "failed" else f"is {server.status}"
+            listed = "lists no such tool" if server.tools else f"{down}, so none of its tools is known"
+            facts.append(_fact("server", f"{entry.name} {listed}", entry.where))
+            facts += [_fact("note", note) for note in server.notes if repr(own) in note]
+            state = {"name": entry.name, **_state(server)}
+    return {"facts": facts, "state": state, "names": [*seen.routes]}
+
+
+def _owners(config: Config, name: str) -> Iterator[tuple[ServerConfig, str]]:
+    """Servers that a name begins with, and what follows."""
+    for server in config.servers.values():
+        for start in {server.name, server.prefix or server.name}:
+            for separator in SEPARATORS:
+                if name.startswith(start + separator):
+                    yield server, name.removeprefix(start + separator)

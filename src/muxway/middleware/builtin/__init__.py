@@ -1,0 +1,1 @@
+"""The middlewares that come with muxway."""

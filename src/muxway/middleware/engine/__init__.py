@@ -1,0 +1,1 @@
+"""How middleware is loaded and run."""

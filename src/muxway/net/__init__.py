@@ -1,0 +1,1 @@
+"""The world without MCP: pipes, HTTP, processes, clocks of the loop."""

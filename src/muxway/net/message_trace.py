@@ -1,0 +1,168 @@
+"""Messages on their way, for whoever looks for a fault: a log line for each, and whole messages in a file.
+
+Nothing of this is on the way of a message unless it was asked for: then transports are wrapped when they are made.
+Secrets of the configuration are masked, and the file can be read by its owner alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from muxway.log import EventLog, masker
+from muxway.wire import envelopes
+from muxway.wire.sse import SseParser
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from muxway.wire.envelopes import Buffer
+
+_MOST_WAITING: Final = 10_000
+"""Requests whose time of sending is remembered, so that the answer can tell how long it took."""
+_LARGEST: Final = 64 * 1024 * 1024
+"""Bytes of one HTTP body, or event, that is looked at."""
+
+_DEEPEST: Final = 3
+"""JSON texts inside each other in which secrets are found."""
+
+log = EventLog("trace", gathered=True)
+
+
+class MessageTrace:
+    """Tells of messages: to the log at `debug`, and to a file if there is one."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        """Begin to tell. Raises OSError if the file cannot be written."""
+        self.secrets: Callable[[], Iterable[str]] = tuple
+        """Gives what is never to be shown, as it is by then."""
+        self._known: frozenset[str] = frozenset()
+        self._mask = masker(())
+        self._asked: dict[tuple[str, bool, bytes], tuple[float, str]] = {}
+        self._fd = None if file is None else os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if self._fd is not None:
+            # It may have been there before, for others to read.
+            os.fchmod(self._fd, 0o600)
+
+    def note(self, peer: str, frame: bytes, *, sent: bool) -> None:
+        """A message was sent to a peer, or came from it. A peer is `client`, or a server by its name."""
+        members = envelopes.members(frame) or {}
+        method, id_ = envelopes.text(members.get("method")), bytes(members.get("id", b""))
+        took = None
+        if method is not None and id_:
+            if len(self._asked) < _MOST_WAITING:
+                self._asked[peer, sent, id_] = (time.monotonic(), method)
+        elif id_:
+            began, method = self._asked.pop((peer, not sent, id_), (None, None))
+            took = None if began is None else round((time.monotonic() - began) * 1000, 1)
+        kind = "error" if "error" in members else "result" if "result" in members else None
+        way = f"to {peer}" if sent else f"from {peer}"
+        id_text = id_.decode(errors="replace") or None
+        log.debug("message", way=way, method=method, id=id_text, answer=kind, bytes=len(frame), ms=took)
+        if self._fd is not None:
+            self._write(way, frame)
+
+    def _write(self, way: str, frame: bytes) -> None:
+        text = self._masked(frame.decode(errors="replace").strip())
+        # What is no message is kept as text, so that each line of the file is JSON.
+        message = text.encode() if envelopes.members(text.encode()) is not None else envelopes.encode(text)
+        now = envelopes.encode(datetime.now(UTC).isoformat(timespec="milliseconds"))
+        line = b'{"time":%b,"way":%b,"message":%b}\n' % (now, envelopes.encode(way), message.replace(b"\n", b" "))
+        with contextlib.suppress(OSError):  # a full disk must not end what is looked at
+            os.write(self._fd or -1, line)
+
+    def _masked(self, text: str) -> str:
+        secrets = frozenset(self.secrets())
+        if secrets != self._known:
+            self._known = secrets
+            # In JSON some of their characters are spelled otherwise; and tools return JSON as text inside of JSON.
+            spelled = set(secrets)
+            for _ in range(_DEEPEST):
+                spelled |= {envelopes.encode(secret).decode()[1:-1] for secret in spelled}
+            self._mask = masker(spelled)
+        return self._mask(text)
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    # --- transports ---------------------------------------------------------------------------
+
+    def saying(self, peer: str, say: Callable[[Sequence[Buffer]], None]) -> Callable[[Sequence[Buffer]], None]:
+        """What sends frames to a peer, told of."""
+
+        def told(frame: Sequence[Buffer]) -> None:
+            self.note(peer, b"".join(frame), sent=True)
+            say(frame)
+
+        return told
+
+    def hearing(self, peer: str, hear: Callable[..., None]) -> Callable[..., None]:
+        """What takes frames of a peer, told of."""
+
+        def told(frames: Sequence[Any], *more: Any, **keys: Any) -> None:
+            for frame in frames:
+                if isinstance(frame, bytes):
+                    self.note(peer, frame, sent=False)
+            hear(frames, *more, **keys)
+
+        return told
+
+    def around(self, channel: Any, server: str) -> Any:
+        """The channel to a server, told of from its opening on."""
+        connect = channel.open
+
+        async def open_(hear: Callable[..., None], *more: Any) -> None:
+            await connect(self.hearing(server, hear), *more)
+            # Some know where to send to only when they are open.
+            channel.send = self.saying(server, channel.send)
+
+        channel.open = open_
+        return channel
+
+    def app(self, app: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        """An ASGI application, told of: bodies of requests, bodies or events of answers.
+
+        It has no `quick`, so every request takes the usual way.
+        """
+
+        async def told(scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[..., Any]) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            asked, answered = bytearray(), bytearray()
+            events: list[SseParser] = []
+
+            async def hear() -> Any:
+                event = await receive()
+                if event["type"] == "http.request":
+                    asked.extend(event.get("body", b"")[: _LARGEST - len(asked)])
+                    if not event.get("more_body") and asked:
+                        self.note("client", bytes(asked), sent=False)
+                        asked.clear()
+                return event
+
+            async def say(event: dict[str, Any]) -> None:
+                if event["type"] == "http.response.start":
+                    kinds = [value for name, value in event.get("headers", ()) if name.lower() == b"content-type"]
+                    if kinds and kinds[0].startswith(b"text/event-stream"):
+                        events.append(SseParser(_LARGEST))
+                elif event["type"] == "http.response.body":
+                    if events:
+                        for one in events[0].feed(event.get("body", b"")):
+                            self.note("client", one.data, sent=True)
+                    else:
+                        answered.extend(event.get("body", b"")[: _LARGEST - len(answered)])
+                        if not event.get("more_body") and answered:
+                            self.note("client", bytes(answered), sent=True)
+                await send(event)
+
+            await app(scope, hear, say)
+
+        return told

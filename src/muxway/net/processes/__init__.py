@@ -1,0 +1,1 @@
+"""Child processes: who starts them, what they write, who ends them."""

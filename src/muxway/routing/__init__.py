@@ -1,0 +1,1 @@
+"""From a caller and a name to what is called."""

@@ -1,0 +1,75 @@
+"""What a link needs of a transport towards an upstream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from muxway.errors import RpcError
+    from muxway.wire.envelopes import Buffer
+    from muxway.wire.framing import Oversized
+
+
+RENEWED: Final = "muxway/renewed"
+"""The notice that a channel gives in its upstream's name when a new session has taken the place of the old one."""
+
+
+class Hear(Protocol):
+    """Takes what an upstream sent."""
+
+    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> int:
+        """Take frames; `about` is the id of our request on whose own stream they came, where there is such a thing.
+
+        Returns how many of them answer nothing that was asked.
+        """
+        ...
+
+
+class Fail(Protocol):
+    """Hears that one request will get no answer, where a channel carries each by itself."""
+
+    def __call__(self, id_: bytes, error: RpcError, *, broken: bool) -> None:
+        """A request has failed; `broken`: because the server could not be reached or broke off, whatever was asked."""
+        ...
+
+
+class ServerTransport(Protocol):
+    """Carries frames to and from one upstream. Opened once, closed once."""
+
+    remote: bool
+    """Whether each request goes its own way to the upstream, so that one may fail where another gets through."""
+
+    own_process: bool
+    """Whether the upstream is a process of ours, which ends with the channel, and all that it knows with it."""
+
+    send: Callable[[Sequence[Buffer]], None]
+    """Queue one frame; never waits. Before and after the connection it does nothing."""
+
+    @property
+    def queued(self) -> int:
+        """Bytes accepted by `send` that the upstream has not taken yet."""
+        ...
+
+    async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail, /) -> None:
+        """Connect. From then on `hear` gets every frame and `lost`, at most once, the reason why no more will come.
+
+        `fail` gets each request that fails by itself.
+
+        Raises:
+            SpawnError: it could not be started at all.
+        """
+        ...
+
+    def introduced(self) -> None:
+        """The upstream has been greeted: what it writes for people from now on is worth showing them."""
+        ...
+
+    def last_words(self) -> str | None:
+        """The last line the upstream wrote for people, if it has such an outlet."""
+        ...
+
+    async def close(self, *, at_once: bool = False) -> None:
+        """End the upstream, kindly first unless `at_once`, and wait until it is gone. `lost` is not called any more."""
+        ...

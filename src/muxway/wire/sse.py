@@ -1,0 +1,147 @@
+r"""Server-sent events: bytes → events, in linear time and bounded memory.
+
+Follows the HTML standard: lines end with CR, LF or CRLF, a byte order mark may come first, comments and unknown
+fields are skipped, an id with a NUL is ignored. Data stays bytes: what is in it is the reader's to decode.
+A parser serves one connection; `again` gives the one for the next, which goes on where this one stopped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_BOM: Final = b"\xef\xbb\xbf"
+_HEAD: Final = 4096
+_LONGEST_RETRY: Final = 9
+_LONGEST_ID: Final = 4096
+"""An id comes back in a header, where a longer one would not pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event, as dispatched."""
+
+    type: str
+    data: bytes
+    id: str
+    """The last id seen on the stream so far; empty if there was none."""
+    cut: bool = False
+    """Whether it passed the limit: `data` is its beginning, the rest is skipped."""
+
+
+class SseParser:
+    """Takes chunks as they come and gives back whole events, in order."""
+
+    __slots__ = (
+        "_data",
+        "_fresh",
+        "_limit",
+        "_pending",
+        "_size",
+        "_skipping",
+        "_swallow",
+        "_type",
+        "last_id",
+        "retry",
+        "wasted",
+    )
+
+    def __init__(self, limit: int, *, last_id: str = "", retry: float | None = None) -> None:
+        self.last_id = last_id
+        """The last id the server gave, also by an event without data: where to resume."""
+        self.retry = retry
+        """Seconds to wait before the next connection, as the server wishes; None if it did not say."""
+        self.wasted = 0
+        """Grows with lines that are no data, or more data than one line of an event, or are skipped."""
+        self._limit = limit
+        self._pending: bytearray = bytearray()
+        self._data: bytes | bytearray | None = None
+        self._size = 0
+        self._type = ""
+        self._fresh = True
+        self._skipping = False
+        self._swallow = False
+        """Whether the last chunk ended with a CR: a LF at the start of the next one belongs to it."""
+
+    def again(self) -> SseParser:
+        """A parser for the connection that resumes this one."""
+        return SseParser(self._limit, last_id=self.last_id, retry=self.retry)
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Take a chunk; return the events it completes, and the beginning of one that passes the limit."""
+        events: list[Event] = []
+        if self._fresh:
+            data = bytes(self._pending) + data
+            self._pending.clear()
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._pending += data  # the rest of the mark may come
+                return events
+            self._fresh = False
+            data = data.removeprefix(_BOM)
+        start = 1 if self._swallow and data.startswith(b"\n") else 0
+        self._swallow = data.endswith(b"\r") if data else self._swallow
+        for match in _LINE_END.finditer(data, start):
+            line = data[start : match.start()]
+            start = match.end()
+            if self._pending:
+                line = bytes(self._pending + line)
+                self._pending.clear()
+            if self._fits(line, events) or not line:
+                self._take(line, events)
+        self._pending += data[start:]
+        if not self._fits(self._pending, events):
+            # All that counts from here on is that the line is not empty, and whether it is a comment.
+            del self._pending[1:]
+        self.wasted += self._pending.startswith(b":")
+        return events
+
+    def _fits(self, line: bytes | bytearray, events: list[Event]) -> bool:
+        """Whether this line, whole or not, is to be kept. The first that is too much makes an event of what there is.
+
+        At once: whoever waits for this event must not wait for its end, which may never come.
+        """
+        if self._skipping:
+            self.wasted += 1
+            return False
+        if self._size + len(line) <= self._limit:
+            return True
+        # A comment is no part of the event, but it does not save one that is too large already.
+        if self._size > self._limit or not line.startswith(b":"):
+            kept = b"" if self._data is None else bytes(self._data[:_HEAD]) + b"\n"
+            head = kept + bytes(line[: _HEAD + 6]).removeprefix(b"data:").lstrip()
+            events.append(Event(self._type or "message", head[:_HEAD], self.last_id, cut=True))
+            self._skipping = True
+        return False
+
+    def _take(self, line: bytes, events: list[Event]) -> None:
+        if not line:
+            # Without a data line it is no event, but its id counts all the same.
+            if self._data is None:
+                self.wasted += 1
+            elif not self._skipping:
+                events.append(Event(self._type or "message", bytes(self._data), self.last_id))
+            self._data, self._type, self._size, self._skipping = None, "", 0, False
+            return
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            if self._data is None:
+                self._data = value
+            else:
+                self.wasted += 1
+                # In place: there may be millions of them, and joining those would keep everybody waiting.
+                self._data = self._data if isinstance(self._data, bytearray) else bytearray(self._data)
+                self._data += b"\n"
+                self._data += value
+            # An empty line of data weighs too: a million of them are not nothing.
+            self._size += len(line) + 1
+            return
+        self.wasted += 1
+        if name == b"event":
+            self._type = value.decode("utf-8", "replace")
+        elif name == b"id" and b"\0" not in value and len(value) <= _LONGEST_ID:
+            self.last_id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
+            self.retry = int(value) / 1000

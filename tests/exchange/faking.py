@@ -1,0 +1,196 @@
+"""An upstream without a server: a scripted `core.ports.Link`, and a sink that writes down what it hears."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Raw
+
+from muxway.calls.call import Call, Caller
+from muxway.calls.leases import Leases
+from muxway.catalog.build import Source
+from muxway.catalog.model import Native, NativeTool
+from muxway.catalog.naming import Naming
+from muxway.exchange.relay import Member
+from muxway.exchange.switchboard import Switchboard
+from muxway.wire.revisions import NEWEST, NEWEST_HANDSHAKE, Revision
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muxway.calls.ports import Sink
+    from muxway.config.model import CustomTool
+    from muxway.errors import RpcError
+    from muxway.wire.envelopes import Buffer
+
+HANDSHAKE = Caller(revision=NEWEST_HANDSHAKE)
+STATELESS = Caller(revision=NEWEST)
+
+Script: TypeAlias = Callable[["Sink"], None]
+
+
+class Heard:
+    """A sink: the outcome and everything before it, and that there is only one outcome."""
+
+    def __init__(self) -> None:
+        self.result: bytes | None = None
+        self.error: RpcError | None = None
+        self.progressed: list[dict[str, bytes]] = []
+
+    def done(self, *result: Buffer) -> None:
+        """The request succeeded."""
+        self._first()
+        self.result = b"".join(result)
+
+    def failed(self, error: RpcError) -> None:
+        """The request failed."""
+        self._first()
+        self.error = error
+
+    def progress(self, params: dict[str, Buffer]) -> None:
+        """The request goes on."""
+        self.progressed.append({name: bytes(raw) for name, raw in params.items()})
+
+    def _first(self) -> None:
+        assert self.result is None, "a second outcome"
+        assert self.error is None, "a second outcome"
+
+    @property
+    def value(self) -> Any:
+        """The result, decoded."""
+        assert self.error is None, self.error
+        assert self.result is not None, "no outcome yet"
+        return json.loads(self.result)
+
+    @property
+    def refusal(self) -> RpcError:
+        """The error it failed with."""
+        assert self.error is not None, self.result
+        return self.error
+
+
+@dataclass
+class Sent:
+    """One request as the link got it; the `Running` of it too."""
+
+    head: bytes
+    call: Call
+    sink: Sink
+    idle: float
+    limit: float
+    cancelled: list[str | None] = field(default_factory=list[str | None])
+
+    def cancel(self, reason: str | None) -> None:
+        """The caller gave up."""
+        self.cancelled.append(reason)
+
+    @property
+    def params(self) -> dict[str, bytes]:
+        """The params an upstream would see, but for `_meta`: the head's, then the call's own."""
+        opened = json.loads(b"{" + self.head + b"}}")
+        assert opened["method"] == self.call.method
+        head = {key: json.dumps(value, ensure_ascii=False).encode() for key, value in opened["params"].items()}
+        own = {key: bytes(raw) for key, raw in self.call.params.items() if key not in (*head, "_meta")}
+        return {**head, **own}
+
+
+class FakeLink:
+    """Implements `core.ports.Link`: plays its script to each request, or keeps it waiting."""
+
+    def __init__(self, script: Script | None = None, revision: Revision = NEWEST_HANDSHAKE) -> None:
+        self.revision = revision
+        self.leases = Leases()
+        self.own_process = False
+        self.sent: list[Sent] = []
+        self._script = script
+
+    def check(self) -> None:
+        """It never ends."""
+
+    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Sent:
+        """Note the request and let the script answer."""
+        sent = Sent(head, call, sink, idle, limit)
+        self.sent.append(sent)
+        if self._script is not None:
+            self._script(sink)
+        return sent
+
+
+def answers(*result: bytes) -> Script:
+    """A script: this result, in these pieces."""
+    return lambda sink: sink.done(*result)
+
+
+def shows(
+    upstream: str,
+    *,
+    prompts: tuple[str, ...] = (),
+    resources: tuple[str, ...] = (),
+    templates: tuple[str, ...] = (),
+    **more: Any,
+) -> Source:
+    """The part of an upstream without tools in the catalog."""
+    return Source(
+        upstream=upstream,
+        prefix=upstream,
+        prompts=[Native(name, {"description": Raw(b'"?"')}) for name in prompts],
+        resources=[Native(uri, {"name": Raw(b'"n"')}) for uri in resources],
+        templates=[Native(text, {"name": Raw(b'"t"')}) for text in templates],
+        reads=True,
+        **more,
+    )
+
+
+def offer(upstream: str, *tools: str, prefix: str | None = None, description: bytes = b'"?"') -> Source:
+    """The part of an upstream in the catalog."""
+    natives = [NativeTool(name, {"description": Raw(description), "inputSchema": Raw(b"{}")}) for name in tools]
+    return Source(upstream=upstream, tools=natives, prefix=upstream if prefix is None else prefix)
+
+
+class World:
+    """A switchboard in front of fake upstreams."""
+
+    def __init__(
+        self,
+        members: Mapping[str, Member] | None = None,
+        *sources: Source,
+        tools: Mapping[str, CustomTool] | None = None,
+        page_size: int | None = None,
+    ) -> None:
+        self.members: dict[str, Member] = dict(members or {})
+        for source in sources:
+            if source.upstream in self.members:
+                self.members[source.upstream].prefix = source.prefix
+        self.switchboard = Switchboard(
+            name="gate",
+            version="1.2",
+            naming=Naming(),
+            members=self.members,
+            tools=tools or {},
+            page_size=page_size,
+        )
+        self.running: Any = None
+        self.switchboard.publish(sources)
+
+    def ask(self, method: str, params: Mapping[str, bytes] | None = None, caller: Caller = HANDSHAKE) -> Heard:
+        """Make a request and return what came of it so far."""
+        heard = Heard()
+        raw = {name: Raw(value) for name, value in (params or {}).items()}
+        self.running = self.switchboard.handle(Call(caller, method, raw), heard)
+        return heard
+
+    def call(self, name: str, caller: Caller = HANDSHAKE, **params: bytes) -> Heard:
+        """Call a tool."""
+        return self.ask("tools/call", {"name": json.dumps(name).encode(), **params}, caller)
+
+    def names(self, caller: Caller = HANDSHAKE, **params: bytes) -> list[str]:
+        """The names in one listing."""
+        return [tool["name"] for tool in self.ask("tools/list", params, caller).value["tools"]]
+
+
+def member(link: FakeLink | None = None, *, absence: str = "it is gone", starting: bool = False) -> Member:
+    """An upstream as the relay sees it."""
+    return Member(idle=60, limit=600, starting=starting, link=link, absence=absence)
