@@ -25,7 +25,7 @@ _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)", re.DO
 LONGEST: Final = 4096
 """Characters of a URI that is listed, unwrapped, matched with templates, or shown where a filter is set."""
 _DECODINGS: Final = 4
-_MOST_WRAPPINGS: Final = 4
+_MOST_WRAPPINGS: Final = 3
 """Times that a URI may be wrapped."""
 
 
@@ -67,7 +67,7 @@ def unwrap(uri: str) -> tuple[str, str] | None:
 
 def is_wrapped_often(uri: str) -> bool:
     """Whether a URI has been wrapped again and again: by gateways that list each other, if not by somebody's design."""
-    for _ in range(_MOST_WRAPPINGS):
+    for _ in range(_MOST_WRAPPINGS + 1):
         inner = unwrap(uri)
         if inner is None:
             return False
@@ -131,7 +131,7 @@ def _readings(uri: str) -> set[str] | None:
     """The URI, and what a server may take it for: decoded, without dot segments, unwrapped. None if there is no end."""
     readings: set[str] = set()
     # A gateway behind ours may unwrap it again. Each level is read in all its ways, so levels and length are bounded.
-    for _ in range(_MOST_WRAPPINGS):
+    for _ in range(_MOST_WRAPPINGS + 1):
         own = _decodings(uri)
         if own is None:
             return None

@@ -30,6 +30,7 @@ _URI: Final = re.compile(r"muxway://truncated/([\w-]{22})(?:\?offset=(\d{1,15})&
 _SMALLEST: Final = 1000
 _AT_ONCE: Final = 128 * 1024
 """Bytes of a result up to which it is cut without the help of another thread."""
+_TOKENS: Final = 10_000
 _BYTES_A_TOKEN: Final = 4
 _EXCERPT: Final = 4000
 """Bytes of a cut text that are shown, at most: three quarters from its beginning, one from its end."""
@@ -93,7 +94,7 @@ class Truncate(Middleware):
     ) -> None:
         if tokens is not None and bytes is not None:
             raise ValueError("give `tokens` or `bytes`, not both")
-        self._budget = bytes if bytes is not None else _BYTES_A_TOKEN * (10_000 if tokens is None else tokens)
+        self._budget = bytes if bytes is not None else _BYTES_A_TOKEN * (_TOKENS if tokens is None else tokens)
         if self._budget < _SMALLEST:
             raise ValueError(f"the budget must be at least {_SMALLEST} bytes, or {_SMALLEST // _BYTES_A_TOKEN} tokens")
         if not 0 < keep <= 24 * 3600 or memory < 0:
