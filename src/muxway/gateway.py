@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from muxway.catalog.build import Source
     from muxway.catalog.model import Finding, Route
     from muxway.catalog.selection import Selection
-    from muxway.config.model import MiddlewareSpec, ServerConfig
+    from muxway.config.middlewares import MiddlewareSpec
+    from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
     from muxway.exchange.drafting import Draft
     from muxway.exchange.relay import Member

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import MISSING, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
@@ -26,18 +27,24 @@ D = TypeVar("D")
 _UNSET: Any = MISSING
 
 
-@dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
     """What a key may hold. Called in the body of a model, it makes the attribute that one key of the file fills."""
 
-    words: str
-    """What that is, for people."""
-    schema: Mapping[str, Any]
-    """The same for editors."""
-    read: Callable[[Reader, Path, object], T_co | None]
-    """Checks and converts a value. None for one that is wrong or unknown, after reporting it."""
-    choices: tuple[str, ...] = ()
-    """All it may be, where that is a few words."""
+    def __init__(
+        self,
+        words: str,
+        schema: Mapping[str, Any],
+        read: Callable[[Reader, Path, object], T_co | None],
+        choices: tuple[str, ...] = (),
+    ) -> None:
+        self.words = words
+        """What that is, for people."""
+        self.schema = schema
+        """The same for editors."""
+        self.read = read
+        """Checks and converts a value. None for one that is wrong or unknown, after reporting it."""
+        self.choices = choices
+        """All it may be, where that is a few words."""
 
     def __call__(
         self,
@@ -62,14 +69,19 @@ class Kind(Generic[T_co]):
         shown: object = None if default is MISSING else default
         if shown == () and self.schema.get("type") == "object":
             shown = {}  # written as an object, kept in order
-        row = Field(key, self, doc, example=example, aliases=aliases, default=shown, required=required)
         made: Any = field
         return made(
             default=default,
             default_factory=default_factory,
             repr=repr,
             compare=compare,
-            metadata={"rows": (row, *also)},
+            metadata={
+                "row": partial(
+                    Field, kind=self, doc=doc, example=example, aliases=aliases, default=shown, required=required
+                ),
+                "key": key,
+                "also": also,
+            },
         )
 
 
@@ -107,7 +119,7 @@ class Field:
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def settings(model: type[T]) -> type[T]:
     """Make a model of a class whose attributes are keys, or facts found while reading."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(model)
+    return dataclass(frozen=True, slots=True, kw_only=True, repr="__repr__" not in vars(model))(model)
 
 
 class Section:
@@ -117,8 +129,8 @@ class Section:
         rows: list[Field] = []
         for attribute in dataclasses.fields(model):
             if attribute.metadata:
-                row, *also = attribute.metadata["rows"]
-                rows += [replace(row, key=row.key or camel_case(attribute.name), attribute=attribute.name), *also]
+                key = attribute.metadata["key"] or camel_case(attribute.name)
+                rows += [attribute.metadata["row"](key, attribute=attribute.name), *attribute.metadata["also"]]
         self.name = name
         """Where it stands, `*` for a name the user chooses."""
         self.doc = " ".join((model.__doc__ or "").split())
@@ -135,4 +147,5 @@ def snake_case(key: str) -> str:
 
 def camel_case(attribute: str) -> str:
     """`call_timeout` → `callTimeout`."""
-    return re.sub(r"_([a-z])", lambda after: after[1].upper(), attribute)
+    first, *others = attribute.split("_")
+    return first + "".join(map(str.capitalize, others))

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from muxway.catalog.build import Source
     from muxway.catalog.model import Catalog, Finding, Route
     from muxway.catalog.shaping import Wanted
-    from muxway.config.model import Config, MiddlewareSpec, ServerConfig, ViewConfig
+    from muxway.config.middlewares import MiddlewareSpec
+    from muxway.config.model import Config, ServerConfig, ViewConfig
     from muxway.gateway import Gateway
     from muxway.results import Server
     from muxway.routing.target import Target

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Native
     from muxway.catalog.naming import Naming
-    from muxway.config.model import ExposedTool, GatewaySettings, ServerConfig
+    from muxway.config.model import GatewaySettings, ServerConfig
+    from muxway.config.shaping import ExposedTool
     from muxway.exchange.switchboard import Switchboard
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess

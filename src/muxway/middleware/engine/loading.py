@@ -28,7 +28,8 @@ from muxway.middleware.engine.tools import is_named
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.config.model import Config, MiddlewareSpec, ServerConfig, ViewConfig
+    from muxway.config.middlewares import MiddlewareSpec
+    from muxway.config.model import Config, ServerConfig, ViewConfig
     from muxway.middleware.engine.base import Request
 
 BUILT_IN: Final = ("approve", "audit", "cache", "limit", "log", "redact", "retry", "secrets", "timeout", "truncate")
