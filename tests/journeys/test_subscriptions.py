@@ -651,6 +651,23 @@ async def test_a_flood_of_subscriptions_has_a_limit_and_hurts_nobody(era: str) -
             assert server.times("subscriptions/listen") < 20
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_uri_that_is_kept_has_a_limit(era: str) -> None:
+    """docs/subscriptions.md#limits: 1,000 URIs as long as a message may be would fill the memory."""
+    server = notes(era, "note://a")
+    async with a_world({"up": server}) as world:
+        client = await world.client()
+        longest = "note://".ljust(4096, "x")
+        assert await subscribe(client, longest) == [longest]
+        refused = (await client.ask("resources/subscribe", {"uri": f"{longest}x"})).error
+        assert refused["code"] == -32602
+        assert "4096 characters" in refused["message"]
+        assert len(refused["message"]) < 500
+        assert not any(longest + "x" in repr(message) for message in server.heard)
+        stateless = await world.client(MODERN)
+        assert await subscribe(stateless, longest + "x", "note://a") == ["note://a"]
+
+
 async def test_a_flood_of_streams_has_a_limit() -> None:
     """Ours: the limit counts over all streams of a client, and so do the streams."""
     server = notes()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 1000
 """URIs that one client may be subscribed to."""
+_MOST_CHARACTERS: Final = 4096
+"""Characters of a URI that a client is subscribed to: all of them are kept."""
 _BORDERS: Final = "/?#"
 _LONGEST: Final = 2048
 """Characters of a URI above which nobody looks what it may be a part of."""
@@ -135,6 +137,10 @@ class Subscriptions:
         if uri not in subscriber.places:
             if subscriber.quota.left <= 0:
                 settled(InvalidParams(f"a client may subscribe to {MOST} URIs: unsubscribe from some first"))
+                return
+            if len(uri) > _MOST_CHARACTERS:
+                why = f"a URI to subscribe to may have {_MOST_CHARACTERS} characters"
+                settled(InvalidParams(f"{why}: {short(uri)}"))
                 return
             subscriber.quota.left -= 1
             subscriber.places[uri] = None
