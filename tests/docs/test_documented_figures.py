@@ -70,6 +70,7 @@ LIMITS: dict[str, dict[str, list[str]]] = {
     },
     "docs/subscriptions.md#limits": {
         "URIs that a client may be subscribed to": ["subscriptions.MOST"],
+        "characters of such a URI": ["_MOST_CHARACTERS"],
         "`subscriptions/listen` open on one pipe": ["_MOST_LISTENS"],
         "a server may take to agree": ["_CONFIRM"],
         "waiting for a client that does not read": ["unsent._ENOUGH"],
