@@ -18,16 +18,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway import Gateway as LibraryGateway
+from muxway.config import parse_config
 from muxway.control import folders, serving
 from muxway.control.answering import Answering
 from muxway.control.client import ControlError, find
 from muxway.control.serving import ControlSocket
+from muxway.control.watching import Reloader, Source
 from tests.control.conftest import Gateway, talker, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from click.testing import Result
+
+    from muxway.config import Config
+    from muxway.config.plan import Plan
 
 
 @contextlib.contextmanager
@@ -362,4 +367,20 @@ async def test_without_a_gateway_it_says_that_the_servers_rest(runtime: Path) ->
     assert (status["resting"], status["servers"]) == (True, [])
     with pytest.raises(ControlError, match="until the next client comes"):
         await asyncio.to_thread(running.ask, "restart", server="x")
+    await control.stop()
+
+
+async def test_what_a_reload_would_change_is_not_told_while_the_servers_rest(runtime: Path, tmp_path: Path) -> None:
+    """docs/cli.md#muxway-check: `--plan` compares with what runs, and says why it cannot."""
+    config = parse_config({"mcpServers": {"x": {"command": "x"}}})
+
+    async def never(_: Config) -> Plan:
+        raise AssertionError("nothing is to be applied")
+
+    reloader = Reloader(Source(tmp_path / "muxway.json", lambda: config), config, never)
+    control = ControlSocket(lambda: None, "here", reloader)
+    await control.start()
+    (running,) = (await asyncio.to_thread(find)).gateways
+    with pytest.raises(ControlError, match="until the next client comes"):
+        await asyncio.to_thread(running.ask, "plan")
     await control.stop()

@@ -49,7 +49,6 @@ _EXAMPLES = [
     "muxway check servers.json --connect",
     "muxway --config servers.json       (what an MCP client launches)",
 ]
-_CONFIG_VARIABLES = ("MUXWAY_CONFIG", "MCP_PROXY_CONFIG_PATH")
 _CANNOT_WRITE = frozenset((errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG))
 """Faults of what stdout goes to. A reader that left (EPIPE) is none."""
 
@@ -128,11 +127,11 @@ def with_verb(args: Sequence[str]) -> list[str]:
 
 
 def _is_config_there() -> bool:
-    if any(map(os.environ.get, _CONFIG_VARIABLES)):
-        return True  # or named in vain, which must be told
-    from muxway.config import find_config
+    from muxway.config.find import VARIABLES, find_config
     from muxway.errors import ConfigError
 
+    if any(map(os.environ.get, VARIABLES)):
+        return True  # or named in vain, which must be told
     try:
         find_config()
     except ConfigError:

@@ -207,19 +207,8 @@ async def _serve(source: Source, config: Config, reaper: ReaperProcess, terms: T
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
-    async def reload() -> Plan:
-        changes = await reloader.reload()
-        # Whoever asks wants to use it.
-        if serving.gateway is not None:
-            await serving.gateway.settled()
-        return changes
-
-    async def preview() -> Plan:
-        assert serving.gateway is not None  # noqa: S101 - it is asked only while it runs
-        return serving.gateway.planned(await reloader.peek())
-
     reloader = Reloader(source, config, serving.apply)
-    control = ControlSocket(lambda: serving.gateway, terms.address.url, reload, preview)
+    control = ControlSocket(lambda: serving.gateway, terms.address.url, reloader)
     ending = Ending(asked.set, reloader.ask)
     assert serving.gateway is not None  # noqa: S101 - it was made a moment ago
     # Before the first server is started.

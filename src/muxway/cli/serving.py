@@ -51,17 +51,8 @@ async def _serve(
             known_view(config, view)
         return await gateway.apply(config)
 
-    async def reload() -> Plan:
-        changes = await reloader.reload()
-        # Whoever asks wants to use it.
-        await gateway.settled()
-        return changes
-
-    async def preview() -> Plan:
-        return gateway.planned(await reloader.peek())
-
     reloader = Reloader(source, config, apply)
-    control = ControlSocket(lambda: gateway, "stdio", reload, preview, lambda: door.client)
+    control = ControlSocket(lambda: gateway, "stdio", reloader, lambda: door.client)
     ending = Ending(asked, reloader.ask)
     door.on_end = ending.begin
     if os.isatty(0):

@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from muxway import __version__
 from muxway.errors import ConfigError
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 
     from muxway.config.plan import Plan
+    from muxway.control.watching import Reloader
     from muxway.gateway import Gateway
     from muxway.net.processes.journal import Lines
     from muxway.results import Server
-
-Reload: TypeAlias = "Callable[[], Coroutine[Any, Any, Plan]]"
-"""Reads the configuration again and makes it what runs; raises ConfigError if it cannot be used."""
 
 T = TypeVar("T")
 
@@ -48,13 +46,12 @@ class Answering:
         self,
         gateway: Callable[[], Gateway | None],
         door: str,
-        reload: Reload | None,
-        preview: Reload | None,
+        reloader: Reloader | None,
         client: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._gateway = gateway
         self._client = client
-        self._reload, self._preview = reload, preview
+        self._reloader = reloader
         now = gateway()
         # Whoever asks stands in another folder.
         self._config = None if now is None or now.config.source is None else str(Path(now.config.source).resolve())
@@ -76,9 +73,9 @@ class Answering:
             case {"ask": "restart", "server": str(name)}:
                 yield {"result": await self._restart(name)}
             case {"ask": "reload"}:
-                yield {"result": await self._read_config(self._reload)}
+                yield {"result": await self._read_config(self._reloaded)}
             case {"ask": "plan"}:
-                yield {"result": await self._read_config(self._preview)}
+                yield {"result": await self._read_config(self._planned)}
             case {"ask": "explain", "tool": str(tool), "view": str() | None as view}:
                 yield {"result": await self._explain(tool, view)}
             case _:
@@ -162,14 +159,25 @@ class Answering:
         await self._finish(self._running().restart(name), f'"{name}" is still being started')
         return _described(self._server(name))
 
-    async def _read_config(self, read: Reload | None) -> dict[str, Any]:
-        if read is None:
+    async def _read_config(self, read: Callable[[Reloader], Coroutine[Any, Any, Plan]]) -> dict[str, Any]:
+        if self._reloader is None:
             raise Refused("no_config", "this gateway has no config to read again")
         try:
-            plan = await self._finish(read(), "the new config is still being put into force")
+            plan = await self._finish(read(self._reloader), "the new config is still being put into force")
         except ConfigError as error:
             return {"text": str(error), "problems": [str(problem) for problem in error.details] or [str(error)]}
         return {"text": "\n".join(plan.lines()), "problems": [], "plan": plan.document()}
+
+    async def _reloaded(self, reloader: Reloader) -> Plan:
+        changes = await reloader.reload()
+        gateway = self._gateway()
+        if gateway is not None:
+            # Whoever asks wants to use it.
+            await gateway.settled()
+        return changes
+
+    async def _planned(self, reloader: Reloader) -> Plan:
+        return self._running().planned(await reloader.peek())
 
     async def _finish(self, change: Coroutine[Any, Any, T], unfinished: str) -> T:
         # Whoever asked may hang up, or be cut off; a change that was begun is finished.

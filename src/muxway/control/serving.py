@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from muxway.control.answering import Reload
+    from muxway.control.watching import Reloader
     from muxway.gateway import Gateway
 
 _MAX_CONNECTIONS: Final = 16
@@ -43,8 +43,7 @@ class ControlSocket:
         self,
         gateway: Callable[[], Gateway | None],
         door: str,
-        reload: Reload | None = None,
-        preview: Reload | None = None,
+        reloader: Reloader | None = None,
         client: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Prepare a socket.
@@ -52,11 +51,10 @@ class ControlSocket:
         Args:
             gateway: whom to tell about: the one there is now, or None while there is none.
             door: how clients reach it: a URL, or `stdio`.
-            reload: reads the configuration again and makes it what runs.
-            preview: tells what that would change.
+            reloader: reads the configuration again, if there is one to read.
             client: what its client calls itself, if it has one alone.
         """
-        self._answering = Answering(gateway, door, reload, preview, client)
+        self._answering = Answering(gateway, door, reloader, client)
         self._path: Path | None = None
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
