@@ -74,10 +74,19 @@ class Problem:
 class ConfigError(MuxwayError):
     """The configuration cannot be used. Lists every problem found, not just the first."""
 
-    def __init__(self, code: ConfigErrorCode, message: str, details: tuple[Problem, ...] = ()) -> None:
+    def __init__(
+        self,
+        code: ConfigErrorCode,
+        message: str,
+        details: tuple[Problem, ...] = (),
+        *,
+        warnings: tuple[Problem, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.code: ConfigErrorCode = code
         self.details = details
+        self.warnings = warnings
+        """What is only doubtful. Not in the message: it is not why the configuration cannot be used."""
 
 
 class SpawnError(MuxwayError):

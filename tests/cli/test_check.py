@@ -136,6 +136,46 @@ def test_every_problem_is_told_at_once(muxway: Callable[..., Result], write: Cal
     ]  # fmt: skip
 
 
+UNUSABLE: dict[str, dict[str, object]] = {
+    "a wrong value": {"mcpServers": {"b": {"command": 5}}},
+    "an unset variable": {"mcpServers": {"b": {"command": "${NOT_SET_ANYWHERE}"}}},
+    "a middleware that is not there": {"middleware": ["no.such:One"]},
+    "muxway itself": {"mcpServers": {"b": {"command": "muxway", "args": ["-c", "servers.json"]}}},
+}
+
+
+@pytest.mark.parametrize("wrong", UNUSABLE.values(), ids=UNUSABLE)
+def test_warnings_are_told_beside_errors(
+    wrong: dict[str, dict[str, object]],
+    muxway: Callable[..., Result],
+    write: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/cli.md#muxway-check: prints every problem, so nobody mends the errors only to meet the warnings."""
+    monkeypatch.chdir(tmp_path)
+    entries = {"a": {"command": "x", "hiddenTolls": ["t"]}, **wrong.get("mcpServers", {})}
+    file = write({**wrong, "mcpServers": entries})
+    text, document = muxway("check", file), json.loads(muxway("check", file, "--json").stdout)
+    assert text.exit_code == 3
+    assert text.stdout.startswith("✗ error")
+    assert "! warning  mcpServers.a.hiddenTolls (line 1)" in text.stdout
+    assert len(document["problems"]) == 1
+    assert "mcpServers.a.hiddenTolls" in [warning["path"] for warning in document["warnings"]]
+
+
+def test_unusable_servers_and_middleware_are_told_together(
+    muxway: Callable[..., Result], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """docs/cli.md#muxway-check: every problem, each once, also where views repeat the gateway's middleware."""
+    views = {"v": {"servers": ["a"], "middleware": ["no.such:Two"]}}
+    itself = {"command": "muxway", "args": ["-c", str(tmp_path / "servers.json")]}
+    entries = {"a": {"command": sys.executable}, "b": itself}
+    file = write({"mcpServers": entries, "middleware": ["no.such:One"], "views": views})
+    paths = [problem["path"] for problem in json.loads(muxway("check", file, "--json").stdout)["problems"]]
+    assert paths == ["mcpServers.b", "middleware.0", "views.v.middleware.0"]
+
+
 def test_a_missing_config_says_where_it_was_looked_for(muxway: Callable[..., Result]) -> None:
     """docs/configuration.md#which-file-is-read: config missing."""
     named, unnamed = muxway("check", "nowhere.json"), muxway("tools")

@@ -122,7 +122,7 @@ class Report:
         return self._masked(self.warnings)
 
     def failure(self) -> ConfigError:
-        """The errors so far as one exception."""
+        """The errors so far as one exception, which also has the warnings."""
         errors = self._masked(self.errors)
         count = len(errors)
         lines = [f"{self.source or 'configuration'}: {count} problem{'s' if count > 1 else ''}"]
@@ -130,7 +130,8 @@ class Report:
         if count > MAX_SHOWN:
             lines.append(f"  … and {count - MAX_SHOWN} more")
         only_variables = all(problem.code == "missing_env_var" for problem in errors)
-        return ConfigError("missing_env_var" if only_variables else "invalid_schema", "\n".join(lines), errors)
+        code = "missing_env_var" if only_variables else "invalid_schema"
+        return ConfigError(code, "\n".join(lines), errors, warnings=self._masked(self.warnings))
 
     def _masked(self, problems: list[Problem]) -> tuple[Problem, ...]:
         mask = masker(self.secrets)

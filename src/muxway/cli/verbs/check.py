@@ -78,17 +78,18 @@ def command(
     """
     file = chosen(file, config)
     quiet_log(debug=debug)
+    loaded: Config | None = None
     try:
         loaded = read_config(file)
-        _refuse_ourselves(loaded)
-        for view in (None, *loaded.views.values()):
-            layers_of(loaded, view)
+        _refuse_unusable(loaded)
         changes = _changes(loaded, against) if planned or against is not None else None
     except ConfigError as error:
+        warnings = error.warnings if loaded is None else (*loaded.warnings, *programs_missing(loaded))
         if as_json:
-            show_json(_document(file, problems=error.details))
+            show_json(_document(file, problems=error.details, warnings=warnings))
         else:
             _show_problems(error)
+            _show_warnings(warnings)
         raise click.exceptions.Exit(CONFIG_INVALID) from None
     found, problems, doubts = run(_connect(loaded)) if connect else ({}, (), programs_missing(loaded))
     loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
@@ -108,13 +109,22 @@ def command(
         raise click.exceptions.Exit(UNREACHABLE)
 
 
-def _refuse_ourselves(config: Config) -> None:
-    """Raise ConfigError for servers that can never be started. A gateway that runs goes on without them."""
+def _refuse_unusable(config: Config) -> None:
+    """Raise ConfigError for servers that can never be started, and for middleware that cannot be loaded.
+
+    A gateway that runs goes on without such servers.
+    """
     hopeless = [server for server in config.servers.values() if server.unusable and not server.optional]
-    problems = tuple(Problem(path=one.where, message=one.unusable, line=one.line) for one in hopeless)
+    problems = [Problem(path=one.where, message=one.unusable, line=one.line) for one in hopeless]
+    for view in (None, *config.views.values()):
+        try:
+            layers_of(config, view)
+        except ConfigError as error:
+            # Every view has the gateway's middleware, too.
+            problems += [problem for problem in error.details if problem not in problems]
     if problems:
         lines = [f"{config.source}: {plural(len(problems), 'problem')}", *(f"  {problem}" for problem in problems)]
-        raise ConfigError("invalid_schema", "\n".join(lines), problems)
+        raise ConfigError("invalid_schema", "\n".join(lines), tuple(problems))
 
 
 def programs_missing(config: Config) -> list[Problem]:
@@ -184,6 +194,11 @@ def _show_problems(error: ConfigError) -> None:
         click.echo(line)
 
 
+def _show_warnings(warnings: Iterable[Problem]) -> None:
+    for warning in warnings:
+        click.echo(f"{badge('warning')}  {warning}")
+
+
 def _show(config: Config, found: Found) -> None:
     click.echo(f"{badge('valid')}  {config.source}: {plural(len(config.servers), 'server')}")
     if found:
@@ -197,8 +212,7 @@ def _show(config: Config, found: Found) -> None:
     rows += [[view, dim(f"view, at /mcp/{view}")] for view in config.views]
     rows += [[name, dim(f"middleware, around {what}")] for name, what in middlewares(config)]
     show_table(rows, indent=2)
-    for warning in config.warnings:
-        click.echo(f"{badge('warning')}  {warning}")
+    _show_warnings(config.warnings)
 
 
 def _row(config: Config, server: ServerConfig) -> list[str]:
@@ -274,6 +288,7 @@ def _document(
     *,
     ok: bool = False,
     problems: Sequence[Problem] = (),
+    warnings: Sequence[Problem] = (),
 ) -> dict[str, Any]:
     """The one document of `--json`; the same keys whether or not the config could be read."""
     servers = () if config is None else config.servers.values()
@@ -285,7 +300,7 @@ def _document(
         "composedTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.steps],
         "views": [] if config is None else [*config.views],
         "problems": _problems(problems),
-        "warnings": [] if config is None else _problems(config.warnings),
+        "warnings": _problems(warnings if config is None else config.warnings),
     }
 
 
