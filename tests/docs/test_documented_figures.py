@@ -12,9 +12,10 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
-from muxway.cli import exits
+from muxway.cli import cli, exits
 from muxway.config.model import GATEWAY, SECTIONS, SERVER, STEP
 from tests.docs.pages import ROOT, name_of, pages
 
@@ -218,6 +219,28 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
         int(code) for page in pages() for code in re.findall(r"\b[Ee]xits? (\d+)", page.read_text(encoding="utf-8"))
     }
     assert told <= known
+
+
+@pytest.mark.parametrize("verb", ["stdio", "serve"])
+def test_the_options_of_a_verb_tell_the_defaults_of_their_keys(verb: str) -> None:
+    """docs/cli.md: an option wins over a key of the config, and without either the default of the key applies."""
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    compared: list[str] = []
+    for option in command.params:
+        row = GATEWAY.by_spelling.get(option.name or "")
+        told = re.search(r"default: ([^\]]+)\]", getattr(option, "help", None) or "")
+        if row is not None and told is not None and isinstance(row.default, str | int | float):
+            default = row.default if isinstance(row.default, str) else f"{row.default:g}"
+            assert told[1].split(" or ")[-1] == default
+            compared.append(row.key)
+    assert {"name", "separator", "callTimeout"} <= {*compared}
+
+
+def test_the_time_that_calls_get_at_the_end_is_that_of_the_code() -> None:
+    """docs/cli.md: at Ctrl-C and SIGTERM."""
+    told = re.findall(r"calls under way get (\d+)\s+seconds", (ROOT / "docs/cli.md").read_text(encoding="utf-8"))
+    assert {*map(float, told)} == {figure("ending.DRAIN")}
 
 
 OPTIONS = [page.stem for page in pages() if "| Option | Default |" in page.read_text(encoding="utf-8")]
