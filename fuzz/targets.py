@@ -21,9 +21,9 @@ from muxway.catalog.build import Source, assign_prefixes, build
 from muxway.catalog.model import NativeTool
 from muxway.catalog.naming import SEPARATORS, Naming
 from muxway.catalog.shaping import Shaping
-from muxway.composed.evaluation import Outcome, Scope, Unfit, fill, holds, read_result
+from muxway.composed.evaluation import StepOutcome, StepScope, Unfit, fill, holds, read_result
 from muxway.config import Config, load_config, parse_config
-from muxway.config.expand import Scope as Names
+from muxway.config.expand import StepScope as Names
 from muxway.config.expand import expand
 from muxway.config.templates import BadTemplate, parse_condition, parse_template, parse_text
 from muxway.errors import ConfigError, ParseError
@@ -248,7 +248,7 @@ def expansion(data: bytes) -> None:
 def templates(data: bytes) -> None:
     """Templates and conditions of composed tools: read or refused; filled or unfit. Nothing else comes out."""
     text = data.decode("utf-8", "replace")
-    scope = Scope({"a": Raw(b'{"b":[1,"x",null]}')}, _Anything(), item=Raw(b'"i"'))
+    scope = StepScope({"a": Raw(b'{"b":[1,"x",null]}')}, _Anything(), item=Raw(b'"i"'))
     with contextlib.suppress(BadTemplate, Unfit):
         template = parse_text(text)
         json.loads(envelopes.encode(fill(template, scope)))
@@ -267,9 +267,9 @@ def templates(data: bytes) -> None:
     json.loads(envelopes.encode(read_result(text.encode())))
 
 
-class _Anything(dict[str, Outcome]):
-    def __missing__(self, step: str) -> Outcome:
-        return Outcome(Raw(b'{"a":[{"b":1.5}],"c":"text"}'))
+class _Anything(dict[str, StepOutcome]):
+    def __missing__(self, step: str) -> StepOutcome:
+        return StepOutcome(Raw(b'{"a":[{"b":1.5}],"c":"text"}'))
 
 
 def shaping(data: bytes) -> None:

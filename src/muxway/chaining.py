@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muxway.config.model import Config
-    from muxway.opening import Opening
+    from muxway.opening import OpeningGateway
 
 log = EventLog("config")
 
@@ -73,7 +73,7 @@ class Chain:
         config = parse_config({"mcpServers": entries, "gateway": self._settings})
         return replace(config, objects=objects, middleware=self._middleware)
 
-    def open(self) -> Opening[Gateway]:
+    def open(self) -> OpeningGateway[Gateway]:
         """The gateway of this chain, started: `async with chain.open() as gateway`. Raises ConfigError."""
         return Gateway.open(self.config)
 

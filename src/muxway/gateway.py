@@ -29,7 +29,7 @@ from muxway.exchange.switchboard import Switchboard
 from muxway.log import EventLog, first_of
 from muxway.net.memory_limit import Footprint
 from muxway.net.processes.journal import Journal
-from muxway.opening import Opening
+from muxway.opening import OpeningGateway
 from muxway.results import (
     Prompt,
     PromptResult,
@@ -175,7 +175,7 @@ class Gateway:
         *,
         wait: bool = True,
         middleware: Sequence[Middleware] = (),
-    ) -> Opening[Self]:
+    ) -> OpeningGateway[Self]:
         """Start a gateway from a file, a mapping of the same shape, or a loaded `Config`.
 
             async with Gateway.open("servers.json") as gateway: ...
@@ -203,7 +203,7 @@ class Gateway:
                 raise
             return gateway
 
-        return Opening(begin)
+        return OpeningGateway(begin)
 
     async def close(self) -> None:
         """End every server and wait until they are gone, as on leaving `async with`. A second time does nothing."""

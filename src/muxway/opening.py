@@ -18,7 +18,7 @@ class _Closes(Protocol):
 G = TypeVar("G", bound=_Closes)
 
 
-class Opening(Generic[G]):
+class OpeningGateway(Generic[G]):
     """A gateway that is about to be started."""
 
     __slots__ = ("_begin", "_opened")

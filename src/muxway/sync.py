@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.config.plan import Plan
     from muxway.middleware.engine.base import Middleware
-    from muxway.opening import Opening
+    from muxway.opening import OpeningGateway
     from muxway.results import (
         Prompt,
         PromptResult,
@@ -162,7 +162,7 @@ class SyncGateway:
 class _Running:
     """An open gateway, with its loop and its thread."""
 
-    def __init__(self, opening: Opening[Gateway]) -> None:
+    def __init__(self, opening: OpeningGateway[Gateway]) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="muxway", daemon=True)
         self._thread.start()
@@ -194,5 +194,5 @@ class _Running:
         self._loop.close()
 
 
-async def _opened(opening: Opening[Gateway]) -> Gateway:
+async def _opened(opening: OpeningGateway[Gateway]) -> Gateway:
     return await opening

@@ -13,7 +13,17 @@ from msgspec import Raw
 from muxway.calls.call import Call
 from muxway.calls.ports import Waiter
 from muxway.composed import fitting
-from muxway.composed.evaluation import Outcome, Scope, Unfit, fill, holds, items_of, make_result, read_result, same
+from muxway.composed.evaluation import (
+    StepOutcome,
+    StepScope,
+    Unfit,
+    fill,
+    holds,
+    items_of,
+    make_result,
+    read_result,
+    same,
+)
 from muxway.composed.running import Composition
 from muxway.config import parse_config
 from muxway.config.templates import parse_condition, parse_template
@@ -25,12 +35,12 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running, Sink
 
 HOSTILE = '${steps.a.result} ${input.secret} "}],{" \n \u2028 \\" $${x} {{x}} %s'
-SCOPE = Scope(
+SCOPE = StepScope(
     {"x": Raw(b"1.0"), "big": Raw(b"123456789012345678901234567890"), "o": Raw(b'{"a":[1,{"b":null}]}')},
     {
-        "a": Outcome(Raw(json.dumps({"text": HOSTILE, "list": [1, 2, 3], "n": 0}).encode())),
-        "failed": Outcome(error="no such thing"),
-        "skipped": Outcome(skipped=True),
+        "a": StepOutcome(Raw(json.dumps({"text": HOSTILE, "list": [1, 2, 3], "n": 0}).encode())),
+        "failed": StepOutcome(error="no such thing"),
+        "skipped": StepOutcome(skipped=True),
     },
     Raw(b'{"id":7}'),
     4,
@@ -86,7 +96,7 @@ def test_hostile_text_stays_one_literal_value() -> None:
 )
 def test_no_value_can_be_more_than_one_value(value: Any) -> None:
     """docs/composed-tools.md#references: whatever a result holds arrives as it is, and nothing around it changes."""
-    scope = Scope({}, {"a": read_result(envelopes.encode({"structuredContent": {"v": value}}))})
+    scope = StepScope({}, {"a": read_result(envelopes.encode({"structuredContent": {"v": value}}))})
     template = parse_template(
         {"one": "${steps.a.result.v}", "text": "<${steps.a.result.v}>", "two": 2}, (), pytest.fail
     )

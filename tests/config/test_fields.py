@@ -15,7 +15,7 @@ import muxway.config
 from muxway.config import explain, json_schema, kinds, middlewares, parse_config, parse_server, shaping
 from muxway.config.dialects import CLIENT_KEYS, UNSUPPORTED_KEYS
 from muxway.config.documents import MINIMAL
-from muxway.config.fields import Kind, Section, snake_case
+from muxway.config.fields import FieldKind, Section, snake_case
 from muxway.config.model import SECTIONS, SERVER
 from muxway.errors import ConfigError
 
@@ -28,7 +28,7 @@ def test_every_kind_is_that_of_a_key() -> None:
     """Ours: one table per kind of knowledge, and nothing in it that nobody needs."""
     used = [row.kind for section in SECTIONS for row in section.fields]
     made = {name: one for module in (kinds, shaping, middlewares) for name, one in vars(module).items()}
-    assert [name for name, one in made.items() if isinstance(one, Kind) and one not in used] == []
+    assert [name for name, one in made.items() if isinstance(one, FieldKind) and one not in used] == []
     assert all(one.words for one in used)
 
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from muxway.cli import cli
-from muxway.control.client import Running, find
+from muxway.control.client import RunningGateway, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +75,7 @@ class Gateway:
         """What it has logged so far."""
         return self._log.read_text(errors="replace")
 
-    def running(self) -> Running:
+    def running(self) -> RunningGateway:
         """The gateway as the control socket shows it, once it does."""
         while True:
             known = [one for one in find().gateways if one.pid == self.pid]
@@ -84,7 +84,7 @@ class Gateway:
             assert self.process.poll() is None, self.log()
             time.sleep(0.02)
 
-    def settled(self) -> Running:
+    def settled(self) -> RunningGateway:
         """The same, once every server is up or has failed."""
         running = self.running()
         until(lambda: all(server["status"] != "initializing" for server in self._servers(running)), "the start")
@@ -95,7 +95,7 @@ class Gateway:
         return next(server for server in self._servers(self.running()) if server["name"] == name)
 
     @staticmethod
-    def _servers(running: Running) -> list[dict[str, Any]]:
+    def _servers(running: RunningGateway) -> list[dict[str, Any]]:
         return running.ask("status")["servers"]
 
     def call(self, tool: str, *, wait: bool = True, **arguments: object) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from muxway.demo.serving import Run, Server, Tool
+from muxway.demo.serving import DemoServer, DemoTool, Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,10 +41,10 @@ def _wait(_: Mapping[str, Any], run: Run) -> str:
 
 
 TOOLS = {
-    "say": Tool("Write lines to stderr.", _LINES, ("lines",), _say),
-    "count": Tool("Write many lines to stderr.", {"word": {}, "up_to": {}}, ("word", "up_to"), _count),
-    "die": Tool("Write lines to stderr and exit with status 3.", _LINES, ("lines",), _die),
-    "wait": Tool("Take a minute.", {}, (), _wait),
+    "say": DemoTool("Write lines to stderr.", _LINES, ("lines",), _say),
+    "count": DemoTool("Write many lines to stderr.", {"word": {}, "up_to": {}}, ("word", "up_to"), _count),
+    "die": DemoTool("Write lines to stderr and exit with status 3.", _LINES, ("lines",), _die),
+    "wait": DemoTool("Take a minute.", {}, (), _wait),
 }
 
 if __name__ == "__main__":
@@ -54,4 +54,4 @@ if __name__ == "__main__":
     if "--with-child" in sys.argv:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], stdin=subprocess.DEVNULL)
     _write([f"talker is up, {os.environ.get('API_TOKEN', 'without a token')}"])
-    Server("talker", "2025-06-18", TOOLS).serve()
+    DemoServer("talker", "2025-06-18", TOOLS).serve()

@@ -27,7 +27,7 @@ from muxway.catalog.resources import build_resources
 from muxway.catalog.shaping import MOST_VALUES, Shaping
 from muxway.catalog.uri_templates import LONGEST_TEMPLATE, MOST_EXPRESSIONS, Template, TemplateIndex
 from muxway.catalog.uris import UriFilter
-from muxway.composed.evaluation import LARGEST_COMPARED, Outcome, Scope, Unfit, holds
+from muxway.composed.evaluation import LARGEST_COMPARED, StepOutcome, StepScope, Unfit, holds
 from muxway.config.templates import parse_condition
 from muxway.likeness import LONGEST_COMPARED, most_like, short
 from muxway.testing import ScriptedServer
@@ -275,9 +275,9 @@ def test_sixteen_megabytes_of_definitions_are_read_in_many_short_steps() -> None
 # --- composed tools and shapes ----------------------------------------------------------------
 
 
-def scope_of(result: bytes, known: dict[Any, Any] | None = None, item: bytes = b"1") -> Scope:
+def scope_of(result: bytes, known: dict[Any, Any] | None = None, item: bytes = b"1") -> StepScope:
     """What references lead to when step `a` has given this."""
-    return Scope({}, {"a": Outcome(Raw(result))}, Raw(item), 0, {} if known is None else known)
+    return StepScope({}, {"a": StepOutcome(Raw(result))}, Raw(item), 0, {} if known is None else known)
 
 
 def condition(text: str) -> Any:

@@ -14,12 +14,12 @@ from tests.conftest import HANDSHAKE_REVISIONS
 from tests.journeys.gated import GatedServer, config_of
 
 if TYPE_CHECKING:
-    from muxway.opening import Opening
+    from muxway.opening import OpeningGateway
 
 PATIENCE = 10.0
 
 
-def gateway(server: GatedServer, **keys: Any) -> Opening[Gateway]:
+def gateway(server: GatedServer, **keys: Any) -> OpeningGateway[Gateway]:
     """A gateway that is being started, whose server waits for the gate to be opened."""
     return Gateway.open(config_of({"up": server}, {"up": {"prefix": "", **keys}}), wait=False)
 

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from muxway.demo.serving import Run, Server, Tool
+from muxway.demo.serving import DemoServer, DemoTool, Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +33,9 @@ def _forecast(arguments: Mapping[str, Any], _: Run) -> dict[str, Any]:
 
 
 SERVERS = {
-    "crm-server": {"customer": Tool("Find a customer.", {"id": {"type": "integer"}}, ("id",), _customer)},
-    "weather-server": {"forecast": Tool("Ask the sky.", {"city": {"type": "string"}}, ("city",), _forecast)},
+    "crm-server": {"customer": DemoTool("Find a customer.", {"id": {"type": "integer"}}, ("id",), _customer)},
+    "weather-server": {"forecast": DemoTool("Ask the sky.", {"city": {"type": "string"}}, ("city",), _forecast)},
 }
 
 if __name__ == "__main__":
-    Server(sys.argv[1], "2025-06-18", SERVERS[sys.argv[1]]).serve()
+    DemoServer(sys.argv[1], "2025-06-18", SERVERS[sys.argv[1]]).serve()

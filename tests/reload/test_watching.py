@@ -13,7 +13,7 @@ import pytest
 
 from muxway.config import Config, load_config
 from muxway.config.plan import Plan, plan
-from muxway.control.watching import Reloader, Source
+from muxway.control.watching import Reloader, WatchedConfig
 from muxway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def servers(*names: str, **entry: Any) -> str:
 @contextlib.asynccontextmanager
 async def watched(file: Path) -> AsyncIterator[Taken]:
     """A file that is watched."""
-    source = Source(file, lambda: load_config(file))
+    source = WatchedConfig(file, lambda: load_config(file))
     taken = Taken(source.read())
     reloader = Reloader(source, taken.all[0], taken.apply)
     reloader.watch(EVERY)
@@ -136,7 +136,7 @@ async def test_a_change_right_after_it_was_read_is_seen(tmp_path: Path) -> None:
     """Ours: what changes while muxway starts must not wait for the next change."""
     file = tmp_path / "servers.json"
     file.write_text(servers("a"))
-    source = Source(file, lambda: load_config(file))
+    source = WatchedConfig(file, lambda: load_config(file))
     taken = Taken(source.read())
     file.write_text(servers("b", "c"))
     reloader = Reloader(source, taken.all[0], taken.apply)
@@ -237,7 +237,7 @@ async def test_two_who_ask_at_once_share_one_reload_and_a_third_gets_its_own(tmp
     """Ours: reloads follow each other, and whoever asks gets what was in the file after they asked."""
     file = tmp_path / "servers.json"
     file.write_text(servers("a"))
-    source = Source(file, lambda: load_config(file))
+    source = WatchedConfig(file, lambda: load_config(file))
     taken = Taken(source.read())
     going, go_on = asyncio.Event(), asyncio.Event()
 
@@ -265,7 +265,7 @@ async def test_whoever_asks_is_told_what_is_wrong(tmp_path: Path, told: list[str
     """Ours: `muxway reload` shows it; the log has it too."""
     file = tmp_path / "servers.json"
     file.write_text(servers("a"))
-    source = Source(file, lambda: load_config(file))
+    source = WatchedConfig(file, lambda: load_config(file))
     taken = Taken(source.read())
     reloader = Reloader(source, taken.all[0], taken.apply)
     file.write_text("{")
@@ -280,7 +280,7 @@ async def test_a_reload_that_breaks_does_not_end_the_watching(tmp_path: Path, to
     """Ours: a mistake of ours in one reload must not make all later changes unheard."""
     file = tmp_path / "servers.json"
     file.write_text(servers("a"))
-    source = Source(file, lambda: load_config(file))
+    source = WatchedConfig(file, lambda: load_config(file))
     taken = Taken(source.read())
 
     async def breaking(config: Config) -> Plan:

@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from muxway.clients.transports.http import HttpDoor, HttpSettings
 from muxway.clients.transports.http_connection import HttpConnection, Limits
-from muxway.wire.sse import Event, SseParser
+from muxway.wire.sse import SseEvent, SseParser
 
 from ..conftest import World, a_world
 
@@ -66,7 +66,7 @@ class Opened:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     _parser: SseParser = field(default_factory=lambda: SseParser(10_000_000))
-    _events: list[Event] = field(default_factory=list)
+    _events: list[SseEvent] = field(default_factory=list)
     comments: int = 0
 
     async def head(self) -> Opened:
@@ -92,7 +92,7 @@ class Opened:
                 body += chunk
         return body
 
-    async def event(self) -> Event:
+    async def event(self) -> SseEvent:
         """The next event, priming ones included. Fails when the stream ends."""
         while not self._events:
             chunk = await self.chunk()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running
     from muxway.calls.server_request import ServerRequest
     from muxway.errors import RpcError
-    from muxway.servers.limits import Limits
+    from muxway.servers.limits import ServerLimits
     from muxway.servers.transports.port import Fail, Hear
     from muxway.wire.envelopes import Buffer
 
@@ -119,7 +119,7 @@ class Play:
         return [self.call()[0] for _ in range(count)]
 
 
-async def play(limits: Limits | None = None, *, remote: bool = False) -> Play:
+async def play(limits: ServerLimits | None = None, *, remote: bool = False) -> Play:
     """An open link."""
     channel = FakeChannel(remote=remote)
     link = Connection("up", channel) if limits is None else Connection("up", channel, limits)

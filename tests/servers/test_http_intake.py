@@ -15,7 +15,7 @@ from muxway.wire.sse import SseParser
 if TYPE_CHECKING:
     import pytest
 
-    from muxway.wire.sse import Event
+    from muxway.wire.sse import SseEvent
 
 LIMIT = 1 << 20
 LINES = st.sampled_from([b"data: x\n", b"data:\n", b"\n", b"\r\n", b": comment\n", b"id: 3\n", b"data: " + b"y" * 3000])
@@ -24,9 +24,9 @@ LINES = st.sampled_from([b"data: x\n", b"data:\n", b"\n", b"\r\n", b": comment\n
 @given(st.lists(LINES, max_size=300).map(b"".join))
 def test_events_are_the_same_whether_taken_at_once_or_bit_by_bit(data: bytes) -> None:
     """Ours: slowing down loses nothing and changes no order."""
-    heard: list[Event] = []
+    heard: list[SseEvent] = []
 
-    def take(event: Event) -> int:
+    def take(event: SseEvent) -> int:
         heard.append(event)
         return 1
 
@@ -46,7 +46,7 @@ async def test_answers_on_a_stream_cost_nothing(monkeypatch: pytest.MonkeyPatch)
     data = b"data: {}\n\n" * 5_000 + b"data: " + b"x" * 500_000 + b"\n\n"
     parser, taken = SseParser(LIMIT), 0
 
-    def take(_: Event) -> int:
+    def take(_: SseEvent) -> int:
         nonlocal taken
         taken += 1
         return 0

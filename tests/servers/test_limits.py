@@ -9,11 +9,11 @@ import pytest
 
 from muxway.errors import UpstreamError
 from muxway.middleware.engine.running import did_not_run
-from muxway.servers.limits import Circuit, Limits
+from muxway.servers.limits import Circuit, ServerLimits
 from tests.servers.faking import Play, play
 
-TWO = Limits(concurrency=2, queue=3, wait=10.0)
-BRIEF = Limits(concurrency=1, queue=3, wait=0.2)
+TWO = ServerLimits(concurrency=2, queue=3, wait=10.0)
+BRIEF = ServerLimits(concurrency=1, queue=3, wait=0.2)
 
 
 async def test_calls_over_the_limit_wait_and_go_in_their_order() -> None:
@@ -115,7 +115,7 @@ async def test_a_cancelled_call_makes_room() -> None:
 
 async def test_the_clock_of_a_call_starts_when_it_is_sent() -> None:
     """Ours: waiting does not eat the time that the server has."""
-    up = await play(Limits(concurrency=1, queue=3, wait=10.0))
+    up = await play(ServerLimits(concurrency=1, queue=3, wait=10.0))
     up.call()
     second, _ = up.call(idle=0.5)
     await asyncio.sleep(0.8)
@@ -128,7 +128,7 @@ async def test_the_clock_of_a_call_starts_when_it_is_sent() -> None:
 
 async def test_a_call_whose_caller_is_being_asked_does_not_count() -> None:
     """Ours: it is the caller who takes time, not the server."""
-    up = await play(Limits(concurrency=1, queue=3, wait=10.0))
+    up = await play(ServerLimits(concurrency=1, queue=3, wait=10.0))
     first, _ = up.call()
     second, _ = up.call()
     up.channel.hear([b'{"jsonrpc":"2.0","id":"q","method":"roots/list"}'])
@@ -202,7 +202,7 @@ async def test_when_the_link_is_lost_waiting_calls_say_that_they_did_not_run() -
 
 async def test_a_server_that_does_not_read_refuses_what_waited() -> None:
     """Ours: what is let in from the queue fails like any other call, and fails once."""
-    up = await play(Limits(concurrency=1, queue=3, wait=10.0))
+    up = await play(ServerLimits(concurrency=1, queue=3, wait=10.0))
     first, running = up.call()
     second, _ = up.call()
     up.channel.queued = 1 << 30

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muxway.wire.sse import Event, SseParser
+from muxway.wire.sse import SseEvent, SseParser
 
 LIMIT = 1 << 20
 
@@ -35,7 +35,7 @@ streams = st.lists(st.tuples(lines, st.sampled_from([b"\n", b"\r", b"\r\n"])), m
 )
 
 
-def parse(data: bytes, cuts: list[int] | None = None, limit: int = LIMIT) -> list[Event]:
+def parse(data: bytes, cuts: list[int] | None = None, limit: int = LIMIT) -> list[SseEvent]:
     parser = SseParser(limit)
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts or []), len(data)]
     return [event for start, end in pairwise(places) for event in parser.feed(data[start:end])]
@@ -59,7 +59,7 @@ def test_the_limit_cuts_the_same_events_however_they_arrive(
 ) -> None:
     """Ours: what is too large does not depend on the network's mood."""
 
-    def seen(events: list[Event]) -> list[Event | str]:
+    def seen(events: list[SseEvent]) -> list[SseEvent | str]:
         return ["cut" if event.cut else event for event in events]
 
     data = data + tail.replace(b"\r", b"")
@@ -78,12 +78,12 @@ def test_data_comes_back_as_it_was_written(events: list[list[bytes]], end: bytes
 
 def test_a_byte_order_mark_is_skipped_only_at_the_very_beginning() -> None:
     """HTML standard, 9.2.5."""
-    assert parse(b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n") == [Event("message", b"a", "")]
+    assert parse(b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n") == [SseEvent("message", b"a", "")]
 
 
 def test_comments_and_unknown_fields_are_skipped() -> None:
     """WHATWG HTML, server-sent events: comments keep a connection alive and say nothing."""
-    assert parse(b": ping\n\n:\n\nfoo: bar\n\ndata\n\n") == [Event("message", b"", "")]
+    assert parse(b": ping\n\n:\n\nfoo: bar\n\ndata\n\n") == [SseEvent("message", b"", "")]
 
 
 def test_an_event_has_the_type_it_names_and_the_next_one_does_not() -> None:
@@ -120,7 +120,7 @@ def test_an_endless_event_is_reported_at_once_and_the_next_one_heard() -> None:
     for _ in range(100):
         assert parser.feed(b"y" * 1000) == []
     assert len(parser._pending) < 1000
-    assert parser.feed(b"\ndata: still\n\ndata: next\n\n") == [Event("message", b"next", "")]
+    assert parser.feed(b"\ndata: still\n\ndata: next\n\n") == [SseEvent("message", b"next", "")]
 
 
 def test_many_small_lines_of_one_event_count_together() -> None:
@@ -133,4 +133,4 @@ def test_an_endless_comment_is_only_a_comment() -> None:
     """Ours: padding that some proxies need is skipped, whatever its length."""
     parser = SseParser(100)
     assert parser.feed(b": " + b"x" * 5000) == []
-    assert parser.feed(b"x" * 5000 + b"\ndata: a\n\n") == [Event("message", b"a", "")]
+    assert parser.feed(b"x" * 5000 + b"\ndata: a\n\n") == [SseEvent("message", b"a", "")]

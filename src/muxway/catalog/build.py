@@ -86,14 +86,14 @@ class Source:
         """What stands before what people read of it; empty: nothing."""
         return "" if self.bare else self.upstream
 
-    def of(self, kind: Kind) -> Offer:
+    def of(self, kind: Kind) -> ListOffer:
         """What it has of one kind that goes by name."""
         if kind is PROMPTS:
-            return Offer(self.prompts, self.exposed_prompts, self.hidden_prompts)
-        return Offer(self.tools, self.exposed, self.hidden, self.read_only, self.shapes)
+            return ListOffer(self.prompts, self.exposed_prompts, self.hidden_prompts)
+        return ListOffer(self.tools, self.exposed, self.hidden, self.read_only, self.shapes)
 
 
-class Offer(NamedTuple):
+class ListOffer(NamedTuple):
     """What a source has of one kind, and which of it to show."""
 
     natives: Sequence[Native]
@@ -297,7 +297,7 @@ def head_of(kind: Kind, spelled: bytes) -> bytes:
     return b'"method":"%b","params":{"name":%b' % (kind.use, spelled)
 
 
-def _judge_shapes(draft: _Draft, source: Source, offer: Offer) -> None:
+def _judge_shapes(draft: _Draft, source: Source, offer: ListOffer) -> None:
     """Note shapes that are for no tool, and arguments that no tool has which a pattern matches."""
     there = {native.name: native for native in offer.natives}
     for wanted in offer.shapes:

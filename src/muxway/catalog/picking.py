@@ -21,7 +21,7 @@ class TooMuch(Exception):
     """An expression over this result takes too long."""
 
 
-class _Counting(TreeInterpreter):
+class _CountingInterpreter(TreeInterpreter):
     def __init__(self) -> None:
         super().__init__()
         self._left = MOST_STEPS
@@ -36,4 +36,4 @@ class _Counting(TreeInterpreter):
 
 def pick(expression: str, data: Any) -> Any:
     """What the expression gives. Raises `TooMuch`, and whatever JMESPath raises."""
-    return _Counting().visit(cast("Any", jmespath.compile(expression)).parsed, data)
+    return _CountingInterpreter().visit(cast("Any", jmespath.compile(expression)).parsed, data)

@@ -286,7 +286,7 @@ class ResourceCatalog:
         return self._parts.get(upstream)
 
 
-class _Draft:
+class _ResourceDraft:
     def __init__(self) -> None:
         self.entries: dict[Kind, dict[str, Entry]] = {RESOURCES: {}, TEMPLATES: {}}
         self.findings: list[Finding] = []
@@ -385,7 +385,7 @@ def build_resources(
         before: what there was until now.
     """
     there = {source.upstream: source for source in sources}
-    draft = _Draft()
+    draft = _ResourceDraft()
     parts: dict[str, _Part] = {}
     for upstream in dict.fromkeys((*configured, *there)):
         source = there.get(upstream)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from muxway.clients.transports.guard import Guard
     from muxway.config import Config
     from muxway.config.plan import Plan
-    from muxway.control.watching import Source
+    from muxway.control.watching import WatchedConfig
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
 
@@ -179,7 +179,7 @@ class _Serving:
             await self.gateway.stop()
 
 
-def run_http(source: Source, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
+def run_http(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
     """Serve this configuration, and what becomes of it. Returns the exit code."""
     _allow_many_connections()
     # What uvicorn would say there is said here already, or is the client's mistake.
@@ -188,7 +188,7 @@ def run_http(source: Source, config: Config, reaper: ReaperProcess, terms: Terms
         return runner.run(_serve(source, config, reaper, terms))
 
 
-async def _serve(source: Source, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
+async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
     serving = _Serving(config, reaper, terms)
     settings = uvicorn.Config(
         serving.door if terms.trace is None else terms.trace.app(serving.door),

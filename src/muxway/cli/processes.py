@@ -13,7 +13,7 @@ _AFTER_NAME = {"parent": 1, "pages": 21}
 """Where in /proc/PID/stat these stand, counted from the end of the name."""
 
 
-class Process(NamedTuple):
+class StartedProcess(NamedTuple):
     """A process that runs."""
 
     pid: int
@@ -24,13 +24,13 @@ class Process(NamedTuple):
     """Bytes of it in memory, shared ones included."""
 
 
-def running() -> dict[int, Process]:
+def running() -> dict[int, StartedProcess]:
     """Every process there is, by its id."""
     found = map(_process, (int(entry.name) for entry in Path("/proc").glob("[0-9]*")))
     return {process.pid: process for process in found if process is not None}
 
 
-def _process(pid: int) -> Process | None:
+def _process(pid: int) -> StartedProcess | None:
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes().decode(errors="replace")
     except OSError:
@@ -40,10 +40,10 @@ def _process(pid: int) -> Process | None:
     words = after.split()
     pages = int(words[_AFTER_NAME["pages"]])
     name = before.partition("(")[2]
-    return Process(pid, int(words[_AFTER_NAME["parent"]]), name, pages * os.sysconf("SC_PAGE_SIZE"))
+    return StartedProcess(pid, int(words[_AFTER_NAME["parent"]]), name, pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-def tree(root: int | None, every: Mapping[int, Process]) -> list[Process]:
+def tree(root: int | None, every: Mapping[int, StartedProcess]) -> list[StartedProcess]:
     """A process and all below it, each after its parent."""
     if root is None or root not in every:
         return []
@@ -51,7 +51,7 @@ def tree(root: int | None, every: Mapping[int, Process]) -> list[Process]:
     return [every[root], *(process for pid in sorted(below) for process in tree(pid, every))]
 
 
-def used(found: Iterable[Process]) -> int | None:
+def used(found: Iterable[StartedProcess]) -> int | None:
     """The memory of all of them; None if nothing is known of any."""
     sizes = [process.memory for process in found]
     return sum(sizes) if sizes else None

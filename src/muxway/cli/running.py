@@ -14,12 +14,12 @@ from muxway.cli.exits import Failed, Unreachable
 from muxway.cli.figures import duration
 from muxway.cli.options import one_config
 from muxway.cli.output import one_line
-from muxway.control.client import ControlError, Found, Running, find
+from muxway.control.client import ControlError, Found, RunningGateway, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from muxway.cli.processes import Process
+    from muxway.cli.processes import StartedProcess
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 
@@ -41,7 +41,7 @@ def gateway_options(command: _F) -> _F:
     return pid(config(command))
 
 
-def pick(pid: int | None, config: str | None) -> Running:
+def pick(pid: int | None, config: str | None) -> RunningGateway:
     """The gateway that is meant.
 
     Raises:
@@ -57,7 +57,7 @@ def pick(pid: int | None, config: str | None) -> Running:
     raise nobody(found, pid, config)
 
 
-def pick_for(server: str, pid: int | None, config: str | None) -> Running:
+def pick_for(server: str, pid: int | None, config: str | None) -> RunningGateway:
     """The gateway that is meant by whoever only looks at this server: the only one that has it.
 
     Raises:
@@ -74,7 +74,7 @@ def pick_for(server: str, pid: int | None, config: str | None) -> Running:
     return chosen[0]
 
 
-def pick_any(pid: int | None, config: str | None) -> list[Running]:
+def pick_any(pid: int | None, config: str | None) -> list[RunningGateway]:
     """The gateways that may be meant: for those who only look. Raises Unreachable if there is none."""
     found = find()
     chosen = matching(found, pid, config)
@@ -83,7 +83,7 @@ def pick_any(pid: int | None, config: str | None) -> list[Running]:
     return chosen
 
 
-def matching(found: Found, pid: int | None, config: str | None) -> list[Running]:
+def matching(found: Found, pid: int | None, config: str | None) -> list[RunningGateway]:
     """Those that may be meant."""
     file = None if config is None else str(Path(config).resolve())
     return [
@@ -93,13 +93,13 @@ def matching(found: Found, pid: int | None, config: str | None) -> list[Running]
     ]
 
 
-def several(gateways: list[Running], config: str | None) -> click.UsageError:
+def several(gateways: list[RunningGateway], config: str | None) -> click.UsageError:
     """What to say where one gateway is meant, and all of these may be."""
     how = "--pid or --config" if config is None and len({one.config for one in gateways}) > 1 else "--pid"
     return click.UsageError(f"{len(gateways)} gateways are running: pick one with {how}.\n{_listed(gateways)}")
 
 
-def _listed(gateways: list[Running]) -> str:
+def _listed(gateways: list[RunningGateway]) -> str:
     """Gateways, one a line, so that a person can choose."""
     every = processes.running()
     rows = [
@@ -112,13 +112,13 @@ def _listed(gateways: list[Running]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _door(gateway: Running, every: Mapping[int, Process]) -> str:
+def _door(gateway: RunningGateway, every: Mapping[int, StartedProcess]) -> str:
     """How clients reach it; which client that is, if it has one."""
     client = client_of(gateway.pid, gateway.client, every)
     return gateway.door if gateway.door != "stdio" or client is None else f"stdio, of {client}"
 
 
-def client_of(pid: int, said: str | None, every: Mapping[int, Process]) -> str | None:
+def client_of(pid: int, said: str | None, every: Mapping[int, StartedProcess]) -> str | None:
     """What the client of a gateway on stdio is called: by itself, or by its program, which is the gateway's parent."""
     own = every.get(pid)
     parent = None if own is None else every.get(own.parent)

@@ -20,13 +20,19 @@ from muxway.gateway import Gateway
 if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.config.plan import Plan
-    from muxway.control.watching import Source
+    from muxway.control.watching import WatchedConfig
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
 
 
 def run_stdio(
-    source: Source, config: Config, reaper: ReaperProcess, view: str | None, trace: MessageTrace | None, *, watch: bool
+    source: WatchedConfig,
+    config: Config,
+    reaper: ReaperProcess,
+    view: str | None,
+    trace: MessageTrace | None,
+    *,
+    watch: bool,
 ) -> int:
     """Serve this configuration, or one view of it. Returns the exit code."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -34,7 +40,13 @@ def run_stdio(
 
 
 async def _serve(
-    source: Source, config: Config, reaper: ReaperProcess, view: str | None, trace: MessageTrace | None, *, watch: bool
+    source: WatchedConfig,
+    config: Config,
+    reaper: ReaperProcess,
+    view: str | None,
+    trace: MessageTrace | None,
+    *,
+    watch: bool,
 ) -> int:
     """Serve until the client or a signal ends it. Returns the exit code."""
     gateway = Gateway(config, reaper=reaper, trace=trace)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from muxway.calls.call import Call, Caller
 from muxway.calls.incidents import internal
 from muxway.clients import notifications
-from muxway.clients.transports.http_response import Reply
+from muxway.clients.transports.http_response import JsonReply
 from muxway.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -185,7 +185,7 @@ def _same(argument: Raw | None, values: Sequence[bytes]) -> bool:
     return envelopes.number(given.encode()) == envelopes.number(argument) is not None
 
 
-class StatelessRequest(Reply):
+class StatelessRequest(JsonReply):
     """One request and what is under way for it. A `core.ports.Sink`."""
 
     __slots__ = ("_admission", "call", "id", "running")

@@ -33,7 +33,7 @@ class Unfit(Exception):
     """A value is not what a step needs; the message says which and why."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class StepOutcome(msgspec.Struct, frozen=True):
     """How a step ended."""
 
     result: Raw | None = None
@@ -46,11 +46,11 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.error is None and not self.skipped
 
 
-class Scope(msgspec.Struct, frozen=True):
+class StepScope(msgspec.Struct, frozen=True):
     """What references can lead to at one moment."""
 
     input: Params
-    steps: Mapping[str, Outcome]
+    steps: Mapping[str, StepOutcome]
     item: Raw | None = None
     index: int = 0
     known: dict[tuple[str | int, ...], Raw | None] = msgspec.field(
@@ -59,7 +59,7 @@ class Scope(msgspec.Struct, frozen=True):
     """Step and path → what they led to. A result is large, and may be asked for again by each of many items."""
 
 
-def look_up(reference: Reference, scope: Scope, *, strict: bool = False) -> Raw | None:
+def look_up(reference: Reference, scope: StepScope, *, strict: bool = False) -> Raw | None:
     """The value a reference leads to; None if there is none.
 
     Raises:
@@ -119,7 +119,7 @@ def _what(raw: Raw) -> str:
     return kinds.get(chr(memoryview(raw)[0]), "a number")
 
 
-def fill(template: Template, scope: Scope, *, strict: bool = False) -> object:
+def fill(template: Template, scope: StepScope, *, strict: bool = False) -> object:
     """The template with values in place of its references, ready to be encoded.
 
     What a reference does not lead to is null. If strict, it is left out where it would be a member of an object.
@@ -153,7 +153,7 @@ def shown(raw: Raw | None) -> str:
     return bytes(raw).decode() if text is None else text
 
 
-def items_of(template: Template, scope: Scope) -> list[Raw]:
+def items_of(template: Template, scope: StepScope) -> list[Raw]:
     """The items to make a call for.
 
     Raises:
@@ -172,7 +172,7 @@ def items_of(template: Template, scope: Scope) -> list[Raw]:
 # --- conditions -------------------------------------------------------------------------------
 
 
-def holds(condition: Condition, scope: Scope) -> bool:
+def holds(condition: Condition, scope: StepScope) -> bool:
     """Whether a condition holds.
 
     Raises:
@@ -202,7 +202,7 @@ def holds(condition: Condition, scope: Scope) -> bool:
     }[operator]()
 
 
-def _is_something(reference: Reference, scope: Scope) -> bool:
+def _is_something(reference: Reference, scope: StepScope) -> bool:
     """Whether it leads to anything but null, false, zero and what is empty."""
     raw = look_up(reference, scope)
     if raw is not None and memoryview(raw).nbytes > LARGEST_COMPARED:
@@ -215,7 +215,7 @@ def _is_something(reference: Reference, scope: Scope) -> bool:
     return bool(_value(reference, scope))
 
 
-def _value(condition: Condition, scope: Scope) -> Any:
+def _value(condition: Condition, scope: StepScope) -> Any:
     if isinstance(condition, Constant):
         return condition.value
     if isinstance(condition, Operation):
@@ -245,7 +245,7 @@ def same(one: Any, other: Any) -> bool:
 # --- results ----------------------------------------------------------------------------------
 
 
-def read_result(raw: bytes) -> Outcome:
+def read_result(raw: bytes) -> StepOutcome:
     """What a tool's result means to later steps.
 
     Its structured content; or the object or array that its one text is; or its text; or else its content blocks.
@@ -255,20 +255,20 @@ def read_result(raw: bytes) -> Outcome:
     texts = [_text_of(block) for block in blocks]
     if bytes(fields.get("isError", b"")) == b"true":
         said = "\n".join(text for text in texts if text)
-        return Outcome(error=said or "the tool says that it failed, and nothing more")
+        return StepOutcome(error=said or "the tool says that it failed, and nothing more")
     structured = fields.get("structuredContent")
     if structured is not None and not envelopes.is_null(structured):
-        return Outcome(structured)
+        return StepOutcome(structured)
     if not all(text is not None for text in texts):
-        return Outcome(Raw(bytes(fields.get("content", b"[]"))))
+        return StepOutcome(Raw(bytes(fields.get("content", b"[]"))))
     text = "\n".join(text for text in texts if text is not None)
     data = text.strip().encode()
     if len(texts) == 1 and data[:1] in (b"{", b"["):
         # A message is one line; in JSON, line ends stand only between values.
         flat = data.translate(_SPACES)
         if (envelopes.members(flat) if data[:1] == b"{" else envelopes.items(flat)) is not None:
-            return Outcome(Raw(flat))
-    return Outcome(Raw(envelopes.encode(text)))
+            return StepOutcome(Raw(flat))
+    return StepOutcome(Raw(envelopes.encode(text)))
 
 
 def _text_of(block: Raw) -> str | None:

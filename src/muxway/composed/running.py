@@ -18,7 +18,7 @@ from muxway.calls.incidents import attempt, deliver
 from muxway.calls.leases import Leases
 from muxway.calls.ports import later, steady
 from muxway.composed import evaluation, fitting
-from muxway.composed.evaluation import Outcome, Scope, Unfit
+from muxway.composed.evaluation import StepOutcome, StepScope, Unfit
 from muxway.config.composed import DEEPEST, DRY_RUN, needs, uses
 from muxway.config.templates import plain, references
 from muxway.errors import RpcError
@@ -91,7 +91,7 @@ class _Run:
         # With a token, progress of a step's server keeps its call alive, as it does that of any other call.
         self.meta: Params = {**(call.meta or {}), PROGRESS_TOKEN: Raw(b"1")}
         self.sink = sink
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, StepOutcome] = {}
         self.input: Params = {}
         self._call = call
         self._known: dict[tuple[str | int, ...], Raw | None] = {}
@@ -102,7 +102,7 @@ class _Run:
         self._over = False
         self._pumping = False
         self._told = 0.0
-        self._clock = _Clock(tool.deadline, lambda: self.guard(self._expire))
+        self._clock = _RunClock(tool.deadline, lambda: self.guard(self._expire))
 
     def guard(self, do: Callable[[], None]) -> None:
         """Go on, whoever made it go on: what goes wrong here ends this call, and is nobody else's business."""
@@ -141,7 +141,7 @@ class _Run:
 
     def _plan(self) -> bytes:
         """What would be called, as far as that is known before anything is."""
-        scope = Scope(self.input, {})
+        scope = StepScope(self.input, {})
         try:
             steps = [_planned(step, scope) for step in self.tool.steps]
         except Unfit as error:
@@ -175,7 +175,7 @@ class _Run:
             return False
         del self._waiting[step.name]
         if any(self.outcomes[name].skipped for name in uses(step)):
-            self.settle(step, Outcome(skipped=True))
+            self.settle(step, StepOutcome(skipped=True))
             return True
         try:
             self._open(step)
@@ -184,10 +184,10 @@ class _Run:
         return True
 
     def _open(self, step: Step) -> None:
-        scope = Scope(self.input, self.outcomes, known=self._known)
+        scope = StepScope(self.input, self.outcomes, known=self._known)
         per_item = any(reference.root in ("item", "index") for _, reference in references(step.when))
         if step.when is not None and not per_item and not evaluation.holds(step.when, scope):
-            self.settle(step, Outcome(skipped=True))
+            self.settle(step, StepOutcome(skipped=True))
             return
         if step.for_each is None:
             self._works[step.name] = _Work(self, step, [scope])
@@ -195,20 +195,20 @@ class _Run:
         items = evaluation.items_of(step.for_each, scope)
         if len(items) > step.max_items:
             raise Unfit(f"forEach has {len(items)} items, more than maxItems ({step.max_items})")
-        scopes = [Scope(self.input, self.outcomes, item, index, self._known) for index, item in enumerate(items)]
+        scopes = [StepScope(self.input, self.outcomes, item, index, self._known) for index, item in enumerate(items)]
         if scopes:
             self._works[step.name] = _Work(self, step, scopes, step.when if per_item else None)
         else:
-            self.settle(step, Outcome(Raw(b"[]")))
+            self.settle(step, StepOutcome(Raw(b"[]")))
 
     def failed_step(self, step: Step, why: str) -> None:
         """A step, or one of its calls, failed: end everything, or note it."""
         if step.on_error == "fail":
             self._fail(f'{self.tool.name}: step "{step.name}" ({step.tool}) failed: {why}')
         else:
-            self.settle(step, Outcome(error=why, skipped=step.on_error == "skip"))
+            self.settle(step, StepOutcome(error=why, skipped=step.on_error == "skip"))
 
-    def settle(self, step: Step, outcome: Outcome) -> None:
+    def settle(self, step: Step, outcome: StepOutcome) -> None:
         """A step is over."""
         self._works.pop(step.name, None)
         self.outcomes[step.name] = outcome
@@ -240,7 +240,7 @@ class _Run:
             value = self.outcomes[tool.steps[-1].name].result or Raw(b"null")
         else:
             value = Raw(
-                envelopes.encode(evaluation.fill(tool.output, Scope(self.input, self.outcomes, known=self._known)))
+                envelopes.encode(evaluation.fill(tool.output, StepScope(self.input, self.outcomes, known=self._known)))
             )
         if memoryview(value).nbytes > tool.max_result_bytes:
             self._fail(f"{tool.name}: the output is larger than {tool.max_result_bytes} bytes (maxResultBytes)")
@@ -289,7 +289,7 @@ class _Run:
 
     # --- meanwhile ----------------------------------------------------------------------------
 
-    def ask(self, ask: ServerRequest, clock: _Clock | None) -> None:
+    def ask(self, ask: ServerRequest, clock: _RunClock | None) -> None:
         """Pass on a question of a step's server. While the caller thinks, no clock of ours runs."""
         clocks = [self._clock] if clock is None else [self._clock, clock]
 
@@ -317,7 +317,7 @@ class _Run:
         self.sink.ask(passed)
 
 
-class _Clock:
+class _RunClock:
     """A time limit that stands still while somebody is asked something."""
 
     def __init__(self, seconds: float, ring: Callable[[], None]) -> None:
@@ -352,13 +352,13 @@ class _Clock:
 class _Work:
     """A step under way: one call, or one for each item."""
 
-    def __init__(self, run: _Run, step: Step, scopes: list[Scope], when: Condition | None = None) -> None:
+    def __init__(self, run: _Run, step: Step, scopes: list[StepScope], when: Condition | None = None) -> None:
         """Prepare. `when` is asked about each item when its turn comes."""
         self.run = run
         self.step = step
         self._when = when
         self._queue = deque(enumerate(scopes))
-        self._outcomes: list[Outcome | None] = [None] * len(scopes)
+        self._outcomes: list[StepOutcome | None] = [None] * len(scopes)
         self._jobs: dict[int, _Job] = {}
         self._done = 0
         self._shares: dict[int, float] = {}
@@ -377,7 +377,7 @@ class _Work:
                 self.run.failed_step(self.step, str(error))
                 return True
             if not wanted:
-                self._outcomes[number] = Outcome(skipped=True)
+                self._outcomes[number] = StepOutcome(skipped=True)
                 self._done += 1
                 if not self._jobs and not self._queue:
                     self.run.settle(self.step, self._gathered())
@@ -386,7 +386,7 @@ class _Work:
         job.begin()
         return True
 
-    def over(self, number: int, outcome: Outcome) -> None:
+    def over(self, number: int, outcome: StepOutcome) -> None:
         """One of the calls is over."""
         del self._jobs[number]
         self._shares.pop(number, None)
@@ -404,7 +404,7 @@ class _Work:
         else:
             self.run.settle(step, self._gathered())
 
-    def _gathered(self) -> Outcome:
+    def _gathered(self) -> StepOutcome:
         """The outcome of all items, each of which has one."""
         ended = [outcome for outcome in self._outcomes if outcome is not None and not outcome.skipped]
         failed = [(index, one.error) for index, one in enumerate(ended) if one.error is not None]
@@ -412,7 +412,7 @@ class _Work:
             failed, ended = [], [one for one in ended if one.error is None]
         results: list[Buffer] = [one.result or b"null" for one in ended]
         error = f"{len(failed)} of {len(ended)} failed, first item {failed[0][0]}: {failed[0][1]}" if failed else None
-        return Outcome(Raw(b"[" + b",".join(results) + b"]"), error)
+        return StepOutcome(Raw(b"[" + b",".join(results) + b"]"), error)
 
     def share(self) -> float:
         """How much of it is done, from 0 to 1."""
@@ -429,7 +429,7 @@ class _Work:
         if self.step.for_each is None:
             self.run.failed_step(self.step, why)
             return
-        self._outcomes = [outcome or Outcome(error=why) for outcome in self._outcomes]
+        self._outcomes = [outcome or StepOutcome(error=why) for outcome in self._outcomes]
         self.run.settle(self.step, self._gathered())
 
     def cancel(self, reason: str | None) -> None:
@@ -443,14 +443,14 @@ class _Work:
 class _Job:
     """One call of a step. Implements `core.ports.Sink`."""
 
-    def __init__(self, work: _Work, number: int, scope: Scope) -> None:
+    def __init__(self, work: _Work, number: int, scope: StepScope) -> None:
         self._work = work
         self._number = number
         self._scope = scope
         self._running: Running | None = None
         self._over = False
         timeout = work.step.timeout
-        self._clock = None if timeout is None else _Clock(timeout, lambda: work.run.guard(self._late))
+        self._clock = None if timeout is None else _RunClock(timeout, lambda: work.run.guard(self._late))
 
     def begin(self) -> None:
         """Make the call."""
@@ -458,11 +458,11 @@ class _Job:
         try:
             arguments = envelopes.encode(evaluation.fill(step.arguments, self._scope, strict=True))
         except Unfit as error:
-            self._end(Outcome(error=str(error)))
+            self._end(StepOutcome(error=str(error)))
             return
         if len(arguments) > run.tool.max_result_bytes:
             self._end(
-                Outcome(error=f"its arguments are larger than {run.tool.max_result_bytes} bytes (maxResultBytes)")
+                StepOutcome(error=f"its arguments are larger than {run.tool.max_result_bytes} bytes (maxResultBytes)")
             )
             return
         params: Params = {"name": Raw(envelopes.encode(step.tool)), "arguments": Raw(arguments)}
@@ -483,19 +483,19 @@ class _Job:
             self._end(evaluation.read_result(raw))
         else:
             limit = f"more than {run.tool.max_result_bytes} bytes of results (maxResultBytes of the tool)"
-            self._end(Outcome(error=f"its result of {len(raw)} bytes would make {limit}"))
+            self._end(StepOutcome(error=f"its result of {len(raw)} bytes would make {limit}"))
 
     def failed(self, error: RpcError) -> None:
-        self._work.run.guard(lambda: self._end(Outcome(error=error.message)))
+        self._work.run.guard(lambda: self._end(StepOutcome(error=error.message)))
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: StepOutcome) -> None:
         if not self._over:
             self._leave()
             self._work.over(self._number, outcome)
 
     def _late(self) -> None:
         running = self._running
-        self._end(Outcome(error=f"gave no result within {self._work.step.timeout:g} s"))
+        self._end(StepOutcome(error=f"gave no result within {self._work.step.timeout:g} s"))
         if running is not None:
             running.cancel("the step's timeout passed")
 
@@ -527,7 +527,7 @@ class _Job:
             self._work.run.ask(ask, self._clock)
 
 
-def _planned(step: Step, scope: Scope) -> dict[str, Any]:
+def _planned(step: Step, scope: StepScope) -> dict[str, Any]:
     known = {name: value for name, value in step.arguments.items() if _known(value)}
     later_on = {name: plain(value) for name, value in step.arguments.items() if name not in known}
     filled = cast("dict[str, Any]", evaluation.fill(known, scope, strict=True))

@@ -27,7 +27,7 @@ D = TypeVar("D")
 _UNSET: Any = MISSING
 
 
-class Kind(Generic[T_co]):
+class FieldKind(Generic[T_co]):
     """What a key may hold. Called in the body of a model, it makes the attribute that one key of the file fills."""
 
     def __init__(
@@ -85,9 +85,9 @@ class Kind(Generic[T_co]):
         )
 
 
-def kind(words: str, schema: Mapping[str, Any]) -> Callable[[Callable[[Reader, Path, object], T | None]], Kind[T]]:
+def kind(words: str, schema: Mapping[str, Any]) -> Callable[[Callable[[Reader, Path, object], T | None]], FieldKind[T]]:
     """Make a kind of the function that reads it."""
-    return lambda read: Kind(words, schema, read)
+    return lambda read: FieldKind(words, schema, read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Field:
 
     key: str
     """The spelling we recommend."""
-    kind: Kind[Any]
+    kind: FieldKind[Any]
     """What it holds and how that is read."""
     doc: str
     """What it does, for the person writing the file. The first sentence stands alone in overviews."""

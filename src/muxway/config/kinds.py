@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from muxway.config import durations, places
 from muxway.config.expand import expand, expand_tilde
-from muxway.config.fields import Kind, kind
+from muxway.config.fields import FieldKind, kind
 from muxway.config.loader_variables import is_loader
 from muxway.config.report import as_list, as_mapping
 from muxway.config.values import UNENCODABLE, WRITE_OUT, Reader, label, shown
@@ -53,8 +53,8 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 # --- text and words -------------------------------------------------------------------------------------------------
 
-text: Final = Kind("text", STRING, Reader.string)
-name: Final = Kind("text, not empty", FILLED, Reader.named)
+text: Final = FieldKind("text", STRING, Reader.string)
+name: Final = FieldKind("text, not empty", FILLED, Reader.named)
 
 
 @kind("path", FILLED)
@@ -78,7 +78,7 @@ def flag(reader: Reader, place: Path, raw: object) -> bool | None:
     return written.lower() == "true"
 
 
-def choice(*choices: str) -> Kind[Any]:
+def choice(*choices: str) -> FieldKind[Any]:
     """One of a few words."""
     allowed = ", ".join(f'"{one}"' for one in choices)
 
@@ -91,7 +91,7 @@ def choice(*choices: str) -> Kind[Any]:
 
     # A variable is allowed too; the enum alone gives editors their completion.
     schema = {**STRING, "anyOf": [{"enum": [*choices]}, {"type": "string", "pattern": r"\$|\{env:"}]}
-    return Kind(f"one of {allowed}", schema, read, choices)
+    return FieldKind(f"one of {allowed}", schema, read, choices)
 
 
 @kind("http:// or https:// URL", FILLED)
@@ -134,7 +134,7 @@ def transport(reader: Reader, place: Path, raw: object) -> Literal["stdio", "htt
 # --- numbers --------------------------------------------------------------------------------------------------------
 
 
-def integer_from(minimum: int, maximum: int | None = None) -> Kind[int]:
+def integer_from(minimum: int, maximum: int | None = None) -> FieldKind[int]:
     """A whole number."""
 
     def read(reader: Reader, place: Path, raw: object) -> int | None:
@@ -149,7 +149,7 @@ def integer_from(minimum: int, maximum: int | None = None) -> Kind[int]:
             return None
         return value
 
-    return Kind("whole number", _INTEGER, read)
+    return FieldKind("whole number", _INTEGER, read)
 
 
 integer: Final = integer_from(1)
@@ -235,7 +235,7 @@ def command(reader: Reader, place: Path, raw: object) -> Any:
     return None if parts is None else (expand_tilde(parts[0], reader.scope.home), *parts[1:])
 
 
-def _places(words: str, like: str, understand: Callable[[str], str]) -> Kind[tuple[str, ...]]:
+def _places(words: str, like: str, understand: Callable[[str], str]) -> FieldKind[tuple[str, ...]]:
     def read(reader: Reader, place: Path, raw: object) -> tuple[str, ...] | None:
         def one(at: Path, item: object) -> str | None:
             written = reader.named(at, item)
@@ -249,7 +249,7 @@ def _places(words: str, like: str, understand: Callable[[str], str]) -> Kind[tup
 
         return reader.items(place, raw, one, f'an array of strings like ["{like}"]')
 
-    return Kind(words, _STRINGS, read)
+    return FieldKind(words, _STRINGS, read)
 
 
 hosts: Final = _places("array of names", "mcp.example.com", places.host)
@@ -402,7 +402,7 @@ def _warn_about_blanks(reader: Reader, at: Path, written: str) -> None:
 # --- any value ------------------------------------------------------------------------------------------------------
 
 
-value: Final[Kind[object]] = Kind("any value", {}, Reader.expanded)
+value: Final[FieldKind[object]] = FieldKind("any value", {}, Reader.expanded)
 
 
 @kind("array of values", {"type": "array", "minItems": 1})
@@ -419,7 +419,7 @@ def values(reader: Reader, place: Path, raw: object) -> tuple[object, ...] | Non
 # In them `${…}` is a reference: variables are replaced in none of the following. Who has no such tools need not load
 # what reads them.
 
-mapping: Final = Kind("object", {"type": "object"}, Reader.entries)
+mapping: Final = FieldKind("object", {"type": "object"}, Reader.entries)
 
 
 @kind("any value", {})

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muxway.config import kinds
-from muxway.config.fields import Kind, Section, kind, settings
+from muxway.config.fields import FieldKind, Section, kind, settings
 from muxway.config.report import as_mapping
 from muxway.config.values import shorten
 from muxway.regexes import BadPattern, Regex
@@ -39,15 +39,15 @@ class ExposedTool:
     """The name to publish instead (before the prefix), if it is renamed."""
 
 
-def _names(what: str) -> Kind[tuple[str, ...]]:
+def _names(what: str) -> FieldKind[tuple[str, ...]]:
     def read(reader: Reader, path: Path, raw: object) -> tuple[str, ...] | None:
         names = reader.items(path, raw, reader.named, f"an array of {what} names")
         return None if names is None else tuple(dict.fromkeys(names))
 
-    return Kind(f"array of {what} names", kinds.NAMES, read)
+    return FieldKind(f"array of {what} names", kinds.NAMES, read)
 
 
-def _exposed(what: str) -> Kind[tuple[ExposedTool, ...]]:
+def _exposed(what: str) -> FieldKind[tuple[ExposedTool, ...]]:
     renamed = {
         "type": "object",
         "properties": {"original": kinds.STRING, "exposed": kinds.STRING},
@@ -74,7 +74,7 @@ def _exposed(what: str) -> Kind[tuple[ExposedTool, ...]]:
         return tools
 
     schema = {"type": "array", "items": {"anyOf": [kinds.FILLED, renamed]}}
-    return Kind(f"array of {what} names or {{original, exposed}}", schema, read)
+    return FieldKind(f"array of {what} names or {{original, exposed}}", schema, read)
 
 
 def _read_exposed(reader: Reader, what: str, place: Path, item: object) -> ExposedTool | None:

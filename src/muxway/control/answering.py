@@ -31,7 +31,7 @@ _CHANGE_WAIT: Final = 300.0
 """Seconds after which whoever asked for a change is told that it takes longer. It goes on."""
 
 
-class Refused(Exception):
+class ControlRefused(Exception):
     """The answer is no; the message says why."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -79,12 +79,12 @@ class Answering:
             case {"ask": "explain", "tool": str(tool), "view": str() | None as view}:
                 yield {"result": await self._explain(tool, view)}
             case _:
-                raise Refused("bad_request", f"this is muxway {__version__}, which does not know what is asked")
+                raise ControlRefused("bad_request", f"this is muxway {__version__}, which does not know what is asked")
 
     def _running(self) -> Gateway:
         gateway = self._gateway()
         if gateway is None:
-            raise Refused("resting", "the servers are stopped until the next client comes")
+            raise ControlRefused("resting", "the servers are stopped until the next client comes")
         return gateway
 
     # --- how it is ----------------------------------------------------------------------------
@@ -118,8 +118,10 @@ class Answering:
                 return server
         raise self._no_server(name)
 
-    def _no_server(self, name: str) -> Refused:
-        return Refused("unknown_server", _unknown("server", name, [one.name for one in self._running().servers()]))
+    def _no_server(self, name: str) -> ControlRefused:
+        return ControlRefused(
+            "unknown_server", _unknown("server", name, [one.name for one in self._running().servers()])
+        )
 
     async def _log_lines(
         self, name: str, last: int | None, gone: Callable[[], bool], *, follow: bool
@@ -146,7 +148,7 @@ class Answering:
         gateway = self._running()
         views = gateway.config.views
         if view is not None and view not in views:
-            raise Refused("unknown_view", _unknown("view", view, views))
+            raise ControlRefused("unknown_view", _unknown("view", view, views))
         # Only for those who ask.
         from muxway.control.explaining import explain
 
@@ -161,7 +163,7 @@ class Answering:
 
     async def _read_config(self, read: Callable[[Reloader], Coroutine[Any, Any, Plan]]) -> dict[str, Any]:
         if self._reloader is None:
-            raise Refused("no_config", "this gateway has no config to read again")
+            raise ControlRefused("no_config", "this gateway has no config to read again")
         try:
             plan = await self._finish(read(self._reloader), "the new config is still being put into force")
         except ConfigError as error:
@@ -186,7 +188,7 @@ class Answering:
         task.add_done_callback(self._ended)
         done, _ = await asyncio.wait([task], timeout=_CHANGE_WAIT)
         if not done:
-            raise Refused("unfinished", f"{unfinished}; see `muxway status`")
+            raise ControlRefused("unfinished", f"{unfinished}; see `muxway status`")
         return task.result()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

@@ -31,7 +31,7 @@ class ControlError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningGateway:
     """A gateway that runs."""
 
     path: Path
@@ -63,7 +63,7 @@ class Running:
 class Found:
     """What there is."""
 
-    gateways: list[Running] = field(default_factory=list[Running])
+    gateways: list[RunningGateway] = field(default_factory=list[RunningGateway])
     """Those that answer, the youngest last."""
     silent: list[int] = field(default_factory=list[int])
     """Process ids of those that do not."""
@@ -89,7 +89,7 @@ def find() -> Found:
             try:
                 who = next(_parts(path, pid, _HELLO_WAIT, ask="who"))["result"]
                 found.gateways.append(
-                    Running(
+                    RunningGateway(
                         path,
                         who["pid"],
                         who["version"],

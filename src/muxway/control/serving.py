@@ -10,7 +10,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Final, cast
 
-from muxway.control.answering import Answering, Refused
+from muxway.control.answering import Answering, ControlRefused
 from muxway.control.folders import ENDING, check_folder, folders, sockets, whose
 from muxway.errors import ParseError
 from muxway.log import EventLog
@@ -126,12 +126,12 @@ class ControlSocket:
             return
         try:
             if len(self._conversations) > _MAX_CONNECTIONS:
-                raise Refused("busy", "too many ask at the same time; try again in a moment")
+                raise ControlRefused("busy", "too many ask at the same time; try again in a moment")
             async with asyncio.timeout(_REQUEST_WAIT):
                 request = await _request(reader)
             async for part in self._answering.answer(request, lambda: reader.at_eof() or writer.is_closing()):
                 yield part
-        except Refused as refusal:
+        except ControlRefused as refusal:
             yield _error(refusal.code, str(refusal))
         except (ConnectionError, TimeoutError):
             return
@@ -148,7 +148,7 @@ async def _request(reader: asyncio.StreamReader) -> dict[str, object]:
     try:
         line = await reader.readline()
     except ValueError:
-        raise Refused("bad_request", f"the request is longer than {_MAX_REQUEST} bytes") from None
+        raise ControlRefused("bad_request", f"the request is longer than {_MAX_REQUEST} bytes") from None
     if not line:
         raise ConnectionResetError
     try:
@@ -156,7 +156,7 @@ async def _request(reader: asyncio.StreamReader) -> dict[str, object]:
     except ParseError:
         request = None
     if not isinstance(request, dict):
-        raise Refused("bad_request", "the request is not a JSON object on one line")
+        raise ControlRefused("bad_request", "the request is not a JSON object on one line")
     return cast("dict[str, object]", request)
 
 

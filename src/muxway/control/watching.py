@@ -35,7 +35,7 @@ Look = dict[str, tuple[int, ...] | None]
 log = EventLog("config")
 
 
-class Source:
+class WatchedConfig:
     """A configuration that can be read again. `read` and `look` may take their time: files may be far away."""
 
     def __init__(self, file: Path, read: Callable[[], Config]) -> None:
@@ -80,7 +80,7 @@ def _look(file: str) -> tuple[int, ...] | None:
 class Reloader:
     """Makes what the configuration says by now what runs. One reload at a time, and the last one wins."""
 
-    def __init__(self, source: Source, config: Config, apply: Callable[[Config], Awaitable[Plan]]) -> None:
+    def __init__(self, source: WatchedConfig, config: Config, apply: Callable[[Config], Awaitable[Plan]]) -> None:
         """Prepare to reload.
 
         Args:

@@ -34,7 +34,7 @@ class Answer:
     """What the other side said meanwhile."""
 
 
-class Client:
+class DemoClient:
     """One connection to a gateway that was started for it."""
 
     def __init__(self, process: asyncio.subprocess.Process, revision: str) -> None:
@@ -47,7 +47,7 @@ class Client:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def launch(cls, argv: Sequence[str], revision: str) -> AsyncGenerator[Client]:
+    async def launch(cls, argv: Sequence[str], revision: str) -> AsyncGenerator[DemoClient]:
         """Start a server as every MCP client does, with pipes on its stdin and stdout; end it on leaving."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from muxway.demo.serving import Run, Server, Tool, ToolError
+from muxway.demo.serving import DemoServer, DemoTool, Run, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +49,8 @@ def _convert(arguments: Mapping[str, Any], _: Run) -> str:
 
 
 TOOLS = {
-    "now": Tool("Tell the time in a time zone (default UTC).", {"timezone": _ZONE}, (), _now),
-    "convert": Tool(
+    "now": DemoTool("Tell the time in a time zone (default UTC).", {"timezone": _ZONE}, (), _now),
+    "convert": DemoTool(
         "Convert a time of day between two time zones.",
         {"time": _TIME, "from": _ZONE, "to": _ZONE},
         ("time", "from", "to"),
@@ -59,4 +59,4 @@ TOOLS = {
 }
 
 if __name__ == "__main__":
-    Server("clock", "2024-11-05", TOOLS).serve()
+    DemoServer("clock", "2024-11-05", TOOLS).serve()

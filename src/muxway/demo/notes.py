@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from muxway.demo.serving import Run, Server, Tool, ToolError
+from muxway.demo.serving import DemoServer, DemoTool, Run, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,11 +41,11 @@ def _delete(arguments: Mapping[str, Any], _: Run) -> str:
 
 
 TOOLS = {
-    "add": Tool("Remember a note.", {"text": _TEXT, "tags": _TAGS}, ("text",), _add),
-    "list": Tool("List all notes.", {}, (), _list),
-    "search": Tool("Find notes by a word or a tag.", {"query": _QUERY}, ("query",), _search),
-    "delete": Tool("Forget a note.", {"id": _ID}, ("id",), _delete),
+    "add": DemoTool("Remember a note.", {"text": _TEXT, "tags": _TAGS}, ("text",), _add),
+    "list": DemoTool("List all notes.", {}, (), _list),
+    "search": DemoTool("Find notes by a word or a tag.", {"query": _QUERY}, ("query",), _search),
+    "delete": DemoTool("Forget a note.", {"id": _ID}, ("id",), _delete),
 }
 
 if __name__ == "__main__":
-    Server("notes", "2025-06-18", TOOLS).serve()
+    DemoServer("notes", "2025-06-18", TOOLS).serve()

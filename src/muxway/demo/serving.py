@@ -42,7 +42,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class DemoTool:
     """One tool of a server."""
 
     description: str
@@ -52,10 +52,10 @@ class Tool:
     """Does the work: text for people, or an object for programs."""
 
 
-class Server:
+class DemoServer:
     """A server with these tools, on stdin and stdout."""
 
-    def __init__(self, name: str, revision: str, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, name: str, revision: str, tools: Mapping[str, DemoTool]) -> None:
         self._info = {"name": f"demo-{name}", "version": "1.0"}
         self._name = name
         self._revision = revision
@@ -152,7 +152,7 @@ class Server:
     def _fresh(self) -> dict[str, Any]:
         return {"ttlMs": 0, "cacheScope": "private"} if self._revision == STATELESS else {}
 
-    def _listed(self, name: str, tool: Tool) -> dict[str, Any]:
+    def _listed(self, name: str, tool: DemoTool) -> dict[str, Any]:
         schema = {"type": "object", "properties": tool.properties, "required": list(tool.required)}
         return {"name": name, "description": tool.description, "inputSchema": schema}
 

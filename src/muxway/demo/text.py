@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muxway.demo.serving import STATELESS, Run, Server, Tool, ToolError
+from muxway.demo.serving import STATELESS, DemoServer, DemoTool, Run, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,11 +33,11 @@ def _read_aloud(arguments: Mapping[str, Any], run: Run) -> str:
 
 
 TOOLS = {
-    "count": Tool("Count the characters, words and lines of a text.", {"text": _TEXT}, ("text",), _count),
-    "read_aloud": Tool(
+    "count": DemoTool("Count the characters, words and lines of a text.", {"text": _TEXT}, ("text",), _count),
+    "read_aloud": DemoTool(
         "Read a text word by word, reporting progress.", {"text": _TEXT, "pause_ms": _PAUSE}, ("text",), _read_aloud
     ),
 }
 
 if __name__ == "__main__":
-    Server("text", STATELESS, TOOLS).serve()
+    DemoServer("text", STATELESS, TOOLS).serve()

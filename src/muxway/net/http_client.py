@@ -1,7 +1,7 @@
 """The little of HTTP that the channel to a remote upstream needs, on top of aiohttp.
 
 The only module that knows aiohttp. It is imported when the first such channel opens, so that whoever has none
-does not pay for it. Whatever goes wrong on the way becomes a `Trouble`, in words that continue `server "x" …`.
+does not pay for it. Whatever goes wrong on the way becomes a `HttpTrouble`, in words that continue `server "x" …`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from yarl import URL
 
 from muxway import __version__
 from muxway.errors import SpawnError
-from muxway.net.http_errors import CONNECT, Trouble
+from muxway.net.http_errors import CONNECT, HttpTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ class HttpResponse:
                 self._read += len(data)
                 return data
         except TimeoutError:
-            raise Trouble(f"sent nothing for {idle:g} s", "timeout") from None
+            raise HttpTrouble(f"sent nothing for {idle:g} s", "timeout") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _trouble(error) from error
 
@@ -93,7 +93,7 @@ class HttpResponse:
         while data := await self.chunk():
             size += len(data)
             if size > limit:
-                raise Trouble(f"sent an answer over the size limit of {limit} bytes (maxMessageBytes)", "too_large")
+                raise HttpTrouble(f"sent an answer over the size limit of {limit} bytes (maxMessageBytes)", "too_large")
             pieces.append(data)
         return b"".join(pieces)
 
@@ -104,7 +104,7 @@ class HttpResponse:
             async with asyncio.timeout(patience):
                 while len(data) < limit and (chunk := await self.chunk()):
                     data += chunk
-        except (TimeoutError, Trouble):
+        except (TimeoutError, HttpTrouble):
             pass  # what has come will do
         return data[:limit]
 
@@ -173,15 +173,15 @@ class HttpClient:
                 return HttpResponse(response)
             response.close()
             if response.status not in _REDIRECTS.get(method, ()):
-                raise Trouble(f"redirects a {method} with status {response.status}, which would lose the message")
+                raise HttpTrouble(f"redirects a {method} with status {response.status}, which would lose the message")
             target = self.join(url, location)
             if target is None:
-                raise Trouble(
+                raise HttpTrouble(
                     f"redirects to another origin, {_origin_of(location)}, where headers meant for it must not go;"
                     " if that is right, put the new address into `url`"
                 )
             url = target
-        raise Trouble("redirects in circles")
+        raise HttpTrouble("redirects in circles")
 
     async def close(self) -> None:
         """Close every connection."""
@@ -195,8 +195,8 @@ def _origin_of(location: str) -> str:
         return "which cannot be read"
 
 
-def _trouble(error: Exception) -> Trouble:
-    return Trouble(_meaning(error), broken=True)
+def _trouble(error: Exception) -> HttpTrouble:
+    return HttpTrouble(_meaning(error), broken=True)
 
 
 def _meaning(error: Exception) -> str:

@@ -47,7 +47,7 @@ _WANTS_LOGIN: Final = (
 )
 
 
-class Trouble(Exception):
+class HttpTrouble(Exception):
     """One request failed. `what` continues a sentence that begins with `server "x"`."""
 
     def __init__(
@@ -69,7 +69,7 @@ def refusal(
     retry_after: str | None = None,
     challenge: str | None = None,
     more: str = "",
-) -> Trouble:
+) -> HttpTrouble:
     """What a status other than success means, and the beginning of what came with it.
 
     `challenge` is its `WWW-Authenticate`, which tells of a server that wants a login (RFC 9728, 5.1).
@@ -87,7 +87,7 @@ def refusal(
     shown = excerpt(body, secrets)
     words = (f"{words}: {shown}" if shown else words) + more
     reason: Reason = "overloaded" if status == _TOO_MANY else "lost"
-    return Trouble(words, reason, broken=status in _AWAY, retry_after=wait)
+    return HttpTrouble(words, reason, broken=status in _AWAY, retry_after=wait)
 
 
 def excerpt(body: bytes, secrets: Iterable[str]) -> str:

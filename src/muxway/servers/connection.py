@@ -21,9 +21,9 @@ from muxway.calls.sinks import Nobody
 from muxway.errors import InvalidParams, InvalidRequest, MethodNotFound, ParseError, RpcError, UpstreamError
 from muxway.exchange.open_sessions import NOBODY, user_after
 from muxway.log import EventLog
+from muxway.servers.counters import ServerCounters
 from muxway.servers.junk import Junk
-from muxway.servers.limits import DEFAULT, Circuit, Limits
-from muxway.servers.stats import Stats
+from muxway.servers.limits import DEFAULT, Circuit, ServerLimits
 from muxway.wire import asking, envelopes
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.peer import Peer
@@ -192,8 +192,8 @@ class Connection:
         self,
         name: str,
         channel: ServerTransport,
-        limits: Limits = DEFAULT,
-        stats: Stats | None = None,
+        limits: ServerLimits = DEFAULT,
+        stats: ServerCounters | None = None,
         mask: Callable[[str], str] = str,
         bare: Callable[[], bool] = bool,
     ) -> None:
@@ -205,7 +205,7 @@ class Connection:
         self._bare = bare
         self.revision: Revision = NEWEST_HANDSHAKE
         self.peer: Peer[Pending, None] = Peer(secrets.randbelow(_FIRST_IDS))
-        self.stats = stats or Stats()
+        self.stats = stats or ServerCounters()
         self._junk = Junk(name, self.stats, mask)
         self.heard = 0.0
         """When something was last heard on it."""
@@ -484,7 +484,7 @@ class Connection:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
         return call
 
-    def adjust(self, limits: Limits) -> None:
+    def adjust(self, limits: ServerLimits) -> None:
         """Let as many calls be under way, and wait, as this says from now on."""
         self._limits = limits
         self._let_in()

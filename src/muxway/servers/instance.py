@@ -20,13 +20,13 @@ from muxway.errors import METHOD_NOT_FOUND, MuxwayError, RpcError, UpstreamError
 from muxway.exchange.only_client import OnlyClient
 from muxway.log import EventLog, first_of
 from muxway.servers.connection import Connection
-from muxway.servers.limits import Limits
+from muxway.servers.counters import ServerCounters
+from muxway.servers.limits import ServerLimits
 from muxway.servers.list_freshness import ListFreshness
 from muxway.servers.list_reading import list_all
 from muxway.servers.negotiation import DiedOfProbe, Negotiated, TakesNoHandshake, greet
 from muxway.servers.start_queue import NoRoomToStart
 from muxway.servers.state import Event, Status, advance
-from muxway.servers.stats import Stats
 from muxway.servers.supervision import BUDGET, Restarts
 from muxway.wire import asking, envelopes
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Client
     from muxway.servers.list_reading import ListReading
     from muxway.servers.negotiation import Era
-    from muxway.servers.notifications import Feed
+    from muxway.servers.notifications import ServerFeed
     from muxway.servers.transports.port import ServerTransport
     from muxway.wire.envelopes import Params
 
@@ -143,8 +143,8 @@ class Upstream:
         list_timeout: float = 15.0,
         max_listed: int = 10_000,
         care: Care = UNSUPERVISED,
-        limits: Limits = Limits(),  # noqa: B008 -- it cannot be changed
-        stats: Stats | None = None,
+        limits: ServerLimits = ServerLimits(),  # noqa: B008 -- it cannot be changed
+        stats: ServerCounters | None = None,
         room: Callable[[], Awaitable[None]] | None = None,
         mask: Callable[[str], str] = str,
         bare: Callable[[], bool] = bool,
@@ -159,13 +159,13 @@ class Upstream:
         self.greeting: Negotiated | None = None
         self.link: Connection | None = None
         self.channel: ServerTransport | None = None
-        self.feed: Feed | None = None
+        self.feed: ServerFeed | None = None
         """Where its news goes, if anybody wants it."""
         self.took: float | None = None
         """Seconds from the last start until it was ready or had failed."""
         self.settled = asyncio.Event()
         """Set while the upstream is not being started: it runs, or it does not."""
-        self.stats = Stats() if stats is None else stats
+        self.stats = ServerCounters() if stats is None else stats
         self.restarts = 0
         """How often it was started again after it had ended by itself."""
         self.starting = False
@@ -212,7 +212,9 @@ class Upstream:
         self._unreadable = ""
         """Why a list could last not be read again."""
 
-    def adjust(self, start_timeout: float, list_timeout: float, max_listed: int, care: Care, limits: Limits) -> None:
+    def adjust(
+        self, start_timeout: float, list_timeout: float, max_listed: int, care: Care, limits: ServerLimits
+    ) -> None:
         """From now on, treat it like this."""
         self._start_timeout = start_timeout
         self._list_timeout = list_timeout

@@ -13,7 +13,7 @@ from muxway.log import EventLog, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from muxway.servers.stats import Stats
+    from muxway.servers.counters import ServerCounters
     from muxway.wire.framing import Oversized
 
 _SHOWN: Final = 120
@@ -31,7 +31,7 @@ class Junk:
 
     __slots__ = ("_mask", "_mentions", "_name", "_shown", "_since", "_stats", "first")
 
-    def __init__(self, name: str, stats: Stats, mask: Callable[[str], str]) -> None:
+    def __init__(self, name: str, stats: ServerCounters, mask: Callable[[str], str]) -> None:
         """`mask` hides secrets in what is shown."""
         self._name, self._stats, self._mask = name, stats, mask
         self.first: str | None = None

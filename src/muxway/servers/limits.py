@@ -11,7 +11,7 @@ _ENOUGH: Final = 20
 """Requests within the window that say enough about a server of which many fail, but not all."""
 
 
-class Limits(NamedTuple):
+class ServerLimits(NamedTuple):
     """What a link lets through at once."""
 
     concurrency: int = 64
@@ -22,7 +22,7 @@ class Limits(NamedTuple):
     """Seconds a call may wait for its turn."""
 
 
-DEFAULT: Final = Limits()
+DEFAULT: Final = ServerLimits()
 
 
 class Circuit:

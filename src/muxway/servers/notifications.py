@@ -1,7 +1,7 @@
 """What an upstream says of itself unasked, or is asked to say: lists that changed, resources that were updated.
 
-Two ways to ask, one `Feed`. A handshake server takes one `resources/subscribe` for each URI and says the rest of its
-own accord. A stateless one is told everything in one `subscriptions/listen`, which stays open; its filter cannot be
+Two ways to ask, one `ServerFeed`. A handshake server takes one `resources/subscribe` for each URI and says the rest of
+its own accord. A stateless one is told everything in one `subscriptions/listen`, which stays open; its filter cannot be
 changed, so a new one is opened beside it, and the old one ended once the new one is acknowledged. Links come and go:
 what is wanted lasts, and is asked for again on each.
 """
@@ -45,7 +45,7 @@ _REFUSALS: Final = frozenset((INVALID_PARAMS, _NOT_FOUND))
 log = EventLog("upstream")
 
 
-class Feed:
+class ServerFeed:
     """The news of one upstream. Lasts as the upstream does. Implements `core.subscriptions.Feed`."""
 
     def __init__(
@@ -188,11 +188,11 @@ class Feeds:
     A server that is run twice, once for each era, has two states: what is wanted of it is wanted of both.
     """
 
-    def __init__(self, first: Feed) -> None:
+    def __init__(self, first: ServerFeed) -> None:
         self._first = first
         self.anothers: Callable[[Caller], bool] | None = None
         """Whether these connections are another user's than a caller; None: they are everybody's."""
-        self._other: Feed | None = None
+        self._other: ServerFeed | None = None
 
     def is_anothers(self, caller: Caller) -> bool:
         """See `core.subscriptions.Feed`."""
@@ -229,7 +229,7 @@ class Feeds:
         if self._other is not None:
             self._other.drop(uri, _unheard)
 
-    def join(self, other: Feed) -> None:
+    def join(self, other: ServerFeed) -> None:
         """There is a connection for callers of the other era, in place of any before it."""
         self._other = other
         for uri in self._first.wanted:
@@ -253,7 +253,7 @@ def _unable(name: str) -> RpcError:
 class _Subscribing:
     """The way of a handshake server: each URI for itself."""
 
-    def __init__(self, feed: Feed, link: Connection, greeting: Negotiated) -> None:
+    def __init__(self, feed: ServerFeed, link: Connection, greeting: Negotiated) -> None:
         self.held: set[str] = set()
         """What the server has agreed to."""
         self._feed = feed
@@ -371,7 +371,7 @@ class _Stream:
 class _Listening:
     """The way of a stateless server: one stream for everything."""
 
-    def __init__(self, feed: Feed, link: Connection, greeting: Negotiated) -> None:
+    def __init__(self, feed: ServerFeed, link: Connection, greeting: Negotiated) -> None:
         self.held: set[str] = set()
         """What the server has agreed to."""
         self._feed = feed

@@ -19,9 +19,9 @@ from muxway.net.pipes import Turn
 from muxway.net.processes.journal import Journal
 from muxway.net.processes.manager import ProcessManager
 from muxway.servers.instance import Care, Offer, Upstream, may_fetch, start_timeout
-from muxway.servers.limits import Limits
+from muxway.servers.limits import ServerLimits
 from muxway.servers.list_memory import ListMemory
-from muxway.servers.notifications import Feed, Feeds
+from muxway.servers.notifications import Feeds, ServerFeed
 from muxway.servers.pool import Pool
 from muxway.servers.start_queue import StartQueue
 from muxway.servers.state import Status
@@ -386,7 +386,7 @@ class Servers:
             "start_timeout": start_timeout(config.start_timeout, config.command),
             "list_timeout": self.settings.list_timeout,
             "max_listed": self.settings.max_tools,
-            "limits": Limits(config.max_concurrency, config.max_queue, self.settings.queue_wait),
+            "limits": ServerLimits(config.max_concurrency, config.max_queue, self.settings.queue_wait),
         }
 
     def reconfigure(self, settings: GatewaySettings, naming: Naming) -> None:
@@ -475,13 +475,13 @@ class Servers:
             idle_stop=idle_stop,
         )
 
-    def _feed(self, upstream: Upstream, bare: Callable[[], bool]) -> Feed:
+    def _feed(self, upstream: Upstream, bare: Callable[[], bool]) -> ServerFeed:
         name, subscriptions = upstream.name, self._switchboard.subscriptions
 
         def updated(uri: str) -> None:
             subscriptions.updated(name, uri)
 
-        feed = Feed(name, upstream.hear_notice, updated, partial(self._switchboard.audience.log, name), bare)
+        feed = ServerFeed(name, upstream.hear_notice, updated, partial(self._switchboard.audience.log, name), bare)
         feed.wake = upstream.wake
         return feed
 

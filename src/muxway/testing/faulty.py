@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Fault = Callable[["Call"], None]
+    Fault = Callable[["FaultyCall"], None]
 
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 STATELESS = "2026-07-28"
@@ -89,7 +89,7 @@ _FAR = 987_654_321
 """An id that nobody uses."""
 
 
-class Server:
+class FaultyServer:
     """Reads requests and does to each what it is told to. One thread: what must wait is put on a heap."""
 
     def __init__(self, era: str, start: str, stop: str, journal: str | None, mark: str) -> None:
@@ -294,7 +294,7 @@ class Server:
         if wrong == "list-bytes":
             odd = b'{"name":"caf\xe9","inputSchema":{"type":"object"}},'
             usual = json.dumps(_tools("echo", "fault", "who"))[1:-1].encode()
-            Call(self, id_, params).line(
+            FaultyCall(self, id_, params).line(
                 b'{"jsonrpc":"2.0","id":%id,"result":{"resultType":"complete","tools":[' + odd + usual + b"]}}"
             )
             return
@@ -320,7 +320,7 @@ class Server:
         self.reply(id_, {"tools": tools, **more})
 
     def _call(self, id_: Any, params: dict[str, Any]) -> None:
-        call, arguments, name = Call(self, id_, params), _object(params.get("arguments")), params.get("name")
+        call, arguments, name = FaultyCall(self, id_, params), _object(params.get("arguments")), params.get("name")
         if name == "fault" and arguments.get("kind") in FAULTS:
             self.note("fault", kind=arguments["kind"])
             FAULTS[arguments["kind"]](call)
@@ -333,10 +333,10 @@ class Server:
             self.say(id=id_, error={"code": -32602, "message": f"there is no tool {name}, or no such fault"})
 
 
-class Call:
+class FaultyCall:
     """One call that something is to go wrong with."""
 
-    def __init__(self, server: Server, id_: Any, params: dict[str, Any]) -> None:
+    def __init__(self, server: FaultyServer, id_: Any, params: dict[str, Any]) -> None:
         self.server, self.id = server, id_
         self._token = _object(params.get("_meta")).get("progressToken")
 
@@ -410,7 +410,7 @@ def _named(do: Fault) -> Fault:
 def _said(name: str, what: str, template: bytes) -> None:
     """A fault that is one line in place of an answer."""
 
-    def do(call: Call) -> None:
+    def do(call: FaultyCall) -> None:
         call.line(template)
 
     do.__doc__ = what
@@ -420,7 +420,7 @@ def _said(name: str, what: str, template: bytes) -> None:
 def _before(name: str, what: str, junk: bytes) -> None:
     """A fault that is junk in front of a good answer."""
 
-    def do(call: Call) -> None:
+    def do(call: FaultyCall) -> None:
         call.server.write(junk)
         call.answer()
 
@@ -429,41 +429,41 @@ def _before(name: str, what: str, junk: bytes) -> None:
 
 
 @_named
-def exits(_: Call) -> None:
+def exits(_: FaultyCall) -> None:
     """Exit with status 3 instead of an answer, with a last word on stderr."""
     os.write(2, b"panic: out of luck\n")
     os._exit(3)
 
 
 @_named
-def exits_in_mid_line(call: Call) -> None:
+def exits_in_mid_line(call: FaultyCall) -> None:
     """Exit after half an answer."""
     call.server.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"te' % call.id)
     os._exit(3)
 
 
 @_named
-def killed(_: Call) -> None:
+def killed(_: FaultyCall) -> None:
     """Die of SIGKILL, as if for want of memory."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @_named
-def answers_then_exits(call: Call) -> None:
+def answers_then_exits(call: FaultyCall) -> None:
     """Answer well, then exit."""
     call.answer()
     os._exit(0)
 
 
 @_named
-def forks_then_exits(call: Call) -> None:
+def forks_then_exits(call: FaultyCall) -> None:
     """Exit, while another process still holds stdin and stdout open."""
     call.server.leave_behind(own_session=False)
     os._exit(3)
 
 
 @_named
-def closes_stdout(_: Call) -> None:
+def closes_stdout(_: FaultyCall) -> None:
     """Close stdout and stay."""
     _close(1)
     while True:
@@ -471,7 +471,7 @@ def closes_stdout(_: Call) -> None:
 
 
 @_named
-def closes_stdin(_: Call) -> None:
+def closes_stdin(_: FaultyCall) -> None:
     """Close stdin without an answer, and stay."""
     _close(0)
     while True:
@@ -479,44 +479,44 @@ def closes_stdin(_: Call) -> None:
 
 
 @_named
-def answers_then_closes_stdin(call: Call) -> None:
+def answers_then_closes_stdin(call: FaultyCall) -> None:
     """Answer well, then close stdin, and stay."""
     call.answer()
     closes_stdin(call)
 
 
 @_named
-def never_answers(call: Call) -> None:
+def never_answers(call: FaultyCall) -> None:
     """Never answer this call; others are."""
 
 
 @_named
-def never_answers_and_refuses_pings(call: Call) -> None:
+def never_answers_and_refuses_pings(call: FaultyCall) -> None:
     """Never answer this call, and answer pings with an error: it lives."""
     call.server.deaf_to_pings = True
 
 
 @_named
-def freezes(_: Call) -> None:
+def freezes(_: FaultyCall) -> None:
     """Read and answer nothing any more."""
     while True:
         time.sleep(600)
 
 
 @_named
-def stops(_: Call) -> None:
+def stops(_: FaultyCall) -> None:
     """Stop with SIGSTOP, as if swapped out or under a debugger."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 @_named
-def answers_late(call: Call) -> None:
+def answers_late(call: FaultyCall) -> None:
     """Answer after three seconds, when nobody waits any more."""
     call.server.later(3.0, lambda: call.answer(POISON))
 
 
 @_named
-def answers_when_cancelled(call: Call) -> None:
+def answers_when_cancelled(call: FaultyCall) -> None:
     """Answer, with progress before, as soon as nobody waits any more."""
 
     def answer() -> None:
@@ -527,7 +527,7 @@ def answers_when_cancelled(call: Call) -> None:
 
 
 @_named
-def no_end_of_line(call: Call) -> None:
+def no_end_of_line(call: FaultyCall) -> None:
     """Answer without the end of the line: the next answer follows on the same one."""
     call.line(b'{"jsonrpc":"2.0","id":%id,"result":%ok}', end=b"")
 
@@ -655,7 +655,7 @@ _said(
 
 
 @_named
-def dribbles(call: Call) -> None:
+def dribbles(call: FaultyCall) -> None:
     """Answer three bytes at a time, cutting characters in two."""
     content = [{"type": "text", "text": "done 世界" * 10}]
     line = (
@@ -668,35 +668,35 @@ def dribbles(call: Call) -> None:
 
 
 @_named
-def answers_twice(call: Call) -> None:
+def answers_twice(call: FaultyCall) -> None:
     """Answer, then answer again with something else."""
     call.answer()
     call.answer(POISON)
 
 
 @_named
-def answers_before_asked(call: Call) -> None:
+def answers_before_asked(call: FaultyCall) -> None:
     """Answer the next twenty requests, which nobody has made yet; then this one."""
     for ahead in range(1, 21):
-        Call(call.server, call.id + ahead, {}).answer(POISON)
+        FaultyCall(call.server, call.id + ahead, {}).answer(POISON)
     call.answer()
 
 
 @_named
-def big(call: Call) -> None:
+def big(call: FaultyCall) -> None:
     """Answer with 8 MB."""
     call.answer("x" * 8_000_000)
 
 
 @_named
-def line_without_end(call: Call) -> None:
+def line_without_end(call: FaultyCall) -> None:
     """Write 64 MB without the end of a line, and no answer."""
     for _ in range(64):
         call.server.write(b"A" * 1_000_000)
 
 
 @_named
-def logs_much(call: Call) -> None:
+def logs_much(call: FaultyCall) -> None:
     """Send 20,000 log messages before the answer."""
     lines = [_line({"method": "notifications/message", "params": {"level": "info", "data": n}}) for n in range(20_000)]
     call.server.write(b"".join(lines))
@@ -704,7 +704,7 @@ def logs_much(call: Call) -> None:
 
 
 @_named
-def progresses_much(call: Call) -> None:
+def progresses_much(call: FaultyCall) -> None:
     """Send 20,000 notices of progress before the answer."""
     for number in range(20_000):
         call.progress(number)
@@ -712,7 +712,7 @@ def progresses_much(call: Call) -> None:
 
 
 @_named
-def progresses_after_answer(call: Call) -> None:
+def progresses_after_answer(call: FaultyCall) -> None:
     """Send progress that goes backwards, then the answer, then more progress."""
     for number in (5, 3, 3, -1):
         call.progress(number)
@@ -722,7 +722,7 @@ def progresses_after_answer(call: Call) -> None:
 
 
 @_named
-def progresses_for_ever(call: Call) -> None:
+def progresses_for_ever(call: FaultyCall) -> None:
     """Send progress without end, and never the answer."""
 
     def go_on(number: int = 0) -> None:
@@ -733,13 +733,13 @@ def progresses_for_ever(call: Call) -> None:
 
 
 @_named
-def slow(call: Call) -> None:
+def slow(call: FaultyCall) -> None:
     """Answer after a second."""
     call.server.later(1.0, lambda: call.answer())
 
 
 @_named
-def slow_with_progress(call: Call) -> None:
+def slow_with_progress(call: FaultyCall) -> None:
     """Answer after two and a half seconds, with progress meanwhile."""
     for number in range(8):
         call.server.later(0.3 * number, lambda number=number: call.progress(number))
@@ -747,7 +747,7 @@ def slow_with_progress(call: Call) -> None:
 
 
 @_named
-def list_changes(call: Call) -> None:
+def list_changes(call: FaultyCall) -> None:
     """Say 2,000 times that the list has changed, and change it each time it is asked for."""
     for _ in range(2000):
         call.server.extra += 1
@@ -756,7 +756,7 @@ def list_changes(call: Call) -> None:
 
 
 def _changed_to(name: str, what: str, fault: str) -> None:
-    def do(call: Call) -> None:
+    def do(call: FaultyCall) -> None:
         call.server.list_fault = fault
         call.server.say(method="notifications/tools/list_changed")
         call.answer()
@@ -773,7 +773,7 @@ _changed_to("list-then-endless", "Say that the list has changed, to one without 
 
 
 @_named
-def unknown_notices(call: Call) -> None:
+def unknown_notices(call: FaultyCall) -> None:
     """Send 5,000 notifications that nobody knows before the answer."""
     for number in range(5000):
         call.server.say(method="notifications/nobody/knows", params={"number": number})
@@ -781,7 +781,7 @@ def unknown_notices(call: Call) -> None:
 
 
 @_named
-def stderr_flood(call: Call) -> None:
+def stderr_flood(call: FaultyCall) -> None:
     """Write 20 MB to stderr before the answer."""
     for _ in range(200):
         os.write(2, (b"e" * 99 + b"\n") * 1000)
@@ -789,7 +789,7 @@ def stderr_flood(call: Call) -> None:
 
 
 @_named
-def stderr_without_lines(call: Call) -> None:
+def stderr_without_lines(call: FaultyCall) -> None:
     """Write 4 MB without the end of a line, and escape sequences, to stderr before the answer."""
     for _ in range(40):
         os.write(2, b"\x1b[2J\xff\0" * 25_000)
@@ -797,7 +797,7 @@ def stderr_without_lines(call: Call) -> None:
 
 
 @_named
-def pings_much(call: Call) -> None:
+def pings_much(call: FaultyCall) -> None:
     """Send 500 pings before the answer."""
     for number in range(500):
         call.server.say(id=f"ping-{number}", method="ping")
@@ -805,19 +805,19 @@ def pings_much(call: Call) -> None:
 
 
 @_named
-def pings(call: Call) -> None:
+def pings(call: FaultyCall) -> None:
     """Ping the client, and answer with what came back."""
     call.server.ask("ping", {}, lambda answer: call.answer("done" if "result" in answer else POISON))
 
 
 @_named
-def asks_the_unknown(call: Call) -> None:
+def asks_the_unknown(call: FaultyCall) -> None:
     """Make a request that nobody knows, and answer when it was refused."""
     call.server.ask("no/such/thing", {}, lambda answer: call.answer("done" if "error" in answer else POISON))
 
 
 @_named
-def asks_the_undeclared(call: Call) -> None:
+def asks_the_undeclared(call: FaultyCall) -> None:
     """Ask for a sample, which the client cannot give, and answer when it was refused."""
     asked = {"messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}], "maxTokens": 1}
     call.server.ask(
@@ -826,21 +826,21 @@ def asks_the_undeclared(call: Call) -> None:
 
 
 @_named
-def grandchild(call: Call) -> None:
+def grandchild(call: FaultyCall) -> None:
     """Start a process that ignores SIGTERM and holds the pipes."""
     call.server.leave_behind(own_session=False)
     call.answer()
 
 
 @_named
-def daemon(call: Call) -> None:
+def daemon(call: FaultyCall) -> None:
     """Start a process that ignores SIGTERM, in a session of its own."""
     call.server.leave_behind(own_session=True)
     call.answer()
 
 
 @_named
-def tells_what_it_has(call: Call) -> None:
+def tells_what_it_has(call: FaultyCall) -> None:
     """Answer with the names of its variables and with its open files."""
     files: list[int] = []
     for file in range(256):
@@ -865,7 +865,7 @@ def main() -> None:
         for title, rows in (("fault", faults), ("--start", STARTS), ("--stop", STOPS)):
             sys.stdout.write(f"{title}:\n" + "".join(f"  {name:32} {what}\n" for name, what in rows.items()))
         return
-    Server(given.era, given.start, given.stop, given.journal, given.mark).run()
+    FaultyServer(given.era, given.start, given.stop, given.journal, given.mark).run()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ _LONGEST_ID: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SseEvent:
     """One event, as dispatched."""
 
     type: str
@@ -69,9 +69,9 @@ class SseParser:
         """A parser for the connection that resumes this one."""
         return SseParser(self._limit, last_id=self.last_id, retry=self.retry)
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[SseEvent]:
         """Take a chunk; return the events it completes, and the beginning of one that passes the limit."""
-        events: list[Event] = []
+        events: list[SseEvent] = []
         if self._fresh:
             data = bytes(self._pending) + data
             self._pending.clear()
@@ -97,7 +97,7 @@ class SseParser:
         self.wasted += self._pending.startswith(b":")
         return events
 
-    def _fits(self, line: bytes | bytearray, events: list[Event]) -> bool:
+    def _fits(self, line: bytes | bytearray, events: list[SseEvent]) -> bool:
         """Whether this line, whole or not, is to be kept. The first that is too much makes an event of what there is.
 
         At once: whoever waits for this event must not wait for its end, which may never come.
@@ -111,17 +111,17 @@ class SseParser:
         if self._size > self._limit or not line.startswith(b":"):
             kept = b"" if self._data is None else bytes(self._data[:_HEAD]) + b"\n"
             head = kept + bytes(line[: _HEAD + 6]).removeprefix(b"data:").lstrip()
-            events.append(Event(self._type or "message", head[:_HEAD], self.last_id, cut=True))
+            events.append(SseEvent(self._type or "message", head[:_HEAD], self.last_id, cut=True))
             self._skipping = True
         return False
 
-    def _take(self, line: bytes, events: list[Event]) -> None:
+    def _take(self, line: bytes, events: list[SseEvent]) -> None:
         if not line:
             # Without a data line it is no event, but its id counts all the same.
             if self._data is None:
                 self.wasted += 1
             elif not self._skipping:
-                events.append(Event(self._type or "message", bytes(self._data), self.last_id))
+                events.append(SseEvent(self._type or "message", bytes(self._data), self.last_id))
             self._data, self._type, self._size, self._skipping = None, "", 0, False
             return
         name, _, value = line.partition(b":")

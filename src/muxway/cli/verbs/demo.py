@@ -32,7 +32,7 @@ from muxway.cli.verbs.check import show_connected
 from muxway.clients.transports.guard import Guard
 from muxway.config import load_config
 from muxway.demo import web
-from muxway.demo.client import Client
+from muxway.demo.client import DemoClient
 from muxway.demo.serving import STATELESS
 from muxway.net.processes.launch import ReaperProcess
 
@@ -94,7 +94,7 @@ async def _show_servers(file: Path) -> None:
 
 async def _show_handshake_client(file: Path) -> None:
     _part(f"A client of revision {_HANDSHAKE} launches `muxway --config servers.json`")
-    async with Client.launch(_gateway(file), _HANDSHAKE) as client:
+    async with DemoClient.launch(_gateway(file), _HANDSHAKE) as client:
         listing = await _show_connecting(client, "start and initialize")
         click.echo()
         show_table([[tool["name"], one_line(tool["description"])] for tool in listing], indent=2)
@@ -109,7 +109,7 @@ async def _show_handshake_client(file: Path) -> None:
 
 async def _show_stateless_client(file: Path) -> None:
     _part(f"A client of revision {STATELESS}, stateless, sees the same servers")
-    async with Client.launch(_gateway(file), STATELESS) as client:
+    async with DemoClient.launch(_gateway(file), STATELESS) as client:
         await _show_connecting(client, "start and discover")
         click.echo()
         await _show_call(client, "clock__now", {})
@@ -128,10 +128,10 @@ def _show_http(file: Path, *, keep: bool) -> None:
     # Loaded only now: the first lines of the demo need not wait for it.
     from muxway.cli.http_serving import Address, Terms, run_http
     from muxway.cli.verbs.serve import Credentials
-    from muxway.control.watching import Source
+    from muxway.control.watching import WatchedConfig
 
     address = Address(_HOST, listener)
-    source = Source(file, lambda: load_config(file))
+    source = WatchedConfig(file, lambda: load_config(file))
     terms = Terms(address=address, guard=Guard(host=_HOST), credentials=lambda _: Credentials((), {}), keep_open=True)
     visitor = _Visitor(f"{address.url}/mcp", keep=keep)
     visitor.start()
@@ -212,7 +212,7 @@ def _gateway(file: Path) -> list[str]:
     return [sys.executable, "-m", "muxway", "stdio", "--config", str(file)]
 
 
-async def _show_connecting(client: Client, what: str) -> list[dict[str, Any]]:
+async def _show_connecting(client: DemoClient, what: str) -> list[dict[str, Any]]:
     """Connect, wait for every server's tools, tell how it went; returns the tools."""
     opening = await client.open()
     first, last = await client.tools_of(demo.SERVERS)
@@ -223,7 +223,7 @@ async def _show_connecting(client: Client, what: str) -> list[dict[str, Any]]:
     return tools
 
 
-async def _show_call(client: Client, tool: str, arguments: Mapping[str, Any], *, progress: bool = False) -> None:
+async def _show_call(client: DemoClient, tool: str, arguments: Mapping[str, Any], *, progress: bool = False) -> None:
     """Make a call and tell about it: verdict, time and call on one line, what came of it on the next."""
     _show_answer(await client.call(tool, arguments, progress=progress), tool, arguments)
 

@@ -17,7 +17,7 @@ from muxway.cli.running import answered, client_of, gateway_options, known_serve
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muxway.control.client import Running
+    from muxway.control.client import RunningGateway
 
 Facts = dict[str, Any]
 """What a gateway says of itself, or of one of its servers."""
@@ -72,7 +72,7 @@ def _having(every: Sequence[Facts], server: str) -> Sequence[Facts]:
     return [facts for facts in every if any(one["name"] == server for one in facts["servers"])] or every[:1]
 
 
-def look(gateway: Running, *, wait: float = 10.0) -> Facts:
+def look(gateway: RunningGateway, *, wait: float = 10.0) -> Facts:
     """How it is now, with what the system knows of its processes. Raises ControlError."""
     facts = gateway.ask("status", wait=wait)
     every = processes.running()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config import Config
-    from muxway.control.watching import Source
+    from muxway.control.watching import WatchedConfig
     from muxway.net.message_trace import MessageTrace
 
 _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warning", "error": "error"}
@@ -152,16 +152,16 @@ def start_log(environ: Mapping[str, str], *, debug: bool) -> None:
         raise BadConfig(f"MCP_PROXY_LOG_DIRECTORY_PATH cannot be written to: {why}.") from None
 
 
-def config_source(path: str | None, *, keep_going: bool, **overrides: Any) -> Source:
+def config_source(path: str | None, *, keep_going: bool, **overrides: Any) -> WatchedConfig:
     """The configuration to use, with these options; it can be read again.
 
     Raises:
         ConfigError: there is none.
     """
-    from muxway.control.watching import Source
+    from muxway.control.watching import WatchedConfig
 
     file = find_config(path)
-    return Source(file, lambda: overridden(read_file(file, keep_going=keep_going), **overrides))
+    return WatchedConfig(file, lambda: overridden(read_file(file, keep_going=keep_going), **overrides))
 
 
 def overridden(config: Config, *, server_version: str | None, **settings: Any) -> Config:

@@ -23,7 +23,7 @@ from muxway.control.client import ControlError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from muxway.control.client import Running
+    from muxway.control.client import RunningGateway
 
 _EVERY = 1.0
 _ENTER = "\x1b[?1049h\x1b[?25l"
@@ -71,7 +71,7 @@ def command(pid: int | None, config: str | None, order: str) -> None:
                 facts, doubt = _looked(gateways, facts)
 
 
-def _looked(gateways: list[Running], before: list[Facts]) -> tuple[list[Facts], str]:
+def _looked(gateways: list[RunningGateway], before: list[Facts]) -> tuple[list[Facts], str]:
     """How they are now, without those that have ended; and who did not answer. Raises ControlError if none is left."""
     facts: list[Facts] = []
     doubt = ""

@@ -24,7 +24,7 @@ from muxway.clients.session import NO_BATCHES, Session
 from muxway.clients.stateless import Ladder, StatelessRequest, status_of
 from muxway.clients.transports.guard import Guard
 from muxway.clients.transports.http_request import ClientGone, HttpRequest, Refused
-from muxway.clients.transports.http_response import Outlet, PlainEvents, Reply, event, joined
+from muxway.clients.transports.http_response import JsonReply, Outlet, PlainEvents, event, joined
 from muxway.clients.transports.http_sessions import HttpSession, HttpSessions
 from muxway.errors import HEADER_MISMATCH, InvalidRequest, ParseError, RpcError
 from muxway.exchange.admission import RETRY_SECONDS
@@ -380,7 +380,7 @@ class HttpDoor:
                 session.endpoint.hear_notice(method, envelope.params or {})
             await request.answer(202)
             return
-        reply = Reply()
+        reply = JsonReply()
         session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
         await self._deliver(request, reply, session)
 
@@ -395,7 +395,7 @@ class HttpDoor:
             raise Refused(429, why, id_=_id(envelope), headers=_LATER)
         principal = self._guard.principal(request.all(_AUTHORIZATION))
         session = HttpSession(self._board(request), owner, principal, request.view)
-        reply = Reply()
+        reply = JsonReply()
         session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
         if session.endpoint.session is None:
             session.close()
@@ -411,7 +411,7 @@ class HttpDoor:
         session = self._session_of(request) if request.all(_SESSION) else None
         if session is None:
             raise Refused(400, NO_BATCHES)
-        reply = Reply()
+        reply = JsonReply()
         session.endpoint.hear_batch(body, reply.say, reply.tell, lambda: reply.say(()), strict=True)
         await self._deliver(request, reply, session)
 
@@ -425,7 +425,7 @@ class HttpDoor:
             raise Refused(404, "there is no such session, or not any more: send `initialize` again", id_=id_)
         return session
 
-    async def _deliver(self, request: HttpRequest, reply: Reply, session: HttpSession | None) -> None:
+    async def _deliver(self, request: HttpRequest, reply: JsonReply, session: HttpSession | None) -> None:
         """Answer with JSON if the answer comes soon and alone, else with events."""
         if not reply.answered:
             request.connection.watch(reply.lost)
@@ -435,7 +435,7 @@ class HttpDoor:
         else:
             await self._stream(request, reply, session)
 
-    async def _stream(self, request: HttpRequest, reply: Reply, session: HttpSession | None) -> None:
+    async def _stream(self, request: HttpRequest, reply: JsonReply, session: HttpSession | None) -> None:
         if not reply.gone:
             if session is None:
                 plain = PlainEvents()
@@ -558,7 +558,7 @@ class HttpDoor:
             self._sse_only = False
             exchange.begin(board)
         elif session is not None:
-            reply = Reply()
+            reply = JsonReply()
             session.endpoint.hear_request(envelope, method, reply.say, reply.tell, key)
         else:
             return False
@@ -579,7 +579,7 @@ class HttpDoor:
         scope[self._admitted_as] = request
         return request
 
-    async def stream(self, request: HttpRequest, reply: Reply, session: HttpSession | None) -> None:
+    async def stream(self, request: HttpRequest, reply: JsonReply, session: HttpSession | None) -> None:
         """Go on with a quick request that has turned out to need a stream."""
         try:
             await self._stream(request, reply, session)
@@ -689,7 +689,12 @@ class _Quick:
     __slots__ = ("_connection", "_cycle", "_door", "_reply", "_session")
 
     def __init__(
-        self, door: HttpDoor, connection: HttpConnection, cycle: QuickCycle, reply: Reply, session: HttpSession | None
+        self,
+        door: HttpDoor,
+        connection: HttpConnection,
+        cycle: QuickCycle,
+        reply: JsonReply,
+        session: HttpSession | None,
     ) -> None:
         self._door, self._connection, self._cycle = door, connection, cycle
         self._reply, self._session = reply, session

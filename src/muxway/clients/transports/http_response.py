@@ -161,7 +161,7 @@ class PlainEvents:
         self.outlet.end()
 
 
-class Reply(_Wakeable):
+class JsonReply(_Wakeable):
     """What is said to one POST: one answer, perhaps notices before it."""
 
     __slots__ = ("_events", "_notices", "answer", "answered", "status")

@@ -70,7 +70,7 @@ class Audit(Middleware):
         if not path.strip() or "\0" in path:
             raise ValueError('`path` must be the path of a file, such as "audit.jsonl"')
         self._writer = _Writer(Path(path).expanduser())
-        self._clock = _Clock()
+        self._clock = _AuditClock()
 
     async def close(self) -> None:
         """Write what is left."""
@@ -121,7 +121,7 @@ def _line(record: dict[str, Any], arguments: Raw | None) -> bytes:
     return line + b"\n"
 
 
-class _Clock:
+class _AuditClock:
     """Writes times. Most are within the second of the one before."""
 
     def __init__(self) -> None:
@@ -217,7 +217,7 @@ class _Writer:
             # They came after all that could be kept.
             lost, self._told = self._lost - self._told, self._lost
             log.warning("audit lines lost", path=self._path, lines=lost)
-            lines.append(_line({"time": _Clock().text(time()), "lost": lost}, None))
+            lines.append(_line({"time": _AuditClock().text(time()), "lost": lost}, None))
         self._unwritten = b"".join(lines)
         return bool(lines)
 

@@ -29,7 +29,7 @@ _REACH: Final = 20 * 1024
 log = EventLog("middleware")
 
 
-class Kind(NamedTuple):
+class PatternKind(NamedTuple):
     """Something that can be recognised by its look."""
 
     pattern: re.Pattern[str]
@@ -56,26 +56,26 @@ def _luhn(text: str) -> bool:
 
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "email": Kind(
+KINDS: Final[Mapping[str, PatternKind]] = {
+    "email": PatternKind(
         re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"), ("@",)
     ),
-    "credit_card": Kind(
+    "credit_card": PatternKind(
         re.compile(r"(?<![\d.-])(?=[3-6]|2[2-7])\d(?:[ -]?\d){12,18}(?![\d-])"), ("2", "3", "4", "5", "6"), _luhn
     ),
-    "aws_key": Kind(re.compile(r"(?<![A-Z0-9])A[KS]IA[A-Z0-9]{16}(?![A-Z0-9])"), ("AKIA", "ASIA")),
-    "github_token": Kind(
+    "aws_key": PatternKind(re.compile(r"(?<![A-Z0-9])A[KS]IA[A-Z0-9]{16}(?![A-Z0-9])"), ("AKIA", "ASIA")),
+    "github_token": PatternKind(
         re.compile(r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_\w{22,255})"),
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
     ),
-    "private_key": Kind(
+    "private_key": PatternKind(
         re.compile(
             r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----END)){0,16000}+(?:-----END [A-Z ]{0,40}-----)?"
         ),
         ("PRIVATE KEY-----",),
     ),
-    "jwt": Kind(re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+"), ("eyJ",)),
-    "ipv4": Kind(re.compile(rf"(?<![\w.]){_OCTET}(?:\.{_OCTET}){{3}}(?!\w|\.\d)"), (".",)),
+    "jwt": PatternKind(re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+"), ("eyJ",)),
+    "ipv4": PatternKind(re.compile(rf"(?<![\w.]){_OCTET}(?:\.{_OCTET}){{3}}(?!\w|\.\d)"), (".",)),
 }
 """Name → what it looks like."""
 

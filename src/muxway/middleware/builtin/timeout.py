@@ -38,7 +38,7 @@ class Timeout(Middleware):
             raise ValueError('give `seconds`, such as 30, or `tools`, such as {"github__*": 10}, or both')
         self._seconds = None if seconds is None else _positive(seconds)
         self._tools = {glob: _positive(given) for glob, given in (tools or {}).items()}
-        self._clocks: dict[int, _Clock] = {}
+        self._clocks: dict[int, _TimeoutClock] = {}
 
     async def call_tool(self, request: Request, go: Next) -> Result:
         """Around `tools/call`."""
@@ -57,7 +57,7 @@ class Timeout(Middleware):
 
     async def _timed(self, request: Request, go: Next, seconds: float) -> Result:
         scope = asyncio.timeout(seconds)
-        self._clocks[id(request)] = _Clock(scope, seconds)
+        self._clocks[id(request)] = _TimeoutClock(scope, seconds)
         try:
             async with scope:
                 return await go(request)
@@ -82,7 +82,7 @@ def _positive(given: float | str) -> float:
     return read
 
 
-class _Clock:
+class _TimeoutClock:
     """The clock of one call, and how many questions it waits for."""
 
     def __init__(self, scope: asyncio.Timeout, seconds: float) -> None:

@@ -73,7 +73,7 @@ class Hiding:
 
     def look(self, kind: Kind, caller: Caller, settled: Callable[[set[str] | RpcError], None]) -> None:
         """Make a list for a caller, and remember what is missing. `settled` takes what is there, or why nothing is."""
-        _Look(self, kind, caller, settled).turn(None)
+        _HidingLook(self, kind, caller, settled).turn(None)
 
     def ask(self, call: Call, sink: Sink) -> None:
         """Ask for one page of a list."""
@@ -86,7 +86,7 @@ class Hiding:
             self._seen.popitem(last=False)
 
 
-class _Look(Passing):
+class _HidingLook(Passing):
     """One list, page by page. A `core.ports.Sink`."""
 
     def __init__(

@@ -314,7 +314,7 @@ class _Looked(msgspec.Struct, eq=False):
                 _say_blocked(name, now - began)
 
 
-class _Run:
+class _ChainRun:
     """One stage at work on one request: a sink for what is further in, a running request for what is further out."""
 
     __slots__ = ("_gone_on", "_last", "_over", "_request", "_rest", "_running", "_sink", "_stage", "_stages")
@@ -401,7 +401,7 @@ class _Run:
             self._sink.ask(passed)
 
 
-class _Question:
+class _ChainQuestion:
     """What `go.ask_caller` gives to a plain middleware."""
 
     __slots__ = ("method", "params")
@@ -410,11 +410,11 @@ class _Question:
         self.method = method
         self.params = params
 
-    def __await__(self) -> Generator[_Question, bytes, bytes]:
+    def __await__(self) -> Generator[_ChainQuestion, bytes, bytes]:
         return (yield self)
 
 
-class _Plain(_Run):
+class _Plain(_ChainRun):
     """A stage that awaits nothing but `go`: its coroutine is driven by what comes back."""
 
     __slots__ = ("_ask", "_back", "_coroutine", "_stepping")
@@ -433,10 +433,10 @@ class _Plain(_Run):
         # Awaited, it comes out at the driver below.
         return (yield self._may_go_on(request))
 
-    def ask_caller(self, method: str, params: Params) -> _Question:
-        return _Question(method, params)
+    def ask_caller(self, method: str, params: Params) -> _ChainQuestion:
+        return _ChainQuestion(method, params)
 
-    def _put(self, question: _Question) -> None:
+    def _put(self, question: _ChainQuestion) -> None:
         self._ask = ServerRequest(
             "muxway",
             NEWEST_HANDSHAKE,
@@ -491,7 +491,7 @@ class _Plain(_Run):
                 self._running = start(self._stages, self._rest, onward, self, self._last)
             except Exception as error:  # noqa: BLE001 - it waits for an outcome
                 self._step(None, internal(error, method=onward.method))
-        elif isinstance(onward, _Question):
+        elif isinstance(onward, _ChainQuestion):
             self._put(onward)
         elif isinstance(onward, Aside):
             self._running = aside(onward.work, self._worked)
@@ -528,7 +528,7 @@ class _Plain(_Run):
             _failed(self.name, error, hook="cancel")
 
 
-class _Tasked(_Run):
+class _Tasked(_ChainRun):
     """A stage that may await anything: it has a task."""
 
     __slots__ = ("_task",)
@@ -629,7 +629,7 @@ class _Outcome(Waiter):
         self._run.ask(ask)
 
 
-class _Held:
+class _HeldRequest:
     """A request that waits until it is known what its caller sees."""
 
     def __init__(self) -> None:
@@ -704,7 +704,7 @@ class Chains:
         self, stages: tuple[_Stage, ...], call: Call, sink: Sink, end: Start, target: Target
     ) -> Running | None:
         """Find out what the caller gets listed, and go on then."""
-        held = _Held()
+        held = _HeldRequest()
 
         def settled(found: set[str] | RpcError) -> None:
             if held.cancelled:

@@ -72,7 +72,7 @@ def unframe(buffer: bytearray) -> Iterator[Message]:
         yield json.loads(body)
 
 
-class Process:
+class ReapedProcess:
     """One line of the process table."""
 
     __slots__ = ("group", "parent", "pid", "session", "zombie")
@@ -95,11 +95,11 @@ def has_process_table() -> bool:
         return False
 
 
-def process_table() -> Iterator[Process]:
+def process_table() -> Iterator[ReapedProcess]:
     """Every process of this machine that we may see."""
     for name in os.listdir("/proc"):  # noqa: PTH208  the same
         if name.isdecimal() and (stat := _read(f"/proc/{name}/stat")):
-            yield Process(int(name), stat)
+            yield ReapedProcess(int(name), stat)
 
 
 def marks(pid: int) -> list[str]:
@@ -411,7 +411,7 @@ class Reaper:
                     tree.add(-owner.pid if process.group == owner.pid else process.pid)
         return trees, settled
 
-    def _owner(self, top: Process) -> Child | None:
+    def _owner(self, top: ReapedProcess) -> Child | None:
         """Whose a child of ours is: a leader, or a stray we adopted when its parent died."""
         leader = self._leaders.get(top.pid) or self._leaders.get(top.session) or self._leaders.get(top.group)
         if leader is not None:
@@ -419,7 +419,7 @@ class Reaper:
         own = [mark for mark in marks(top.pid) if mark.startswith(self._token + ":")]
         return next((child for child in self._children.values() if child.mark in own), None)
 
-    def _may_be_in_exec(self, stray: Process) -> bool:
+    def _may_be_in_exec(self, stray: ReapedProcess) -> bool:
         """Whether a stray may yet show a mark: between two programs, a process has no environment for a moment."""
         if stray.zombie or _read(f"/proc/{stray.pid}/environ"):
             return False
@@ -483,8 +483,8 @@ def _os_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _by_parent() -> dict[int, list[Process]]:
-    below: dict[int, list[Process]] = {}
+def _by_parent() -> dict[int, list[ReapedProcess]]:
+    below: dict[int, list[ReapedProcess]] = {}
     for process in process_table():
         below.setdefault(process.parent, []).append(process)
     return below

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.errors import HEADER_MISMATCH, STATELESS_CODES, MethodNotFound, ParseError, SpawnError, UpstreamError
 from muxway.log import EventLog
-from muxway.net.http_errors import Trouble, excerpt, refusal
+from muxway.net.http_errors import HttpTrouble, excerpt, refusal
 from muxway.servers.transports.http_intake import HttpIntake
 from muxway.servers.transports.http_retry import Pauses, RemoteSession, session_after
 from muxway.servers.transports.http_sse import SseServerTransport
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from muxway.net.http_client import HttpClient, HttpResponse
     from muxway.servers.transports.port import Fail, Hear
     from muxway.wire.envelopes import Buffer, Envelope, Params
-    from muxway.wire.sse import Event
+    from muxway.wire.sse import SseEvent
 
 _SPARE: Final = 36
 """Requests under way at once beside the calls that a link lets through (maxConcurrency): streams, lists, calls that
@@ -91,7 +91,7 @@ class _Ended(NamedTuple):
 class _Doubtful(Exception):
     """A call was refused for a session that may be unknown; whether it was taken is not known."""
 
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, trouble: HttpTrouble) -> None:
         super().__init__()
         self.trouble = trouble
 
@@ -192,7 +192,7 @@ class HttpServerTransport:
         if self._config.transport == "sse":
             try:
                 await self._open_events()
-            except Trouble as trouble:
+            except HttpTrouble as trouble:
                 raise SpawnError(f"it {trouble.what}") from trouble
 
     def introduced(self) -> None:
@@ -221,7 +221,7 @@ class HttpServerTransport:
 
     async def _end_session(self, client: HttpClient) -> None:
         # A courtesy: a server that is gone, slow or keeps its sessions forgets this one by itself some day.
-        with contextlib.suppress(Trouble, TimeoutError):
+        with contextlib.suppress(HttpTrouble, TimeoutError):
             async with asyncio.timeout(_GOODBYE):
                 (await client.request("DELETE", self._url, self._session_headers())).close()
 
@@ -261,7 +261,7 @@ class HttpServerTransport:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Trouble):
+        if error is not None and not isinstance(error, HttpTrouble):
             log.error("failed inside", upstream=self._name, error=f"{type(error).__name__}: {error}")
 
     def _carried(self, message: _Message, task: asyncio.Task[None]) -> None:
@@ -269,7 +269,7 @@ class HttpServerTransport:
         if self._running.get(message.id) is message:
             del self._running[message.id]
         if not task.cancelled() and task.exception() is not None:
-            self._fail(message, Trouble("could not be asked, through a fault in muxway; its log says more"))
+            self._fail(message, HttpTrouble("could not be asked, through a fault in muxway; its log says more"))
 
     async def _carry(self, message: _Message, gate: asyncio.Task[None] | None) -> None:
         """Bring one message to the server and its answer back, or an error in its place."""
@@ -282,19 +282,19 @@ class HttpServerTransport:
                     await turn.acquire()
             except TimeoutError:
                 busy = f"has {self._most} requests under way and did not finish one within {_POOL_WAIT:g} s"
-                raise Trouble(f"{busy}; try again later", "overloaded", retry_after=_POOL_WAIT) from None
+                raise HttpTrouble(f"{busy}; try again later", "overloaded", retry_after=_POOL_WAIT) from None
             try:
                 message.waiting = False
                 # How long a request may take is the link's to say; nobody watches over the rest.
                 async with asyncio.timeout(None if message.id else _NOTICE):
                     await (self._post(message) if self._events is None else self._post_event(message, self._events))
             except TimeoutError:
-                raise Trouble(f"did not take it within {_NOTICE:g} s", "timeout") from None
+                raise HttpTrouble(f"did not take it within {_NOTICE:g} s", "timeout") from None
             finally:
                 turn.release()
             if message.id and not message.answered and self._events is None:
-                raise Trouble("gave an answer to another request than the one asked", "malformed")
-        except Trouble as trouble:
+                raise HttpTrouble("gave an answer to another request than the one asked", "malformed")
+        except HttpTrouble as trouble:
             self._fail(message, trouble)
 
     def _taken(self, message: _Message) -> None:
@@ -303,7 +303,7 @@ class HttpServerTransport:
             message.queued = False
             self._queued -= len(message.body)
 
-    def _fail(self, message: _Message, trouble: Trouble) -> None:
+    def _fail(self, message: _Message, trouble: HttpTrouble) -> None:
         if not message.id:
             log.debug("not taken", upstream=self._name, method=message.method or "an answer", why=trouble.what)
         elif not message.answered and not self._closed:
@@ -337,7 +337,7 @@ class HttpServerTransport:
 
     async def _request(self, method: str, url: str, headers: dict[str, str], body: bytes | None = None) -> HttpResponse:
         if self._client is None:
-            raise Trouble("was stopped")
+            raise HttpTrouble("was stopped")
         return await self._client.request(method, url, headers, body)
 
     def _session_headers(self) -> dict[str, str]:
@@ -383,7 +383,7 @@ class HttpServerTransport:
                     await self._exchange(asked)
             except TimeoutError:
                 why = f"wants other headers than it said, and did not list its tools again within {_RENEWAL:g} s"
-                raise Trouble(why, "timeout") from None
+                raise HttpTrouble(why, "timeout") from None
             if asked.cursor is None:
                 break
             params["cursor"] = asked.cursor
@@ -397,7 +397,7 @@ class HttpServerTransport:
                 return
         except _Doubtful as doubt:
             # It may have been taken, so it is not sent again; whatever comes next finds a session that is known.
-            with contextlib.suppress(Trouble):
+            with contextlib.suppress(HttpTrouble):
                 await self._renew(session)
             raise doubt.trouble from None
         # The server has refused the message for something that can be mended: so it may be sent again, once.
@@ -428,7 +428,7 @@ class HttpServerTransport:
                     if known is not RemoteSession.FINE and not again:
                         return False
                     if response.status == 404 and known is not RemoteSession.FINE:
-                        raise Trouble("forgets its sessions as soon as it has opened them")
+                        raise HttpTrouble("forgets its sessions as soon as it has opened them")
                 if not again and self._wants_other_headers(message, start):
                     return False
                 await self._refused(message, response, start)
@@ -454,10 +454,10 @@ class HttpServerTransport:
                 return _Ended("")
         start = await response.start(_EXCERPT, _GOODBYE)
         if not start:
-            raise Trouble(f"took the request with HTTP status {response.status} but gave no answer", "malformed")
+            raise HttpTrouble(f"took the request with HTTP status {response.status} but gave no answer", "malformed")
         kind = response.content_type or "something of no stated type"
         shown = excerpt(start, self._secrets)
-        raise Trouble(f"answered with {kind} instead of JSON or an event stream: {shown}", "malformed")
+        raise HttpTrouble(f"answered with {kind} instead of JSON or an event stream: {shown}", "malformed")
 
     async def _refused(self, message: _Message, response: HttpResponse, start: bytes) -> None:
         """An HTTP error. What it says in JSON-RPC is the answer; otherwise its status is made into one."""
@@ -467,7 +467,7 @@ class HttpServerTransport:
         if self._may_be_events(message, response.status, code):
             try:
                 await self._open_events()
-            except Trouble as trouble:
+            except HttpTrouble as trouble:
                 other = f"; nor does it speak HTTP+SSE: it {trouble.what}"
             else:
                 log.debug("speaks HTTP+SSE", upstream=self._name)
@@ -517,7 +517,7 @@ class HttpServerTransport:
                 salvaged = envelopes.salvage(part)
                 if salvaged is None:
                     said = excerpt(part[:_EXCERPT], self._secrets)
-                    raise Trouble(f"sent an answer that cannot be read ({error}): {said}", "malformed") from None
+                    raise HttpTrouble(f"sent an answer that cannot be read ({error}): {said}", "malformed") from None
                 envelope = salvaged
             if message.is_answer(envelope):
                 self._note_answer(message, envelope)
@@ -568,7 +568,7 @@ class HttpServerTransport:
         """Hear a stream until its end, or shortly after the answer waited for. Returns how it ended."""
         heard = 0
 
-        def take(event: Event) -> int:
+        def take(event: SseEvent) -> int:
             nonlocal heard
             heard += _is_message(event)
             return self._hear_event(event, message)
@@ -578,13 +578,13 @@ class HttpServerTransport:
                 await self._intake.read(data, parser, take, response.handling)
                 if message is not None and message.answered:
                     idle = _LINGER
-        except Trouble as trouble:
+        except HttpTrouble as trouble:
             if trouble.reason in ("too_large", "malformed"):
                 raise
             return _Ended("broke off its event stream" if trouble.reason == "lost" else trouble.what, heard)
         return _Ended("ended its event stream", heard)
 
-    def _hear_event(self, event: Event, message: _Message | None) -> int:
+    def _hear_event(self, event: SseEvent, message: _Message | None) -> int:
         """Returns how much of it nobody had asked for."""
         if not _is_message(event):
             return 1
@@ -592,7 +592,7 @@ class HttpServerTransport:
             return self._hear_frame(event.data, message)
         if message is None or message.answered:
             return self._hear([Oversized(event.data)])
-        raise Trouble(f"sent an event over the size limit of {self._limit} bytes (maxMessageBytes)", "too_large")
+        raise HttpTrouble(f"sent an event over the size limit of {self._limit} bytes (maxMessageBytes)", "too_large")
 
     async def _resume(self, message: _Message, parser: SseParser, why: str) -> None:
         """Take up a stream that ended before its answer, as long as the server says where it stopped."""
@@ -601,19 +601,19 @@ class HttpServerTransport:
         while not message.answered:
             if message.stateless is not None or not parser.last_id or tries == _TRIES:
                 after = f", and {tries} attempts to resume it brought nothing" if tries else ""
-                raise Trouble(f"{why} before the answer{after}; the call may have run", broken=True)
+                raise HttpTrouble(f"{why} before the answer{after}; the call may have run", broken=True)
             parser, known = parser.again(), parser.last_id
             # Also if the server wants none: one that ends each stream at once would have us ask it without a break.
             await asyncio.sleep(min(pauses.next(parser.retry, fruitful=heard > 0), _LONGEST_PAUSE))
             tries, heard = tries + 1, 0
             try:
                 response = await self._get(parser.last_id)
-            except Trouble as trouble:
+            except HttpTrouble as trouble:
                 why = trouble.what
                 continue
             async with response:
                 if response.status != 200 or response.content_type != _EVENTS:
-                    raise Trouble(f"{why} before the answer, and did not resume it (HTTP status {response.status})")
+                    raise HttpTrouble(f"{why} before the answer, and did not resume it (HTTP status {response.status})")
                 why, heard = await self._listen(response, parser, message)
             if parser.last_id != known:
                 tries = 0
@@ -650,7 +650,7 @@ class HttpServerTransport:
                         return
                     if response.status < 400:
                         _, heard = await self._listen(response, parser, None, _IDLE)
-            except Trouble as trouble:
+            except HttpTrouble as trouble:
                 log.debug("stream broken", upstream=self._name, why=trouble.what)
             # If nothing came of it, the server's wish for haste is not to be trusted.
             fruitful = heard > 0 or loop.time() - began > _LASTING
@@ -670,25 +670,25 @@ class HttpServerTransport:
     async def _shake_hands_again(self) -> None:
         hello, initialized = self._hello, self._initialized
         if hello is None or initialized is None:
-            raise Trouble("does not know its session any more")
+            raise HttpTrouble("does not know its session any more")
         log.info("session lost; opening a new one", upstream=self._name)
         again = _Message(hello.body, envelopes.decode(hello.body), quiet=True)
         try:
             async with asyncio.timeout(_RENEWAL):
                 await self._exchange(again)
         except TimeoutError:
-            raise Trouble(f"lost its session and did not open a new one within {_RENEWAL:g} s", "timeout") from None
-        except Trouble as trouble:
+            raise HttpTrouble(f"lost its session and did not open a new one within {_RENEWAL:g} s", "timeout") from None
+        except HttpTrouble as trouble:
             why = f"lost its session, and a new one could not be opened: it {trouble.what}"
-            raise Trouble(why, broken=trouble.broken) from trouble
+            raise HttpTrouble(why, broken=trouble.broken) from trouble
         if self._hello is not again:
-            raise Trouble("lost its session and refused to open a new one")
+            raise HttpTrouble("lost its session and refused to open a new one")
         notice = _Message(initialized.body, envelopes.decode(initialized.body), quiet=True)
         try:
             async with asyncio.timeout(_NOTICE):
                 await self._exchange(notice)
         except TimeoutError:
-            raise Trouble(f"lost its session and did not open a new one within {_NOTICE:g} s", "timeout") from None
+            raise HttpTrouble(f"lost its session and did not open a new one within {_NOTICE:g} s", "timeout") from None
         self._overhear()
         # A server that forgot us has most likely been started anew, and may offer something else now.
         self._hear(_ALL_CHANGED)
@@ -697,7 +697,7 @@ class HttpServerTransport:
 
     async def _open_events(self) -> None:
         if self._client is None:
-            raise Trouble("was stopped")
+            raise HttpTrouble("was stopped")
         self._events = await SseServerTransport.open(self._client, self._url, self._limit, self._secrets, self._intake)
         self._spawn(self._follow_events(self._events))
 
@@ -734,11 +734,11 @@ class HttpServerTransport:
 def _session_in(response: HttpResponse) -> str | None:
     session = response.header(names.SESSION)
     if session is not None and not names.is_session_id(session):
-        raise Trouble("gave a session id that cannot be sent back", "malformed")
+        raise HttpTrouble("gave a session id that cannot be sent back", "malformed")
     return session
 
 
-def _is_message(event: Event) -> bool:
+def _is_message(event: SseEvent) -> bool:
     # An empty one only tells where to resume.
     return event.type == "message" and event.data != b""
 

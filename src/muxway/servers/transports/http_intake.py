@@ -16,9 +16,9 @@ from muxway.servers.transports.intake import BREATH, TURN, Budget
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from muxway.wire.sse import Event, SseParser
+    from muxway.wire.sse import SseEvent, SseParser
 
-    Take = Callable[[Event], int]
+    Take = Callable[[SseEvent], int]
     """Takes an event, and says how much of it nobody had asked for."""
 
 _PIECE: Final = 2048
@@ -43,7 +43,7 @@ class HttpIntake:
         """
         await self._work(_parsed(data, parser, take), _READ + already)
 
-    async def hear(self, events: Sequence[Event], take: Take) -> None:
+    async def hear(self, events: Sequence[SseEvent], take: Take) -> None:
         """The same for events that were kept."""
         await self._work(_heard(events, take))
 
@@ -75,7 +75,7 @@ def _parsed(data: bytes, parser: SseParser, take: Take) -> Iterator[float]:
             yield float(parser.wasted != wasted)
 
 
-def _heard(events: Sequence[Event], take: Take) -> Iterator[float]:
+def _heard(events: Sequence[SseEvent], take: Take) -> Iterator[float]:
     for start in range(0, len(events), _SLICE):
         part = events[start : start + _SLICE]
         # A batch of answers counts for several.

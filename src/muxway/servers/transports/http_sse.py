@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from muxway.net.http_errors import Trouble, refusal
+from muxway.net.http_errors import HttpTrouble, refusal
 from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from muxway.net.http_client import HttpClient, HttpResponse
     from muxway.servers.transports.http_intake import HttpIntake
-    from muxway.wire.sse import Event
+    from muxway.wire.sse import SseEvent
 
 _FIRST_EVENT: Final = 5.0
 _IDLE: Final = 300.0
@@ -35,7 +35,7 @@ class SseServerTransport:
         self._response = response
         self._parser = parser
         self._intake = intake
-        self._early: list[Event] = []
+        self._early: list[SseEvent] = []
 
     @classmethod
     async def open(
@@ -46,18 +46,18 @@ class SseServerTransport:
             async with asyncio.timeout(_FIRST_EVENT * 2):
                 response = await client.request("GET", url, {"Accept": _EVENTS})
         except TimeoutError:
-            raise Trouble(f"did not answer within {_FIRST_EVENT * 2:g} s", "timeout") from None
+            raise HttpTrouble(f"did not answer within {_FIRST_EVENT * 2:g} s", "timeout") from None
         try:
             if response.status != 200:
                 body = await response.start(_EXCERPT, _FIRST_EVENT)
                 raise refusal(response.status, body, secrets, challenge=response.header("WWW-Authenticate"))
             if response.content_type != _EVENTS:
-                raise Trouble("gave no event stream for a GET; is `url` the address of its stream?", "malformed")
+                raise HttpTrouble("gave no event stream for a GET; is `url` the address of its stream?", "malformed")
             self = cls(response, SseParser(limit), intake)
             address = await self._first()
             endpoint = client.join(url, address)
             if endpoint is None:
-                raise Trouble("wants messages to be sent to another origin than its own, which is refused")
+                raise HttpTrouble("wants messages to be sent to another origin than its own, which is refused")
             self.endpoint = endpoint
         except BaseException:
             response.close()
@@ -70,23 +70,23 @@ class SseServerTransport:
                 while not self._early:
                     await self._next(None, self._keep)
         except TimeoutError:
-            raise Trouble(f"did not say within {_FIRST_EVENT:g} s where to send messages", "timeout") from None
+            raise HttpTrouble(f"did not say within {_FIRST_EVENT:g} s where to send messages", "timeout") from None
         first = self._early.pop(0)
         if first.cut or first.type != "endpoint":
-            raise Trouble("did not begin its event stream with an `endpoint`", "malformed")
+            raise HttpTrouble("did not begin its event stream with an `endpoint`", "malformed")
         return first.data.decode("utf-8", "replace").strip()
 
-    def _keep(self, event: Event) -> int:
+    def _keep(self, event: SseEvent) -> int:
         self._early.append(event)
         return 1
 
-    async def _next(self, idle: float | None, take: Callable[[Event], int]) -> None:
+    async def _next(self, idle: float | None, take: Callable[[SseEvent], int]) -> None:
         data = await self._response.chunk(idle)
         if not data:
-            raise Trouble("closed its event stream", broken=True)
+            raise HttpTrouble("closed its event stream", broken=True)
         await self._intake.read(data, self._parser, take, self._response.handling)
 
-    async def follow(self, take: Callable[[Event], int], nudge: Callable[[], None]) -> str:
+    async def follow(self, take: Callable[[SseEvent], int], nudge: Callable[[], None]) -> str:
         """Hear every event until the stream ends; returns why it did.
 
         Silence is no end: many servers say nothing unless asked. So after a while one is asked (`nudge`).
@@ -98,7 +98,7 @@ class SseServerTransport:
             try:
                 await self._next(_NUDGED if nudged else _IDLE, take)
                 nudged = False
-            except Trouble as trouble:
+            except HttpTrouble as trouble:
                 if trouble.reason != "timeout" or nudged:
                     return trouble.what
                 nudged = True

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from muxway.servers.connection import Connection
-from muxway.servers.stats import Stats
+from muxway.servers.counters import ServerCounters
 from tests.servers.faking import FakeChannel, play
 
 
@@ -18,7 +18,7 @@ def test_a_quantile_is_right_to_five_percent(q: float) -> None:
     """docs/operating.md#status: p50 and p99."""
     dice = random.Random(1)
     times = sorted(dice.lognormvariate(-4, 2) for _ in range(5000))
-    stats = Stats()
+    stats = ServerCounters()
     for seconds in times:
         stats.answered(seconds)
     exact = times[max(0, round(q * len(times)) - 1)]
@@ -30,19 +30,19 @@ def test_a_quantile_is_right_to_five_percent(q: float) -> None:
 @pytest.mark.parametrize(("seconds", "expected"), [(0.0, 1.05e-5), (1e-9, 1.05e-5), (1e-5, 1.05e-5), (1e9, 2988.0)])
 def test_times_out_of_range_fall_into_the_outer_buckets(seconds: float, expected: float) -> None:
     """Ours: a clock that stands still, and a call of a week, are counted too."""
-    stats = Stats()
+    stats = ServerCounters()
     stats.answered(seconds)
     assert stats.quantile(0.5) == pytest.approx(expected, rel=0.01)
 
 
 def test_without_calls_there_is_no_quantile() -> None:
     """Ours."""
-    assert Stats().quantile(0.99) is None
+    assert ServerCounters().quantile(0.99) is None
 
 
 def test_counting_a_call_takes_well_under_a_microsecond() -> None:
     """Ours: counting costs calls nothing. The best of many, as the machine has other things to do."""
-    stats = Stats()
+    stats = ServerCounters()
     best = float("inf")
     for _ in range(50):
         began = time.perf_counter()
@@ -81,7 +81,7 @@ async def test_every_way_to_end_is_counted_once() -> None:
 
 async def test_the_figures_outlive_the_link() -> None:
     """docs/operating.md#status: a restart does not hide what led to it."""
-    stats = Stats()
+    stats = ServerCounters()
     for _ in range(2):
         channel = FakeChannel()
         link = Connection("up", channel, stats=stats)

@@ -19,7 +19,7 @@ _BUCKETS: Final = 400
 """The last one holds whatever takes longer than 50 minutes."""
 
 
-class Stats:
+class ServerCounters:
     """The counters of one server. They last, while its links come and go."""
 
     __slots__ = (
