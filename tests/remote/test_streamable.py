@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
 
 import muxway
+from muxway.net.message_trace import MessageTrace
 from muxway.testing import RawClient
 
 from .scripted import MODERN, Remote, answer, behind, event, gateway, reply, serving, stream, text, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 async def test_a_stateless_server_is_recognised_and_called() -> None:
@@ -516,3 +520,33 @@ async def test_a_stream_that_stays_open_after_its_answer_holds_nothing_back() ->
     async with behind(Remote(calls={"linger": linger})) as up:
         async with asyncio.timeout(2):
             assert (await up.call("up.linger")).text == "here"
+
+
+@pytest.mark.parametrize("era", ["stateless", "handshake"])
+async def test_events_arrive_also_when_each_message_is_shown(
+    era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours: docs/operating.md#messages: who looks at the messages changes nothing of them."""
+
+    async def slowly(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        params = {"progressToken": message["params"]["_meta"]["progressToken"], "progress": 1}
+        notice = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+        return await stream(request, event(notice), event(answer(message, text("done"))))
+
+    remote = Remote(era, calls={"slow": slowly})
+    trace = MessageTrace(tmp_path / "trace.jsonl")
+    heard: list[Any] = []
+    async with serving(remote) as url, asyncio.timeout(30):
+        up = muxway.Gateway(muxway.parse_config({"mcpServers": {"up": {"url": url}}}), trace=trace)
+        up.start()
+        try:
+            result = await up.call("up.slow", on_progress=lambda *told: heard.append(told))
+        finally:
+            await up.stop()
+            trace.close()
+    assert (result.text, heard) == ("done", [(1.0, None, None)])
+    assert "failed inside" not in caplog.text
+    ways = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    methods = [(line["way"], line["message"].get("method")) for line in ways]
+    assert methods.count(("to up", "tools/call")) == 1
+    assert ("from up", "notifications/progress") in methods

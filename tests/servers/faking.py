@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muxway.calls.server_request import ServerRequest
     from muxway.errors import RpcError
     from muxway.servers.limits import ServerLimits
-    from muxway.servers.transports.port import Fail, Hear
+    from muxway.servers.transports.port import Fail, Hear, Outgoing
     from muxway.wire.envelopes import Buffer
 
 HEAD = b'"method":"tools/call","params":{"name":"x"'
@@ -35,9 +35,9 @@ class FakeChannel:
         self.sent: list[dict[str, Any]] = []
         self.closed: list[bool] = []
         self.queued = 0
-        self.send: Callable[[Sequence[Buffer]], None] = self._send
+        self.send: Callable[[Sequence[Buffer], Outgoing], None] = self._send
 
-    def _send(self, frame: Sequence[Buffer]) -> None:
+    def _send(self, frame: Sequence[Buffer], _about: Outgoing) -> None:
         self.sent.append(json.loads(b"".join(frame)))
 
     async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail, /) -> None:

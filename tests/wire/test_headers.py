@@ -24,7 +24,7 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 
 
 def headers(method: str, **params: Any) -> dict[str, str] | None:
-    return stateless_headers(method, envelopes.members(json.dumps(params).encode()))
+    return stateless_headers(method, envelopes.members(json.dumps(params).encode()) or {})
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
@@ -92,7 +92,7 @@ def test_a_handshake_request_repeats_nothing() -> None:
     """MCP 2026-07-28, basic/index: the envelope makes the difference."""
     assert headers("tools/call", name="x") is None
     assert headers("tools/call", name="x", _meta={"progressToken": 1}) is None
-    assert stateless_headers("ping", None) is None
+    assert stateless_headers("ping", {}) is None
 
 
 def test_a_session_id_is_visible_ascii() -> None:

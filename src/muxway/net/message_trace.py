@@ -94,23 +94,23 @@ class MessageTrace:
 
     # --- transports ---------------------------------------------------------------------------
 
-    def saying(self, peer: str, say: Callable[[Sequence[Buffer]], None]) -> Callable[[Sequence[Buffer]], None]:
+    def saying(self, peer: str, say: Callable[..., None]) -> Callable[..., None]:
         """What sends frames to a peer, told of."""
 
-        def told(frame: Sequence[Buffer]) -> None:
+        def told(frame: Sequence[Buffer], *more: Any) -> None:
             self.note(peer, b"".join(frame), sent=True)
-            say(frame)
+            say(frame, *more)
 
         return told
 
-    def hearing(self, peer: str, hear: Callable[..., None]) -> Callable[..., None]:
+    def hearing(self, peer: str, hear: Callable[..., Any]) -> Callable[..., Any]:
         """What takes frames of a peer, told of."""
 
-        def told(frames: Sequence[Any], *more: Any, **keys: Any) -> None:
+        def told(frames: Sequence[Any], *more: Any, **keys: Any) -> Any:
             for frame in frames:
                 if isinstance(frame, bytes):
                     self.note(peer, frame, sent=False)
-            hear(frames, *more, **keys)
+            return hear(frames, *more, **keys)
 
         return told
 
@@ -118,7 +118,7 @@ class MessageTrace:
         """The channel to a server, told of from its opening on."""
         connect = channel.open
 
-        async def open_(hear: Callable[..., None], *more: Any) -> None:
+        async def open_(hear: Callable[..., Any], *more: Any) -> None:
             await connect(self.hearing(server, hear), *more)
             # Some know where to send to only when they are open.
             channel.send = self.saying(server, channel.send)

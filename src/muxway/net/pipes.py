@@ -187,8 +187,8 @@ class PipeWriter:
         self.on_drained: Callable[[], None] | None = None
         """Called each time the queue has become empty after it had to wait."""
 
-    def send(self, frame: Sequence[Buffer]) -> None:
-        """Queue one frame. It leaves when the turn ends, with all others of the turn."""
+    def send(self, frame: Sequence[Buffer], _about: object = None) -> None:
+        """Queue one frame. It leaves when the turn ends, with all others of the turn; what it is, matters elsewhere."""
         if not self.open or self._closing:
             return
         if len(frame) > _FEW_PARTS and any(type(part) is bytes and len(part) > _LARGE_PART for part in frame):

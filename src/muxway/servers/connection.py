@@ -24,6 +24,7 @@ from muxway.log import EventLog
 from muxway.servers.counters import ServerCounters
 from muxway.servers.junk import Junk
 from muxway.servers.limits import DEFAULT, Circuit, ServerLimits
+from muxway.servers.transports.port import UNTOLD, Outgoing
 from muxway.wire import asking, envelopes
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.peer import Peer
@@ -38,7 +39,7 @@ from muxway.wire.revisions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from muxway.calls.call import Call, Caller
     from muxway.calls.ports import Client, Sink
@@ -167,6 +168,7 @@ class Connection:
         "_loop",
         "_meta_head",
         "_queue",
+        "_remote",
         "_sweeper",
         "_unasked",
         "_unsure",
@@ -223,6 +225,7 @@ class Connection:
         """Called with log messages that belong to no call."""
         self.on_lost: Callable[[str], None] | None = None
         self._channel = channel
+        self._remote = channel.remote
         self.own_process = channel.own_process
         self._limits = limits
         self._exempt = 0
@@ -339,8 +342,17 @@ class Connection:
         if meta is not None or self._meta_head:
             frame += self._meta(meta, ticket, call.caller, told)
         frame.append(b"}}\n")
-        self._channel.send(frame)
+        self._channel.send(frame, UNTOLD if not self._remote else self._told(ticket, head, call))
         return ticket
+
+    def _told(self, ticket: Pending, head: bytes, call: Call) -> Outgoing:
+        """A call, for a transport that must know what it carries."""
+        params: Mapping[str, Buffer] = {}
+        if self._meta_head:
+            # A stateless server wants some of it repeated in headers.
+            written = envelopes.members((envelopes.members(b"{%b}}" % head) or {}).get("params", b"")) or {}
+            params = {**call.params, **written, "_meta": b"{" + self._meta_head + b"}"}
+        return Outgoing(call.method, b"%d" % ticket.id, params)
 
     def _meta(self, meta: envelopes.Params | None, ticket: Pending, caller: Caller, told: bytes) -> list[Buffer]:
         """`_meta` for this hop: ours in place of the caller's envelope, its other keys as they came."""
@@ -372,7 +384,8 @@ class Connection:
         if self._meta_head and "_meta" not in params:
             meta = self._meta_head + envelopes.key(CLIENT_CAPABILITIES) + b"{}"
             params = {**params, "_meta": b"{" + meta + b"}"}
-        self._channel.send(envelopes.request(ticket.id, method, envelopes.object_of(params.items())))
+        frame = envelopes.request(ticket.id, method, envelopes.object_of(params.items()))
+        self._channel.send(frame, Outgoing(method, b"%d" % ticket.id, params))
         return await waiter.outcome(ticket)
 
     def listen(self, wanted: bytes, sink: Sink) -> Pending:
@@ -382,13 +395,14 @@ class Connection:
         """
         ticket = self._own_ticket(sink, float("inf"))
         meta = self._meta_head + envelopes.key(CLIENT_CAPABILITIES) + b"{}"
-        params = envelopes.object_of((("notifications", wanted), ("_meta", b"{" + meta + b"}")))
-        self._channel.send(envelopes.request(ticket.id, "subscriptions/listen", params))
+        params: dict[str, Buffer] = {"notifications": wanted, "_meta": b"{" + meta + b"}"}
+        frame = envelopes.request(ticket.id, "subscriptions/listen", envelopes.object_of(params.items()))
+        self._channel.send(frame, Outgoing("subscriptions/listen", b"%d" % ticket.id, params))
         return ticket
 
     def notify(self, method: str) -> None:
         """Send a notification without params."""
-        self._channel.send(envelopes.notification(method))
+        self._channel.send(envelopes.notification(method), Outgoing(method))
 
     def set_log_level(self, level: int) -> None:
         """Ask the upstream for log messages from this level on; its answer does not matter."""
@@ -402,15 +416,17 @@ class Connection:
             log.debug("log level not set", upstream=self.name, error=error)
             return
         self.log_level = level
-        params = b'{"level":' + envelopes.encode(LOG_LEVELS[level]) + b"}"
-        self._channel.send(envelopes.request(ticket.id, "logging/setLevel", params))
+        method, params = "logging/setLevel", b'{"level":' + envelopes.encode(LOG_LEVELS[level]) + b"}"
+        self._channel.send(envelopes.request(ticket.id, method, params), Outgoing(method, b"%d" % ticket.id))
 
     def tell_cancelled(self, id_: int, reason: str | None) -> None:
         """Tell the upstream that nobody waits for this answer any more."""
-        params: dict[str, object] = {"requestId": id_}
+        method = "notifications/cancelled"
+        params: dict[str, Buffer] = {"requestId": b"%d" % id_}
         if reason is not None:
-            params["reason"] = reason
-        self._channel.send(envelopes.notification("notifications/cancelled", envelopes.encode(params)))
+            params["reason"] = envelopes.encode(reason)
+        frame = envelopes.notification(method, envelopes.object_of(params.items()))
+        self._channel.send(frame, Outgoing(method, params=params))
 
     def note_cancelled(self, id_: int, caller: Caller) -> None:
         """The upstream may go on with this request for a while, and ask or log something in its course."""
@@ -469,6 +485,10 @@ class Connection:
             self._exempt -= 1
         if self._queue:
             self._let_in()
+
+    def _answer(self, frame: Sequence[Buffer]) -> None:
+        """Send what the upstream asked for."""
+        self._channel.send(frame, UNTOLD)
 
     # --- waiting ------------------------------------------------------------------------------
 
@@ -541,7 +561,7 @@ class Connection:
         self._tell_failed(ticket.sink, self._error("timeout", said))
         if not hard and ticket.caller is not None and self.on_timeout is not None:
             self.on_timeout()
-        if not hard and self._channel.remote and self.heard < ticket.began:
+        if not hard and self._remote and self.heard < ticket.began:
             # Else it is only slow with this one.
             self._note_broken(why)
 
@@ -551,7 +571,7 @@ class Connection:
 
     # --- hearing ------------------------------------------------------------------------------
 
-    def _hear_all(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> int:
+    def _hear_all(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Envelope | None = None) -> int:
         """Take what the upstream sent; `about` is the id of the request on whose stream it came, if it came on one.
 
         Returns how much of it nobody had asked for.
@@ -563,16 +583,16 @@ class Connection:
         for frame in frames:
             try:
                 if isinstance(frame, bytes):
-                    self._hear(frame, about)
+                    self._hear(frame, about, opened)
                 else:
                     self._hear_oversized(frame)
             except Exception as error:  # noqa: BLE001 - whatever became of this message, the next is heard
                 internal(error, upstream=self.name)
         return count - self._answers + answers
 
-    def _hear(self, frame: bytes, about: bytes) -> None:
+    def _hear(self, frame: bytes, about: bytes, opened: Envelope | None = None) -> None:
         try:
-            envelope = envelopes.decode(frame)
+            envelope = opened or envelopes.decode(frame)
         except ParseError as error:
             salvaged = envelopes.salvage(frame, requests=False)
             if salvaged is None:
@@ -740,9 +760,9 @@ class Connection:
 
     def _hear_request(self, envelope: Envelope, method: str, about: bytes) -> None:
         if not envelopes.is_id(envelope.id):
-            self._channel.send(envelopes.failure(None, InvalidRequest("an id is a string or an integer")))
+            self._answer(envelopes.failure(None, InvalidRequest("an id is a string or an integer")))
         elif method == "ping":
-            self._channel.send(envelopes.result(envelope.id, b"{}"))
+            self._answer(envelopes.result(envelope.id, b"{}"))
         elif method in asking.METHODS:
             self._hear_ask(bytes(envelope.id), method, envelope.params or {}, about)
         else:
@@ -753,7 +773,7 @@ class Connection:
                 if echo
                 else "this client declared no such capability"
             )
-            self._channel.send(envelopes.failure(envelope.id, MethodNotFound(why)))
+            self._answer(envelopes.failure(envelope.id, MethodNotFound(why)))
 
     def _hear_ask(self, id_: bytes, method: str, params: envelopes.Params, about: bytes) -> None:
         tickets = self._meant_by(params, about)
@@ -767,7 +787,7 @@ class Connection:
             called = any(one.caller is not None for one in self.peer.ours.values())
             tell = log.warning if called else log.debug
             tell("question refused", upstream=self.name, method=method, why=hint)
-            self._channel.send(envelopes.failure(id_, InvalidParams(why)))
+            self._answer(envelopes.failure(id_, InvalidParams(why)))
             return
         self._put(id_, method, params, tickets)
 
@@ -784,11 +804,11 @@ class Connection:
         def answer(result: bytes) -> None:
             # First what starts the clock of the request again: it must not wait for ever, whatever the channel does.
             settled()
-            self._channel.send(envelopes.result(id_, result))
+            self._answer(envelopes.result(id_, result))
 
         def refuse(error: RpcError) -> None:
             settled()
-            self._channel.send(envelopes.failure(id_, error))
+            self._answer(envelopes.failure(id_, error))
 
         def settled() -> None:
             self.asked.pop(id_, None)
@@ -802,7 +822,7 @@ class Connection:
             self._withdraw(id_)
         if len(self.asked) >= _MOST_ASKS or len(ticket.asks or ()) >= asking.MOST_OPEN:
             why = f"{method}: at most {asking.MOST_OPEN} questions of a call, and {_MOST_ASKS} in all, may be open"
-            self._channel.send(envelopes.failure(id_, RpcError(why)))
+            self._answer(envelopes.failure(id_, RpcError(why)))
             return
         ask = ServerRequest(
             self.name,
@@ -839,7 +859,7 @@ class Connection:
         def settle(answer: Sequence[Buffer]) -> None:
             if self._consulting.get(id_) is ask:
                 del self._consulting[id_]
-            self._channel.send(answer)
+            self._answer(answer)
             if not self._consulting:
                 self._unasked.set()
 
@@ -933,7 +953,7 @@ class Connection:
         if ticket is not None:
             self._fail(ticket, self._error("malformed", f"answered with {envelopes.HUGE_INTEGER}"))
         elif envelope.method is not None and envelope.id is not ABSENT:
-            self._channel.send(envelopes.failure(envelope.id, InvalidParams(envelopes.HUGE_INTEGER)))
+            self._answer(envelopes.failure(envelope.id, InvalidParams(envelopes.HUGE_INTEGER)))
 
     def _fail_meant(self, meant: int | None, reason: Reason, why: str) -> None:
         if meant is not None:

@@ -17,7 +17,7 @@ from muxway.wire.revisions import PROTOCOL_VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muxway.wire.envelopes import Params
+    from muxway.wire.envelopes import Buffer
 
 VERSION: Final = "MCP-Protocol-Version"
 SESSION: Final = "Mcp-Session-Id"
@@ -74,11 +74,11 @@ def is_session_id(value: str) -> bool:
     return _SESSION_ID(value) is not None
 
 
-def stateless_headers(method: str, params: Params | None) -> dict[str, str] | None:
+def stateless_headers(method: str, params: Mapping[str, Buffer]) -> dict[str, str] | None:
     """What a request of 2026-07-28 repeats in headers; None when it is written in a handshake revision."""
-    meta = None if params is None else params.get("_meta")
+    meta = params.get("_meta")
     version = None if meta is None else envelopes.text((envelopes.members(meta) or {}).get(PROTOCOL_VERSION))
-    if params is None or version is None:
+    if version is None:
         return None
     headers = {VERSION: encode_value(version), METHOD: encode_value(method)}
     key = NAMED_BY.get(method)

@@ -19,7 +19,7 @@ from muxway.servers.transports.http_intake import HttpIntake
 from muxway.servers.transports.http_retry import Pauses, RemoteSession, session_after
 from muxway.servers.transports.http_sse import SseServerTransport
 from muxway.servers.transports.intake import FLOOD_SECONDS
-from muxway.servers.transports.port import RENEWED
+from muxway.servers.transports.port import RENEWED, Outgoing
 from muxway.wire import envelopes
 from muxway.wire import headers as names
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
@@ -27,14 +27,14 @@ from muxway.wire.framing import Oversized
 from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from msgspec import Raw
 
     from muxway.config.model import ServerConfig
     from muxway.net.http_client import HttpClient, HttpResponse
     from muxway.servers.transports.port import Fail, Hear
-    from muxway.wire.envelopes import Buffer, Envelope, Params
+    from muxway.wire.envelopes import Buffer, Envelope
     from muxway.wire.sse import SseEvent
 
 _SPARE: Final = 36
@@ -105,7 +105,7 @@ class _Message:
         "cursor",
         "id",
         "method",
-        "name",
+        "params",
         "queued",
         "quiet",
         "session",
@@ -114,13 +114,10 @@ class _Message:
         "waiting",
     )
 
-    def __init__(self, body: bytes, envelope: Envelope, *, quiet: bool = False) -> None:
+    def __init__(self, body: bytes, about: Outgoing, *, quiet: bool = False) -> None:
         self.body = body
-        self.method = envelope.method
-        self.id = bytes(envelope.id) if envelope.method is not None else b""
-        """The id that is to be answered; empty for notifications and answers."""
-        self.stateless = None if self.method is None else names.stateless_headers(self.method, envelope.params)
-        self.name = envelopes.text((envelope.params or {}).get("name")) if self.stateless is not None else None
+        self.method, self.id, self.params = about
+        self.stateless = None if self.method is None else names.stateless_headers(self.method, self.params)
         self.quiet = quiet
         """Whether the answer is for this channel only."""
         self.queued = not quiet
@@ -133,6 +130,10 @@ class _Message:
         self.waiting = not quiet
         """Whether it still waits for its turn, so that the server knows nothing of it."""
         self.task: asyncio.Task[None] | None = None
+
+    def again(self) -> _Message:
+        """The same once more, for this channel only."""
+        return _Message(self.body, Outgoing(self.method, self.id, self.params), quiet=True)
 
     def is_answer(self, envelope: Envelope) -> bool:
         """Whether this is the answer to it; some servers give a number back as a string."""
@@ -153,7 +154,7 @@ class HttpServerTransport:
         # A server may send back the headers it got, in an error page for instance.
         sent = config.headers.values()
         self._secrets = config.secrets.union(sent, (value.rpartition(" ")[2] for value in sent))
-        self.send: Callable[[Sequence[Buffer]], None] = self._send
+        self.send: Callable[[Sequence[Buffer], Outgoing], None] = self._send
         self._client: HttpClient | None = None
         self._intake = HttpIntake(self._flooded)
         self._events: SseServerTransport | None = None
@@ -174,7 +175,7 @@ class HttpServerTransport:
         """What later messages wait for: the server must have heard `notifications/initialized` before them."""
         self._params: dict[str, names.ParamHeaders] = {}
         """What the tools of a stateless server want repeated in headers: tool → headers."""
-        self._listing: Params | None = None
+        self._listing: Mapping[str, Buffer] | None = None
         """How its tools were asked for, from the first page on."""
         self._renewal: asyncio.Task[None] | None = None
         self._overhearing: asyncio.Task[None] | None = None
@@ -227,20 +228,19 @@ class HttpServerTransport:
 
     # --- sending ------------------------------------------------------------------------------
 
-    def _send(self, frame: Sequence[Buffer]) -> None:
+    def _send(self, frame: Sequence[Buffer], about: Outgoing) -> None:
         if self._closed or self._client is None:
             return
-        body = b"".join(frame).rstrip(b"\n")
-        envelope = envelopes.decode(body)
-        if envelope.method is None and self._version is None and self._events is None:
+        if about.method is None and self._version is None and self._events is None:
             # A server of 2026-07-28 may not ask, and has nobody who would take an answer.
             return
-        if envelope.method == "tools/list":
-            self._listing = {name: raw for name, raw in (envelope.params or {}).items() if name != "cursor"}
-        if envelope.method == "notifications/cancelled":
-            self._cancel(_Message(body, envelope), bytes((envelope.params or {}).get("requestId", b"")))
+        message = _Message(b"".join(frame).rstrip(b"\n"), about)
+        if about.method == "tools/list":
+            self._listing = {name: raw for name, raw in about.params.items() if name != "cursor"}
+        if about.method == "notifications/cancelled":
+            self._cancel(message, bytes(about.params["requestId"]))
         else:
-            self._start(_Message(body, envelope))
+            self._start(message)
 
     def _start(self, message: _Message) -> None:
         if message.id:
@@ -278,7 +278,7 @@ class HttpServerTransport:
         turn = self._requests if message.id else self._notices
         try:
             try:
-                async with asyncio.timeout(_POOL_WAIT):
+                async with asyncio.timeout(_POOL_WAIT if turn.locked() else None):
                     await turn.acquire()
             except TimeoutError:
                 busy = f"has {self._most} requests under way and did not finish one within {_POOL_WAIT:g} s"
@@ -358,11 +358,11 @@ class HttpServerTransport:
         return headers | self._session_headers()
 
     def _param_headers_for(self, message: _Message) -> dict[str, str]:
-        wanted = self._params.get(message.name or "")
-        if message.method != "tools/call" or not wanted:
+        if message.method != "tools/call" or not self._params:
             return {}
-        arguments = (envelopes.decode(message.body).params or {}).get("arguments")
-        return {} if arguments is None else names.param_values(wanted, envelopes.value(arguments))
+        wanted = self._params.get(envelopes.text(message.params.get("name")) or "")
+        arguments = message.params.get("arguments")
+        return {} if arguments is None or wanted is None else names.param_values(wanted, envelopes.value(arguments))
 
     def _wants_other_headers(self, message: _Message, refusal: bytes) -> bool:
         if message.stateless is None or message.method != "tools/call" or self._listing is None:
@@ -376,8 +376,9 @@ class HttpServerTransport:
         log.info("wants other headers; listing its tools again", upstream=self._name)
         params = dict(self._listing or {})
         for _ in range(_PAGES):
-            page = b"".join(envelopes.request(b'"muxway-headers"', "tools/list", envelopes.object_of(params.items())))
-            asked = _Message(page.rstrip(b"\n"), envelopes.decode(page), quiet=True)
+            about = Outgoing("tools/list", b'"muxway-headers"', params)
+            page = b"".join(envelopes.request(about.id, "tools/list", envelopes.object_of(params.items())))
+            asked = _Message(page.rstrip(b"\n"), about, quiet=True)
             try:
                 async with asyncio.timeout(_RENEWAL):
                     await self._exchange(asked)
@@ -511,8 +512,9 @@ class HttpServerTransport:
             with contextlib.suppress(ParseError, NotAnEnvelope):
                 parts = envelopes.decode_batch(frame)
         for part in parts:
+            opened: Envelope | None = None
             try:
-                envelope = envelopes.decode(part)
+                envelope = opened = envelopes.decode(part)
             except (ParseError, NotAnEnvelope) as error:
                 salvaged = envelopes.salvage(part)
                 if salvaged is None:
@@ -521,17 +523,18 @@ class HttpServerTransport:
                 envelope = salvaged
             if message.is_answer(envelope):
                 self._note_answer(message, envelope)
-                self._heard(message, self._note_tools(message, envelope, part))
+                answer = self._note_tools(message, envelope, part)
+                self._heard(message, answer, opened if answer is part else None)
             elif _nameless_error(envelope):
                 self._heard(message, _with_id(message.id, envelope.error))
             else:
-                unasked += self._hear([part], message.id)
+                unasked += self._hear([part], message.id, opened)
         return unasked
 
-    def _heard(self, message: _Message, frame: bytes) -> None:
+    def _heard(self, message: _Message, frame: bytes, opened: Envelope | None = None) -> None:
         message.answered = True
         if not message.quiet and not self._closed:
-            self._hear([frame])
+            self._hear([frame], b"", opened)
 
     def _note_answer(self, message: _Message, envelope: Envelope) -> None:
         if message.method == "initialize" and envelope.result is not ABSENT:
@@ -672,7 +675,7 @@ class HttpServerTransport:
         if hello is None or initialized is None:
             raise HttpTrouble("does not know its session any more")
         log.info("session lost; opening a new one", upstream=self._name)
-        again = _Message(hello.body, envelopes.decode(hello.body), quiet=True)
+        again = hello.again()
         try:
             async with asyncio.timeout(_RENEWAL):
                 await self._exchange(again)
@@ -683,7 +686,7 @@ class HttpServerTransport:
             raise HttpTrouble(why, broken=trouble.broken) from trouble
         if self._hello is not again:
             raise HttpTrouble("lost its session and refused to open a new one")
-        notice = _Message(initialized.body, envelopes.decode(initialized.body), quiet=True)
+        notice = initialized.again()
         try:
             async with asyncio.timeout(_NOTICE):
                 await self._exchange(notice)
@@ -706,8 +709,8 @@ class HttpServerTransport:
 
     def _nudge(self) -> None:
         """Ask the server whether it is there. Its answer is a sign of life; the link knows no such request."""
-        ping = b"".join(envelopes.request(b'"muxway-idle"', "ping")).rstrip(b"\n")
-        self._start(_Message(ping, envelopes.decode(ping)))
+        about = Outgoing("ping", b'"muxway-idle"')
+        self._start(_Message(b"".join(envelopes.request(about.id, "ping")).rstrip(b"\n"), about))
 
     async def _post_event(self, message: _Message, events: SseServerTransport) -> None:
         if message.method == "server/discover":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from muxway.servers.transports.port import Fail, Hear
+    from muxway.servers.transports.port import Fail, Hear, Outgoing
     from muxway.wire.envelopes import Buffer
 
 
@@ -31,7 +31,7 @@ class MemoryServerTransport:
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self.send: Callable[[Sequence[Buffer]], None] = self._send
+        self.send: Callable[[Sequence[Buffer], Outgoing], None] = self._send
 
     @property
     def queued(self) -> int:
@@ -52,7 +52,7 @@ class MemoryServerTransport:
         self._task = loop.create_task(self._server.serve(self._inbox.get, say))
         self._task.add_done_callback(ended)
 
-    def _send(self, frame: Sequence[Buffer]) -> None:
+    def _send(self, frame: Sequence[Buffer], _about: Outgoing) -> None:
         if not self._closed:
             self._inbox.put_nowait(b"".join(frame).rstrip(b"\n"))
 

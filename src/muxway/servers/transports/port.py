@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from muxway.errors import RpcError
-    from muxway.wire.envelopes import Buffer
+    from muxway.wire.envelopes import Buffer, Envelope
     from muxway.wire.framing import Oversized
 
 
@@ -16,11 +16,28 @@ RENEWED: Final = "muxway/renewed"
 """The notice that a channel gives in its upstream's name when a new session has taken the place of the old one."""
 
 
+class Outgoing(NamedTuple):
+    """What a message of ours is, so that whoever carries it need not open it."""
+
+    method: str | None = None
+    """None: it is an answer."""
+    id: bytes = b""
+    """The id that is to be answered; empty for notifications and answers."""
+    params: Mapping[str, Buffer] = {}
+    """What of its params is known: all that a stateless server wants repeated in headers is among it."""
+
+
+UNTOLD: Final = Outgoing()
+"""An answer; on a pipe, anything."""
+
+
 class Hear(Protocol):
     """Takes what an upstream sent."""
 
-    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"") -> int:
+    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Envelope | None = None) -> int:
         """Take frames; `about` is the id of our request on whose own stream they came, where there is such a thing.
+
+        `opened` is the envelope of the only frame, if it has been opened already.
 
         Returns how many of them answer nothing that was asked.
         """
@@ -44,8 +61,9 @@ class ServerTransport(Protocol):
     own_process: bool
     """Whether the upstream is a process of ours, which ends with the channel, and all that it knows with it."""
 
-    send: Callable[[Sequence[Buffer]], None]
-    """Queue one frame; never waits. Before and after the connection it does nothing."""
+    send: Callable[[Sequence[Buffer], Outgoing], None]
+    """Queue one frame; never waits. Before and after the connection it does nothing. What the frame is, is told only
+    where the upstream is remote: on a pipe all frames go the same way."""
 
     @property
     def queued(self) -> int:

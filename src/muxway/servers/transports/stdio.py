@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muxway.net.pipes import Turn
     from muxway.net.processes.journal import Journal
     from muxway.net.processes.manager import ChildProcess, Exit, ProcessManager
-    from muxway.servers.transports.port import Fail, Hear
+    from muxway.servers.transports.port import Fail, Hear, Outgoing
     from muxway.wire.envelopes import Buffer
 
 _EXIT_REPORT: Final = 0.5
@@ -33,7 +33,7 @@ _NO_GRACE: Final = {"eof_grace": 0.0, "term_grace": 0.0}
 log = EventLog("upstream")
 
 
-def _nowhere(_frame: Sequence[Buffer]) -> None:
+def _nowhere(_frame: Sequence[Buffer], _about: Outgoing) -> None:
     """Before there is a child, there is nobody to send to."""
 
 
@@ -54,7 +54,7 @@ class StdioServerTransport:
         self._stdin: PipeWriter | None = None
         self._stdout: Intake | None = None
         self._stderr: Intake | None = None
-        self.send: Callable[[Sequence[Buffer]], None] = _nowhere
+        self.send: Callable[[Sequence[Buffer], Outgoing], None] = _nowhere
         self._ending: asyncio.Task[None] | None = None
         self._closed = False
         self._introduced = False
