@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
-from uvicorn.server import ServerState
-
 from muxway import Gateway
 from muxway.clients.transports.http import HttpDoor
-from muxway.clients.transports.http_connection import HttpConnection
+from muxway.clients.transports.http_server import HttpServer
 from tests.compatibility.clients import Client, connect
 from tests.compatibility.subjects import ABSENT, SUBJECTS, Outcome
 from tests.compatibility.web_server import WebServer
@@ -165,19 +163,12 @@ async def _world() -> AsyncIterator[tuple[Gateway, str]]:
 @contextlib.asynccontextmanager
 async def _door(gateway: Gateway) -> AsyncIterator[str]:
     door = HttpDoor(gateway.switchboard)
-    config = uvicorn.Config(door, http=HttpConnection, ws="none", lifespan="off", log_config=None, access_log=False)
-    config.load()
-    state = ServerState()
-    listening = await asyncio.get_running_loop().create_server(
-        lambda: HttpConnection(config, state, {}), "127.0.0.1", 0
-    )
+    server = HttpServer(door)
+    listener = socket.create_server(("127.0.0.1", 0))
+    await server.start(listener)
     door.open()
     try:
-        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        listening.close()
         await door.close(0)
-        if state.tasks:
-            await asyncio.wait(state.tasks, timeout=10)
-        for connection in list(state.connections):
-            connection.shutdown()
+        await server.stop()

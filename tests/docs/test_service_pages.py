@@ -14,10 +14,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from muxway.cli import cli, http_serving
+from muxway.cli import cli
 from muxway.clients.transports import http_sessions
 from muxway.clients.transports.http import HttpSettings
-from muxway.clients.transports.http_connection import Limits
+from muxway.clients.transports.http_server import Limits
 from tests.docs.pages import ROOT, Block, blocks, name_of, pages
 
 if TYPE_CHECKING:
@@ -162,10 +162,10 @@ def test_the_figures_on_the_pages_are_those_of_the_code() -> None:
             f"{limits.stall_seconds:g} s without reading",
             f"{door.max_sessions:,} sessions, {door.max_sessions_each} a token",
             f"idle ones end after {door.session_idle / 60:g} minutes",
-            f"idle connections after {http_serving._IDLE_CONNECTION} s",
+            f"idle connections after {Limits().idle_seconds:g} s",
         ],
         "reverse-proxy.md": [
-            f"an idle one for {http_serving._IDLE_CONNECTION} s",
+            f"an idle one for {Limits().idle_seconds:g} s",
             f"A comment every {door.keep_alive:g} s",
             f"gives a body {limits.body_seconds:g} s to arrive",
             f"client_max_body_size {door.max_body_bytes >> 20}m;",

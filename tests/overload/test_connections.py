@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway import demo
-from muxway.clients.transports.http_connection import Limits
+from muxway.clients.transports.http_server import Limits
 from muxway.testing import ScriptedServer
 
 from ..serve.harness import modern
@@ -226,8 +226,6 @@ async def test_a_connection_that_is_used_is_not_closed(web: Webs) -> None:
 
 def test_the_times_are_those_that_are_promised() -> None:
     """docs/security.md#what-is-promised-threat-by-threat: header 10 s, body 30 s, write stall 10 s, idle 75 s."""
-    from muxway.cli.http_serving import _IDLE_CONNECTION
-
     limits = Limits()
     assert (limits.header_seconds, limits.body_seconds, limits.stall_seconds) == (10, 30, 10)
-    assert _IDLE_CONNECTION == 75
+    assert limits.idle_seconds == 75

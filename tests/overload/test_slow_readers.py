@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.clients.transports.http_connection import Limits
 from muxway.clients.transports.http_response import Outlet
+from muxway.clients.transports.http_server import Limits
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import a_world

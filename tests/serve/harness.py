@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from dataclasses import dataclass, field
+import socket
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
-from uvicorn.server import ServerState
-
 from muxway.clients.transports.http import HttpDoor, HttpSettings
-from muxway.clients.transports.http_connection import HttpConnection, Limits
+from muxway.clients.transports.http_server import HttpServer, Limits
 from muxway.wire.sse import SseEvent, SseParser
 
 from ..conftest import World, a_world
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
 
     from muxway.clients.transports.guard import Guard
@@ -138,6 +137,7 @@ class Web:
 
     def __init__(self, world: World, door: HttpDoor, port: int) -> None:
         self.world, self.door, self.port = world, door, port
+        self.tls: ssl.SSLContext | None = None
         self._opened: list[asyncio.StreamWriter] = []
 
     @property
@@ -146,7 +146,7 @@ class Web:
 
     async def connect(self) -> Opened:
         """Open a connection and say nothing."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls)
         self._opened.append(writer)
         return Opened(reader, writer)
 
@@ -283,40 +283,23 @@ async def a_web(
     limits: Limits | None = None,
     top: dict[str, Any] | None = None,
     view: str | None = None,
-    idle_connection: int = 5,
+    idle_connection: float = 5,
+    tls: ssl.SSLContext | None = None,
     **settings: Any,
 ) -> AsyncIterator[Web]:
     """A door on a free loopback port, in front of scripted servers. `top` is the rest of the configuration."""
 
-    class Limited(HttpConnection):
-        pass
-
-    Limited.limits = limits or Limits()
+    limits = replace(limits or Limits(), idle_seconds=idle_connection)
     async with a_world(servers or {}, **(top or {})) as world:
         door = HttpDoor(world.gateway.switchboard, guard=guard, settings=HttpSettings(**settings), view=view)
-        config = uvicorn.Config(
-            door,
-            http=Limited,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            timeout_keep_alive=idle_connection,
-        )
-        config.load()
-        state = ServerState()
-        loop = asyncio.get_running_loop()
-        listening = await loop.create_server(lambda: Limited(config, state, {}), "127.0.0.1", 0)
+        server = HttpServer(door, limits=limits)
+        listener = socket.create_server(("127.0.0.1", 0))
+        await server.start(listener, tls)
         door.open()
-        web = Web(world, door, listening.sockets[0].getsockname()[1])
+        web = Web(world, door, listener.getsockname()[1])
         try:
             yield web
         finally:
-            listening.close()
             await door.close(0)
             web.close()
-            if state.tasks:
-                await asyncio.wait(state.tasks, timeout=PATIENCE)
-            while state.connections:
-                await asyncio.sleep(0.01)
+            await server.stop(PATIENCE)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.clients.transports.http_connection import Limits
+from muxway.clients.transports.http_server import Limits
 from muxway.testing import ScriptedServer
 
 from .harness import BOTH, Web, initialize, modern, request

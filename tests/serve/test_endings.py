@@ -156,16 +156,11 @@ class Slow:
         server.reply(message, {"content": [], "ok": 1})
 
 
-@pytest.mark.parametrize("quick", [True, False], ids=["quick", "usual"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["json", "events"])
-async def test_a_call_whose_session_is_deleted_is_answered(
-    streamed: bool, quick: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_call_whose_session_is_deleted_is_answered(streamed: bool) -> None:
     """JSON-RPC 2.0 §5: a request gets a response. MCP, basic/transports: 404 for a session that is no more."""
     slow = Slow()
     async with a_web({"up": slow.server}, resumable_after=0.05 if streamed else 60) as web:
-        if not quick:
-            monkeypatch.setattr(web.door, "quick", lambda *_: False)
         session = await web.session()
         calling = asyncio.create_task(session.start("tools/call", {"name": "up__slow"}, 9))
         await asyncio.wait_for(slow.started.wait(), PATIENCE)

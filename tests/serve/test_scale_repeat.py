@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.clients.transports.http_connection import Known
+from muxway.clients.transports.http_request import Known, RequestHead
 
 from .harness import BOTH, PATIENCE, Web, modern, request
 from .test_sessions import echo
@@ -163,7 +163,7 @@ def known(data: bytes, body: bytes) -> Any:
     """What is learned of a request."""
     lines = data[: len(data) - len(body)].split(b"\r\n")[1:-2]
     headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
-    return Known.of(data, body, {"headers": headers})
+    return Known.of(data, body, RequestHead("POST", "/mcp", b"", headers, keep_alive=True))
 
 
 def test_only_the_length_may_differ() -> None:
@@ -171,7 +171,7 @@ def test_only_the_length_may_differ() -> None:
     before, after = b"POST /mcp HTTP/1.1\r\nContent-Length: ", b"\r\nX: y\r\n\r\n"
     learned = known(before + b"2" + after + b"{}", b"{}")
     assert learned.body(before + b"3" + after + b"{ }") == b"{ }"
-    assert learned.scope["headers"] == [(b"content-length", b"3"), (b"x", b"y")]
+    assert learned.head.headers[b"x"] == [b"y"]
     for other in (
         before + b"2" + after + b"{}{",
         before + b"2" + after + b"{",

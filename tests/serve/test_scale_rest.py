@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import uvicorn
 
 from muxway.clients.transports.http_connection import Reminder
 
@@ -19,12 +17,7 @@ if TYPE_CHECKING:
     from .harness import Client, Web
 
 REST = 0.2
-
-
-@pytest.fixture(autouse=True)
-def _short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doors of these tests close a connection after so many seconds of rest."""
-    monkeypatch.setattr(uvicorn, "Config", functools.partial(uvicorn.Config, timeout_keep_alive=REST))
+"""Doors of these tests close a connection after so many seconds of rest."""
 
 
 def message(web: Web, client: Client, method: str, path: str, body: object = None, **headers: str) -> bytes:
@@ -39,8 +32,8 @@ def message(web: Web, client: Client, method: str, path: str, body: object = Non
 
 
 async def test_a_connection_is_closed_when_it_rests_for_too_long_after_a_quick_answer(web: Any) -> None:
-    """Ours: who does not come back does not keep a connection (`_IDLE_CONNECTION`)."""
-    async with web() as http:
+    """Ours: who does not come back does not keep a connection (`Limits.idle_seconds`)."""
+    async with web(idle_connection=REST) as http:
         client = await http.session()
         opened = await (await http.raw(message(http, client, "POST", "/mcp", request("ping")))).head()
         assert opened.status == 200
@@ -50,7 +43,7 @@ async def test_a_connection_is_closed_when_it_rests_for_too_long_after_a_quick_a
 
 async def test_a_long_stream_after_a_quick_answer_is_not_taken_for_rest(web: Any) -> None:
     """Ours: the stream of a session may be silent for as long as it likes."""
-    async with web(keep_alive=REST / 4) as http:
+    async with web(keep_alive=REST / 4, idle_connection=REST) as http:
         client = await http.session()
         opened = await (await http.raw(message(http, client, "POST", "/mcp", request("ping")))).head()
         await opened.rest()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway.clients.transports.http_connection import HttpConnection, QuickCycle
+from muxway.clients.transports.http_connection import HttpConnection
 from muxway.testing import ScriptedServer
 from muxway.wire.headers import encode_value
 
@@ -376,14 +376,14 @@ async def test_a_disconnect_is_a_cancel(token: int | None, web: Webs) -> None:
 
 
 async def test_a_disconnect_just_when_the_stream_begins_is_a_cancel(web: Webs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task that streams has not had its first turn when the connection is lost."""
-    go_on = HttpConnection.go_on
+    """Nothing of the stream has been written when the connection is lost."""
+    begin_events = HttpConnection.begin_events
 
-    def lost_before(self: HttpConnection, cycle: QuickCycle, app: Any) -> None:
+    def lost_before(self: HttpConnection, response: Any) -> None:
         self.transport.abort()
-        go_on(self, cycle, app)
+        begin_events(self, response)
 
-    monkeypatch.setattr(HttpConnection, "go_on", lost_before)
+    monkeypatch.setattr(HttpConnection, "begin_events", lost_before)
     held = Held()
     server = ScriptedServer(tools={"wait": held})
     async with web({"s": server}) as http:

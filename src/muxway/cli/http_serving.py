@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import resource
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
-import uvicorn
 
 from muxway.cli.describing import counted, middlewares
 from muxway.cli.ending import DRAIN, Ending, settle_memory
@@ -20,7 +18,7 @@ from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
 from muxway.clients.transports.http import HttpDoor, Trouble
-from muxway.clients.transports.http_connection import HttpConnection
+from muxway.clients.transports.http_server import HttpServer
 from muxway.config.plan import plan
 from muxway.control.serving import ControlSocket
 from muxway.control.watching import Reloader
@@ -29,7 +27,7 @@ from muxway.log import EventLog
 from muxway.servers.state import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from muxway.cli.verbs.serve import Credentials
     from muxway.clients.transports.guard import Guard
@@ -38,9 +36,6 @@ if TYPE_CHECKING:
     from muxway.control.watching import WatchedConfig
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
-
-_IDLE_CONNECTION = 75
-"""Seconds that a connection may stay open between two requests."""
 
 log = EventLog("http")
 
@@ -92,14 +87,6 @@ class Terms:
     """Who is told of every message, if somebody is."""
     watch: bool = False
     """Whether to reload when a file of the configuration changes."""
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: ours also end the children."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
 
 
 class _Serving:
@@ -182,28 +169,13 @@ class _Serving:
 def run_http(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
     """Serve this configuration, and what becomes of it. Returns the exit code."""
     _allow_many_connections()
-    # What uvicorn would say there is said here already, or is the client's mistake.
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(source, config, reaper, terms))
 
 
 async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
     serving = _Serving(config, reaper, terms)
-    settings = uvicorn.Config(
-        serving.door if terms.trace is None else terms.trace.app(serving.door),
-        http=HttpConnection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=_IDLE_CONNECTION,
-        timeout_graceful_shutdown=1,
-        backlog=2048,
-    )
-    server = _Server(settings)
+    server = HttpServer(serving.door, trace=terms.trace)
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
@@ -215,26 +187,22 @@ async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, t
     hide_from_children()
     serving.gateway.start()
     serving.door.open()
-    running = loop.create_task(server.serve(sockets=[terms.address.listener]))
+    await server.start(terms.address.listener)
     announcing = loop.create_task(_announce(config, serving.gateway, terms))
     await control.start()
     if terms.watch:
         reloader.watch()
     settle_memory()
     serving.gateway.metronome.begin()
-    waiting = loop.create_task(asked.wait())
     try:
-        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        await asked.wait()
         await control.stop()
         await reloader.stop()
         await serving.door.close(DRAIN)
     finally:
         ending.begin()
         announcing.cancel()
-        waiting.cancel()
-        server.should_exit = True
-        await asyncio.wait((running, loop.create_task(serving.stop())))
-    running.result()
+        await asyncio.gather(server.stop(), serving.stop())
     return ending.code
 
 

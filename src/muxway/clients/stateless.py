@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from muxway.calls.call import Call, Caller
 from muxway.calls.incidents import internal
 from muxway.clients import notifications
-from muxway.clients.transports.http_response import JsonReply
+from muxway.clients.listen_request import Listening
+from muxway.clients.transports.http_response import HttpReply, PlainEvents
 from muxway.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -21,20 +22,23 @@ from muxway.errors import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     InvalidParams,
+    InvalidRequest,
     MethodNotFound,
     ParseError,
     RpcError,
     UnsupportedVersion,
 )
 from muxway.exchange.admission import CALLS
+from muxway.exchange.subscriptions import Quota
 from muxway.wire import envelopes, headers, revisions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from muxway.calls.ports import Running
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.model import Catalog
+    from muxway.clients.transports.http_response import Outlet
     from muxway.exchange.admission import Admission
     from muxway.exchange.switchboard import Switchboard
     from muxway.wire.envelopes import Buffer, Envelope, Params, Raw
@@ -185,18 +189,16 @@ def _same(argument: Raw | None, values: Sequence[bytes]) -> bool:
     return envelopes.number(given.encode()) == envelopes.number(argument) is not None
 
 
-class StatelessRequest(JsonReply):
+class StatelessRequest(HttpReply, eq=False, kw_only=True):
     """One request and what is under way for it. A `core.ports.Sink`."""
 
-    __slots__ = ("_admission", "call", "id", "running")
-
-    def __init__(self, id_: bytes, call: Call) -> None:
-        super().__init__()
-        self.id = id_
-        self.call = call
-        self._admission: Admission | None = None
-        """Where it is counted as under way, while it is."""
-        self.running: Running | None = None
+    id: bytes
+    call: Call
+    on_over: Callable[[StatelessRequest], None]
+    """Called when the client has its answer, or has left."""
+    admission: Admission | None = None
+    """Where it is counted as under way, while it is."""
+    running: Running | None = None
 
     def begin(self, switchboard: Switchboard) -> None:
         """Have it answered, now or later; at once with an error if too much is under way."""
@@ -208,17 +210,26 @@ class StatelessRequest(JsonReply):
                 # a 503 is the end of the connection and of all its other calls.
                 self.failed(refusal)
                 return
-            self._admission = admission
+            self.admission = admission
         try:
             self.running = switchboard.handle(self.call, self)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             self.failed(internal(error, method=self.call.method))
 
-    def end(self) -> None:
-        """Nothing is under way for it any more."""
-        admission, self._admission = self._admission, None
+    def say(self, frame: Sequence[Buffer]) -> None:
+        if not self.answered:
+            super().say(frame)
+            if self.events is None:
+                self.over()
+
+    def over(self, outlet: Outlet | None = None) -> None:
+        del outlet
+        admission, self.admission = self.admission, None
         if admission is not None:
             admission.leave(self.call.caller.principal)
+        self.on_over(self)
+        if not self.answered:
+            self.cancel("the client has closed the connection")
 
     def done(self, *result: Buffer) -> None:
         self.running = None
@@ -258,3 +269,39 @@ class StatelessRequest(JsonReply):
         self.answered = True
         if running is not None:
             running.cancel(reason)
+
+
+class ListenRequest(StatelessRequest, eq=False):
+    """A `subscriptions/listen`: answered when the gateway ends it, told of changes until then."""
+
+    listening: Listening | None = None
+
+    def open(self, call: Call, switchboard: Switchboard) -> bool:
+        """Begin the stream, as the middleware pass the request on; whether there is one."""
+        try:
+            listening = Listening(self.id, call, switchboard, self._tell_of, self._backlog, Quota())
+        except RpcError as error:
+            self.failed(error)
+            return False
+        self.listening = listening
+        self.late()
+        listening.begin()
+        return True
+
+    def _tell_of(self, frame: Sequence[Buffer]) -> None:
+        if not self.answered:
+            self.tell(frame)
+
+    def _backlog(self) -> int:
+        return self.events.outlet.waiting if isinstance(self.events, PlainEvents) else 0
+
+    def done(self, *result: Buffer) -> None:
+        if self.listening is None:
+            self.failed(InvalidRequest("a middleware answered the request, so no stream was opened"))
+        else:
+            super().done(*result)
+
+    def over(self, outlet: Outlet | None = None) -> None:
+        if self.listening is not None:
+            self.listening.close()
+        super().over(outlet)

@@ -14,19 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muxway.log import EventLog, masker
 from muxway.wire import envelopes
-from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from muxway.wire.envelopes import Buffer
 
 _MOST_WAITING: Final = 10_000
 """Requests whose time of sending is remembered, so that the answer can tell how long it took."""
-_LARGEST: Final = 64 * 1024 * 1024
-"""Bytes of one HTTP body, or event, that is looked at."""
-
 _DEEPEST: Final = 3
 """JSON texts inside each other in which secrets are found."""
 
@@ -125,44 +121,3 @@ class MessageTrace:
 
         channel.open = open_
         return channel
-
-    def app(self, app: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-        """An ASGI application, told of: bodies of requests, bodies or events of answers.
-
-        It has no `quick`, so every request takes the usual way.
-        """
-
-        async def told(scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[..., Any]) -> None:
-            if scope["type"] != "http":
-                await app(scope, receive, send)
-                return
-            asked, answered = bytearray(), bytearray()
-            events: list[SseParser] = []
-
-            async def hear() -> Any:
-                event = await receive()
-                if event["type"] == "http.request":
-                    asked.extend(event.get("body", b"")[: _LARGEST - len(asked)])
-                    if not event.get("more_body") and asked:
-                        self.note("client", bytes(asked), sent=False)
-                        asked.clear()
-                return event
-
-            async def say(event: dict[str, Any]) -> None:
-                if event["type"] == "http.response.start":
-                    kinds = [value for name, value in event.get("headers", ()) if name.lower() == b"content-type"]
-                    if kinds and kinds[0].startswith(b"text/event-stream"):
-                        events.append(SseParser(_LARGEST))
-                elif event["type"] == "http.response.body":
-                    if events:
-                        for one in events[0].feed(event.get("body", b"")):
-                            self.note("client", one.data, sent=True)
-                    else:
-                        answered.extend(event.get("body", b"")[: _LARGEST - len(answered)])
-                        if not event.get("more_body") and answered:
-                            self.note("client", bytes(answered), sent=True)
-                await send(event)
-
-            await app(scope, hear, say)
-
-        return told

@@ -214,17 +214,20 @@ def decode_strict(frame: bytes) -> Envelope:
         NotAnEnvelope: it is JSON, but no JSON-RPC 2.0 message, or has an integer that many programs cannot read.
     """
     envelope = decode(frame)
-    counting = _counting if len(frame) <= _LARGE else _Counting()
     if len(frame) > MAX_DIGITS:
         check_integers(frame, envelope)
-    if envelope.method is not None and envelope.params is not None and envelope.id is not ABSENT:
+    method, params = envelope.method, envelope.params
+    meta = None if params is None else params.get("_meta")
+    if method is not None and params is not None and envelope.id is not ABSENT:
         # Most messages are what was read of them, without a byte to spare: nothing can stand there twice.
-        size = _FIXED + len(envelope.method) + memoryview(envelope.id).nbytes
-        for name, raw in envelope.params.items():
-            size += len(name) + 4 + memoryview(raw).nbytes
+        size = _FIXED + len(method) + len(envelope.id)
+        for name, raw in params.items():
+            size += len(name) + 4 + len(raw)
         if size == len(frame):
-            _check_once(envelope.params.get("_meta"), counting)
+            if meta is not None:
+                _check_once(meta, _counting if len(frame) <= _LARGE else _Counting())
             return envelope
+    counting = _counting if len(frame) <= _LARGE else _Counting()
     try:
         named = [(member.name, raw) for member, raw in counting.members(frame).items()]
     except TooManyMembers as error:
@@ -232,7 +235,7 @@ def decode_strict(frame: bytes) -> Envelope:
     if len({name for name, _ in named}) < len(named):
         raise ParseError("a member of the message stands twice")
     _check_once(dict(named).get("params"), counting)
-    _check_once((envelope.params or {}).get("_meta"), counting)
+    _check_once(meta, counting)
     return envelope
 
 
@@ -240,12 +243,12 @@ def _check_once(raw: Raw | None, counting: _Counting) -> None:
     """Raise ParseError if a member of a JSON object stands twice; what is no object is none of this business."""
     if raw is None or not is_object(raw):
         return
-    if memoryview(raw).nbytes <= _LARGE:
+    if len(raw) <= _LARGE:
         # Blanks, escapes and what stands twice only ever make the text longer than what was read of it.
         size = 1
         for name, value in (members(raw) or {}).items():
-            size += len(name) + 4 + memoryview(value).nbytes
-        if size == memoryview(raw).nbytes:
+            size += len(name) + 4 + len(value)
+        if size == len(raw):
             return
     try:
         named = [member.name for member in counting.members(raw)]

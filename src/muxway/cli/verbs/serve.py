@@ -1,4 +1,4 @@
-"""`muxway serve`: the gateway over HTTP. uvicorn and all that is heavy is loaded only once it runs."""
+"""`muxway serve`: the gateway over HTTP. All that is heavy is loaded only once it runs."""
 
 from __future__ import annotations
 

@@ -1,35 +1,19 @@
-"""One HTTP request as the door sees it: its headers read with care, its body bounded, its answer written once."""
+"""The head of an HTTP request: its request line and headers, read with care, and what they were found to mean."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+import re
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from muxway.clients.transports.http_connection import CONNECTION
-from muxway.clients.transports.http_response import PING, Outlet
 from muxway.errors import InvalidRequest, RpcError
-from muxway.log import EventLog
-from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from muxway.clients.transports.http_connection import HttpConnection
-
-log = EventLog("http")
-
-Scope: TypeAlias = "Mapping[str, Any]"
-Receive: TypeAlias = "Callable[[], Awaitable[Mapping[str, Any]]]"
-Send: TypeAlias = "Callable[[Any], Awaitable[None]]"
 HeaderList: TypeAlias = "Sequence[tuple[bytes, bytes]]"
 
-_JSON: Final = (b"content-type", b"application/json")
-_EVENTS: Final = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    # nginx would hold events back until its buffer is full.
-    (b"x-accel-buffering", b"no"),
-)
-_TOO_LARGE: Final = 413
+_LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE).finditer
+_MOST_DIGITS: Final = 10
 _PLAIN_JSON: Final = [b"application/json"]
 _USUAL: Final = [b"application/json, text/event-stream"]
 _JSON_TYPES: Final = frozenset((b"application/json", b"application/*", b"*/*"))
@@ -40,67 +24,67 @@ class Refused(Exception):
     """The request is answered with this status and a JSON-RPC error."""
 
     def __init__(
-        self, status: int, error: RpcError | str, *, id_: bytes | None = None, headers: HeaderList = ()
+        self,
+        status: int,
+        error: RpcError | str,
+        *,
+        id_: bytes | None = None,
+        headers: HeaderList = (),
+        close: bool = False,
     ) -> None:
         super().__init__(status)
         self.status = status
         self.error = InvalidRequest(error) if isinstance(error, str) else error
         self.id = id_
         self.headers = headers
+        self.close = close
+        """Whether the connection ends with it."""
 
 
-class ClientGone(Exception):
-    """The client left before its request was complete."""
-
-
-class HttpRequest:
-    """One HTTP request."""
+class RequestHead:
+    """What stands before the body. The next request may have the same, byte for byte but for the length of its body."""
 
     __slots__ = (
-        "_receive",
-        "_send",
-        "answering",
-        "connection",
+        "admitted",
         "cors",
+        "handler",
         "headers",
+        "keep_alive",
         "method",
         "modern",
+        "owner",
         "path",
-        "scope",
+        "principal",
+        "query",
         "session_id",
         "view",
     )
 
-    def __init__(self, scope: Scope, receive: Receive | None = None, send: Send | None = None) -> None:
-        self.scope = scope
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.connection: HttpConnection = scope[CONNECTION]
-        self.cors: HeaderList = ()
-        """What every answer must carry besides."""
-        self.view: str | None = None
-        """The view that it is for; None: the whole."""
-        self.modern = False
-        """Whether it is for the stateless ladder, as far as the quick way has looked."""
-        self.session_id: str | None = None
-        """Whose it is, as far as the quick way has looked."""
-        self.answering = False
-        """Whether an answer has been begun, so that there cannot be another one."""
-        self._receive = receive or _nothing
-        self._send = send or _nowhere
+    def __init__(
+        self, method: str, path: str, query: bytes, headers: Sequence[tuple[bytes, bytes]], *, keep_alive: bool
+    ) -> None:
+        self.method, self.path, self.query = method, path, query
+        self.keep_alive = keep_alive
+        """Whether the connection outlasts the request."""
         self.headers: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
+        for name, value in headers:
             known = self.headers.get(name)
             if known is None:
                 self.headers[name] = [value]
             else:
                 known.append(value)
-
-    @property
-    def address(self) -> str:
-        """The address it came from."""
-        client: tuple[str, int] | None = self.scope.get("client")
-        return "" if client is None else client[0]
+        # What follows is found out once, and holds as long as `admitted` is what it was then.
+        self.admitted: object = None
+        self.handler: Callable[..., None]
+        """Takes the request."""
+        self.cors = b""
+        """Header lines that every answer must carry."""
+        self.view: str | None = None
+        """The view that it is for; None: the whole."""
+        self.owner = self.principal = b""
+        self.modern = False
+        """Whether it is for the stateless ladder, if only to fail there."""
+        self.session_id: str | None = None
 
     def all(self, name: bytes) -> Sequence[bytes]:
         """Every value of a header."""
@@ -114,6 +98,17 @@ class HttpRequest:
         if len(values) > 1:
             raise Refused(400, f"the header {name.decode()} is doubled")
         return values[0].decode("latin-1").strip()
+
+    # --- the body -----------------------------------------------------------------------------
+
+    @property
+    def expects(self) -> bool:
+        """Whether the client waits for a word before it sends the body."""
+        return any(value.lower() == b"100-continue" for value in self.all(b"expect"))
+
+    def announces_more_than(self, limit: int) -> bool:
+        """Whether the body is said to be larger than that. The parser has seen that a length is a number."""
+        return any(len(value.strip()) > 15 or int(value) > limit for value in self.all(b"content-length"))
 
     # --- what it must be ----------------------------------------------------------------------
 
@@ -139,82 +134,37 @@ class HttpRequest:
             wanted = "application/json, text/event-stream" if json else "text/event-stream"
             raise Refused(406, f"the request must have Accept: {wanted}")
 
-    async def body(self, limit: int) -> bytes:
-        """The whole body. Raises Refused if it is larger than that, ClientGone if it never came."""
-        declared = self.one(b"content-length")
-        if declared is not None and (len(declared) > 15 or int(declared) > limit):
-            raise _too_large(limit)
-        message = await self._receive()
-        if message["type"] == "http.request" and not message.get("more_body"):
-            whole: bytes = message["body"]
-            if len(whole) > limit:
-                raise _too_large(limit)
-            return whole
-        chunks: list[bytes] = []
-        size = 0
-        while message["type"] == "http.request":
-            chunks.append(message["body"])
-            size += len(chunks[-1])
-            if size > limit:
-                raise _too_large(limit)
-            if not message.get("more_body"):
-                return b"".join(chunks)
-            message = await self._receive()
-        raise ClientGone
 
-    # --- answering ----------------------------------------------------------------------------
+class Known:
+    """The head of a request that came in one piece. Most clients send the same again, but for the length of the body.
 
-    async def answer(self, status: int, body: bytes = b"", headers: HeaderList = ()) -> None:
-        """Answer with JSON, or with nothing."""
-        self.answering = True
-        length = (b"content-length", b"%d" % len(body))
-        kind = (_JSON,) if body else ()
-        await self._send(
-            {"type": "http.response.start", "status": status, "headers": [*kind, length, *headers, *self.cors]}
-        )
-        await self._send({"type": "http.response.body", "body": body})
+    What has it, and is as long as it says, need not be parsed: byte for byte, it has been.
+    """
 
-    async def refuse(self, refused: Refused) -> None:
-        """Answer with an error."""
-        if refused.status == _TOO_LARGE:
-            self.connection.linger()
-        body = b"".join(envelopes.failure(refused.id, refused.error)).rstrip(b"\n")
-        await self.answer(refused.status, body, refused.headers)
+    __slots__ = ("_after", "_before", "head")
 
-    async def pump(self, outlet: Outlet, keep_alive: float, headers: HeaderList = ()) -> None:
-        """Answer with events, until the outlet ends or the client leaves."""
-        self.connection.watch(outlet.lost)
-        self.answering = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*_EVENTS, *headers, *self.cors]})
-        try:
-            await self._pump(outlet, keep_alive)
-        finally:
-            if outlet.dropped:
-                log.warning("a client read too slowly for all it was told", dropped=outlet.dropped, client=self.address)
+    def __init__(self, head: RequestHead, before: bytes, after: bytes) -> None:
+        self.head = head
+        self._before, self._after = before, after
 
-    async def _pump(self, outlet: Outlet, keep_alive: float) -> None:
-        while not outlet.gone:
-            data = outlet.take()
-            if data:
-                outlet.behind = True
-                await self._send({"type": "http.response.body", "body": data, "more_body": True})
-                outlet.behind = False
-            elif outlet.ended:
-                await self._send({"type": "http.response.body", "body": b""})
-                return
-            else:
-                await outlet.wait(keep_alive)
-                if outlet.empty and not outlet.ended:
-                    outlet.put(PING)
+    @classmethod
+    def of(cls, data: bytes, body: bytes, head: RequestHead) -> Known | None:
+        """The head of a request, if `data` is exactly this request with this body."""
+        text = data[: len(data) - len(body)]
+        lengths = list(_LENGTH(text))
+        if not text.startswith(b"POST ") or text.find(b"\r\n\r\n") != len(text) - 4 or len(lengths) != 1:
+            return None
+        start, end = lengths[0].span(1)
+        return cls(head, text[:start], text[end:])
 
-
-async def _nothing() -> Mapping[str, Any]:
-    return {"type": "http.disconnect"}
-
-
-async def _nowhere(_: Any) -> None:
-    return
-
-
-def _too_large(limit: int) -> Refused:
-    return Refused(_TOO_LARGE, f"the body is larger than {limit} bytes", headers=[(b"connection", b"close")])
+    def body(self, data: bytes) -> bytes | None:
+        """The body, if `data` is exactly one request with this head."""
+        if not data.startswith(self._before):
+            return None
+        start = len(self._before)
+        end = data.find(b"\r", start, start + _MOST_DIGITS)
+        length = data[start:end]
+        if not data.startswith(self._after, end) or not length.isdigit():
+            return None
+        body = data[end + len(self._after) :]
+        return body if len(body) == int(length) else None

@@ -1,19 +1,24 @@
 """Answers on their way out over HTTP: a JSON body if the answer comes alone, server-sent events if not.
 
-Whoever produces an answer calls; the request's own task, which alone may write to the response, waits here.
+Nobody waits: whoever has something to say calls, and what cannot be written yet is written when the client has read on.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from muxway.clients import notifications
+from muxway.log import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.clients.transports.http_connection import HttpConnection
+    from muxway.clients.transports.http_sessions import HttpSession, Stream
     from muxway.wire.envelopes import Buffer
 
 PING: Final = b": ping\n\n"
@@ -22,6 +27,8 @@ _MOST_LOSSY: Final = 256
 """Progress and log messages that may wait for a client that is behind; the oldest make room. Answers always wait."""
 _MOST_LOSSY_BYTES: Final = 1024 * 1024
 """The same in bytes, for every client: a server may say more at once than anybody can read."""
+
+log = EventLog("http")
 
 
 def event(data: bytes, id_: str | None = None, kind: bytes = b"message") -> bytes:
@@ -38,48 +45,14 @@ def joined(frame: Sequence[Buffer]) -> bytes:
     return b"".join(frame).rstrip(b"\n")
 
 
-class _Wakeable:
-    """Something one task waits for."""
-
-    __slots__ = ("_waiter", "gone", "on_wake")
-
-    def __init__(self) -> None:
-        self.on_wake: Callable[[], None] | None = None
-        """Called, instead of waking a task, when something has happened."""
-        self.gone = False
-        """Whether the client has left."""
-        self._waiter: asyncio.Future[None] | None = None
-
-    def lost(self) -> None:
-        """The client has left."""
-        self.gone = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self.on_wake is not None:
-            self.on_wake()
-        elif self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def wait(self, seconds: float) -> None:
-        """Wait until something has happened, or for so long."""
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self._wake)
-        try:
-            await self._waiter
-        finally:
-            timer.cancel()
-            self._waiter = None
-
-
-class Outlet(_Wakeable):
+class Outlet:
     """What is to be written to one open event stream."""
 
-    __slots__ = ("_chunks", "_last", "_lossy", "_lossy_bytes", "behind", "dropped", "ended", "waiting")
+    __slots__ = ("_chunks", "_last", "_lossy", "_lossy_bytes", "behind", "dropped", "ended", "on_ready", "waiting")
 
     def __init__(self) -> None:
-        super().__init__()
+        self.on_ready: Callable[[], None] = lambda: None
+        """Called when there is something to write, or nothing more comes."""
         self.ended = False
         self.waiting = 0
         """Bytes that wait to be written."""
@@ -94,11 +67,6 @@ class Outlet(_Wakeable):
         """The numbers of those that may be left out. There are none for most clients."""
         self._lossy_bytes = 0
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing waits to be written."""
-        return not self._chunks
-
     def put(self, chunk: bytes, *, lossy: bool = False) -> None:
         """Write this next. What is lossy may be left out if more of that comes than is read."""
         self._last += 1
@@ -106,7 +74,7 @@ class Outlet(_Wakeable):
         self.waiting += len(chunk)
         if lossy:
             self._make_room(len(chunk))
-        self._wake()
+        self.on_ready()
 
     def _make_room(self, size: int) -> None:
         lossy = self._lossy
@@ -124,7 +92,7 @@ class Outlet(_Wakeable):
     def end(self) -> None:
         """Nothing more comes."""
         self.ended = True
-        self._wake()
+        self.on_ready()
 
     def take(self) -> bytes:
         """All that waits to be written."""
@@ -134,16 +102,59 @@ class Outlet(_Wakeable):
         return b"".join(chunks.values())
 
 
-class Events(Protocol):
-    """An event stream that an answer may be put on."""
+class EventResponse:
+    """An outlet that is written to a connection until it ends or the client leaves. A `connection.UnderWay`."""
 
-    def add(self, message: bytes, *, last: bool) -> None:
-        """Send a message as an event; the last one ends the stream."""
-        ...
+    __slots__ = ("_connection", "_on_over", "_outlet", "_planned")
 
-    def end(self) -> None:
-        """Nothing more comes."""
-        ...
+    def __init__(self, connection: HttpConnection, outlet: Outlet, on_over: Callable[[], None]) -> None:
+        """Begin to write; `on_over` is called once, when the last was written or the client has left."""
+        self._connection, self._outlet, self._on_over = connection, outlet, on_over
+        self._planned = False
+        outlet.on_ready = self._plan
+        connection.begin_events(self)
+        self._plan()
+
+    def _plan(self) -> None:
+        """Write at the end of this turn of the loop: what is said in one turn is written at once."""
+        if not self._planned:
+            self._planned = True
+            self._connection.loop.call_soon(self.go_on)
+
+    def go_on(self) -> None:
+        """Write what waits, if the client reads."""
+        self._planned = False
+        connection, outlet = self._connection, self._outlet
+        if connection.under_way is not self:
+            return
+        outlet.behind = connection.is_behind
+        if outlet.behind:
+            return
+        data = outlet.take()
+        if data:
+            connection.write_events(data)
+            outlet.behind = connection.is_behind
+        if outlet.ended:
+            self._end()
+            connection.end_events()
+
+    def late(self) -> None:
+        """Nothing was said for a while."""
+        self._connection.remind()
+        if not self._outlet.waiting:
+            self._outlet.put(PING)
+
+    def lost(self) -> None:
+        """The client has left."""
+        self._end()
+
+    def _end(self) -> None:
+        outlet = self._outlet
+        outlet.on_ready = lambda: None
+        if outlet.dropped:
+            client = self._connection.address
+            log.warning("a client read too slowly for all it was told", dropped=outlet.dropped, client=client)
+        self._on_over()
 
 
 class PlainEvents:
@@ -153,68 +164,77 @@ class PlainEvents:
         self.outlet = Outlet()
 
     def add(self, message: bytes, *, last: bool) -> None:
+        """Send a message; the last one ends the stream."""
         self.outlet.put(event(message), lossy=notifications.may_be_lost(message))
         if last:
             self.outlet.end()
 
     def end(self) -> None:
+        """Nothing more comes."""
         self.outlet.end()
 
 
-class JsonReply(_Wakeable):
-    """What is said to one POST: one answer, perhaps notices before it."""
+class HttpReply(msgspec.Struct, eq=False):
+    """What is said to one POST: one answer, perhaps notices before it. A `connection.UnderWay`.
 
-    __slots__ = ("_events", "_notices", "answer", "answered", "status")
+    A Struct, as its constructor runs for every call.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.answered = False
-        self.answer = b""
-        """The answer's JSON; nothing if the request was cancelled."""
-        self.status = 200
-        self._notices: list[bytes] = []
-        self._events: Events | None = None
-
-    @property
-    def alone(self) -> bool:
-        """Whether the answer is there and nothing came before it."""
-        return self.answered and not self._notices
+    connection: HttpConnection
+    session: HttpSession | None = None
+    """Whose streams outlive their connections."""
+    events: Stream | PlainEvents | None = None
+    answered: bool = False
+    status: int = 200
 
     def say(self, frame: Sequence[Buffer]) -> None:
-        """Take the answer."""
+        """Take the answer; an empty one if the request was cancelled."""
         if self.answered:
             return
         self.answered = True
-        if self._events is None:
-            self.answer = joined(frame)
+        if self.events is not None:
+            if frame:
+                self.events.add(joined(frame), last=True)
+            else:
+                self.events.end()
+        elif self.connection.under_way is self:
+            status = self.status
             if len(frame) > 3:
-                if frame[1] == b"null":
+                if frame[3] is notifications.CLOSED:
+                    status = 404
+                elif frame[1] == b"null":
                     # An error that could not be given under the request's id: only the status tells whose it is.
-                    self.status = 400
-                elif frame[3] is notifications.CLOSED:
-                    self.status = 404
-            self._wake()
-        elif frame:
-            self._events.add(joined(frame), last=True)
-        else:
-            self._events.end()
+                    status = 400
+            elif not frame:
+                status = 202
+            self.connection.answer(status, b"".join(frame).rstrip(b"\n"))
 
     def tell(self, frame: Sequence[Buffer]) -> None:
         """Take a notice."""
-        if self._events is not None:
-            self._events.add(joined(frame), last=False)
-        elif not self.gone:
-            self._notices.append(joined(frame))
-            self._wake()
+        if self.events is None:
+            if self.connection.under_way is not self:
+                return
+            self.late()
+        if self.events is not None:
+            self.events.add(joined(frame), last=False)
 
-    def stream(self, events: Events) -> None:
-        """From now on everything goes here, first what has come already."""
-        self._events = events
-        for notice in self._notices:
-            events.add(notice, last=False)
-        self._notices = []
-        if self.answered:
-            if self.answer:
-                events.add(self.answer, last=True)
-            else:
-                events.end()
+    def late(self) -> None:
+        """It takes long, or there is something to say before the answer: go on with events."""
+        if self.session is None:
+            self.events = PlainEvents()
+            outlet = self.events.outlet
+        else:
+            self.events, outlet = self.session.open_stream()
+        EventResponse(self.connection, outlet, partial(self.over, outlet))
+
+    def over(self, outlet: Outlet | None = None) -> None:
+        """The client has its answer, or has left."""
+        if self.session is not None and outlet is not None:
+            self.session.left(outlet)
+
+    def lost(self) -> None:
+        """The client has left."""
+        self.over()
+
+    def go_on(self) -> None:
+        """The client has read what was written before. There is nothing to write yet."""

@@ -92,12 +92,14 @@ class Stream:
 class HttpSession:
     """One client of a handshake revision."""
 
-    __slots__ = ("_bytes", "_kept", "_standalone", "_streams", "endpoint", "id", "owner", "used", "view")
+    __slots__ = ("_bytes", "_kept", "_standalone", "_streams", "endpoint", "id", "owner", "patience", "used", "view")
 
     def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes, view: str | None = None) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.view = view
+        self.patience = 0.0
+        """Seconds without an answer after which an event stream is begun."""
         self.used = time.monotonic()
         """When the client last said something."""
         self._streams: dict[str, Stream] = {}

@@ -24,14 +24,8 @@ _WRITTEN_AFTER: Final = 0.1
 _CHUNK: Final = 65536
 
 
-def part(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-    """Close a connection on which a last word has been said."""
-    linger(transport, loop)
-    transport.close()
-
-
 def linger(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-    """A connection is about to be closed, by somebody else: what the client still sends is thrown away from now on."""
+    """A connection is about to be closed: what the client still sends is thrown away from now on."""
     # If there are no files left, it is closed as usual.
     with contextlib.suppress(OSError):
         _Parting.begin(transport, loop)
