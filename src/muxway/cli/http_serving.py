@@ -17,6 +17,7 @@ from muxway.cli.ending import DRAIN, Ending, settle_memory
 from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
+from muxway.clients.transports.guard import is_loopback
 from muxway.clients.transports.http import HttpDoor, Trouble
 from muxway.clients.transports.http_server import HttpServer
 from muxway.config.plan import plan
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.config.plan import Plan
     from muxway.control.watching import WatchedConfig
+    from muxway.identity.verify import ResourceServer
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
 
@@ -53,6 +55,12 @@ class Address:
         port = self.listener.getsockname()[1]
         host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def own_urls(self) -> list[str]:
+        """Base URLs that mean this gateway and no other, as far as the address alone says that."""
+        names = ("127.0.0.1", "localhost", "[::1]") if is_loopback(self.host) else ()
+        return [f"http://{name}:{self.listener.getsockname()[1]}" for name in names]
 
     @property
     def url_for_others(self) -> str | None:
@@ -110,7 +118,13 @@ class _Serving:
             on_deserted=(lambda: None) if terms.keep_open else self._rest,
             metronome=self.gateway.metronome,
         )
-        self.door.admit(*terms.credentials(config))
+        self._authenticator: ResourceServer | None = None
+        self._admit(config, terms.credentials(config))
+
+    def _admit(self, config: Config, credentials: Credentials) -> None:
+        """Let in whom this configuration lets in."""
+        self._authenticator = _authenticator(config, self._terms, self._authenticator)
+        self.door.admit(*credentials, self._authenticator)
 
     def _ready(self) -> bool:
         """Whether every server has had its time to start; servers that are started later do not turn clients away."""
@@ -157,13 +171,31 @@ class _Serving:
             log.warning("another address or port counts from the next start on", bound=self._terms.address.url)
         self._config = config
         self._terms.guard.allow(config.gateway.allowed_hosts, config.gateway.allowed_origins)
-        self.door.admit(*credentials)
+        self._admit(config, credentials)
         return changes
 
     async def stop(self) -> None:
+        if self._authenticator is not None:
+            self._authenticator.tokens.close()
         await asyncio.gather(*self._stopping)
         if self.gateway is not None:
             await self.gateway.stop()
+
+
+def _authenticator(config: Config, terms: Terms, before: ResourceServer | None) -> ResourceServer | None:
+    """Who judges access tokens if this is the configuration. What is known of an issuer that stays is not lost."""
+    settings = config.gateway.auth
+    if before is not None and (settings is None or settings != before.tokens.settings):
+        before.tokens.close()
+        before = None
+    if settings is None:
+        return None
+    # Only for those who have it: the libraries take their part of a start.
+    from muxway.identity.resource_metadata import ProtectedResources
+    from muxway.identity.verify import AccessTokens, ResourceServer
+
+    tokens = AccessTokens(settings) if before is None else before.tokens
+    return ResourceServer(tokens, ProtectedResources(config, settings, terms.address.own_urls, terms.view))
 
 
 def run_http(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
@@ -222,6 +254,8 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
         f"  Connect a client:       {json.dumps({'mcpServers': {'muxway': entry}})}",
     ]
     lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.switchboard.views]
+    if config.gateway.auth is not None:
+        lines.append(f"  Clients log in at:      {config.gateway.auth.issuer}")
     if views and not tokens:
         lines.append("  Tokens:                 of views only; without --token nobody can use anything but those views")
     if around := middlewares(config):

@@ -35,6 +35,7 @@ from muxway.wire.peer import Peer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.exchange.switchboard import Switchboard
@@ -182,6 +183,7 @@ class Session:
         backlog: Callable[[], float] = lambda: 0.0,
         *,
         alone: bool = False,
+        identity: Identity | None = None,
     ) -> None:
         """Serve a client.
 
@@ -190,10 +192,12 @@ class Session:
             say: writes to it what belongs to no request of its.
             principal: whose credentials it came with.
             backlog: how many bytes of that it has yet to read; infinite while there is nowhere to write to.
+            identity: what these credentials say of it.
             alone: whether the gateway has no other clients, so that it may have as many calls under way as all may.
         """
         self.say = say
         self._principal = principal
+        self._identity = identity
         self.peer: Peer[_Question, ClientRequest] = Peer()
         self._switchboard = switchboard
         self._admission = switchboard.admission
@@ -431,6 +435,12 @@ class Session:
         else:
             say(envelopes.failure(id_, error))
 
+    def identify(self, identity: Identity | None) -> None:
+        """Its principal has shown a newer credential, which may say other things of it."""
+        self._identity = identity
+        if self.session is not None:
+            self.session = replace(self.session, identity=identity)
+
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
         envelope = None if meta is None else revisions.read_envelope(meta)
@@ -440,6 +450,7 @@ class Session:
                 capabilities=envelope.capabilities,
                 client_info=envelope.client_info,
                 principal=self._principal,
+                identity=self._identity,
                 party=self,
                 log_level=envelope.log_level,
             )
@@ -467,6 +478,7 @@ class Session:
             capabilities=revisions.introduction("params.capabilities", params.get("capabilities")),
             client_info=revisions.introduction("params.clientInfo", params.get("clientInfo")),
             principal=self._principal,
+            identity=self._identity,
             party=self,
         )
         board = self._switchboard

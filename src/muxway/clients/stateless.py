@@ -35,6 +35,7 @@ from muxway.wire import envelopes, headers, revisions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.calls.identity import Identity
     from muxway.calls.ports import Running
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.model import Catalog
@@ -79,7 +80,13 @@ class Ladder:
         self._mirrored: dict[str, Mapping[bytes, tuple[str, ...]]] = {}
 
     def admit(
-        self, request: HasHeaders, envelope: Envelope, method: str, switchboard: Switchboard, principal: bytes
+        self,
+        request: HasHeaders,
+        envelope: Envelope,
+        method: str,
+        switchboard: Switchboard,
+        principal: bytes,
+        identity: Identity | None = None,
     ) -> Call:
         """The call that this request of this principal makes.
 
@@ -115,6 +122,7 @@ class Ladder:
             capabilities=stated.capabilities,
             client_info=stated.client_info,
             principal=principal,
+            identity=identity,
             # Whoever shows the same credentials is the same; those who show none cannot be told from each other.
             party=principal or None,
             log_level=stated.log_level,

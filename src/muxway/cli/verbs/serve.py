@@ -191,13 +191,21 @@ class Credentials(NamedTuple):
 
 def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure: bool) -> Credentials:
     """What the command line and the configuration say together. Raises BadConfig, UsageError."""
+    from muxway.clients.transports.guard import is_loopback
+
     own = config.gateway.token
     tokens = given or (() if own is None else (own,))
     views = {token: view.name for view in config.views.values() for token in view.tokens}
     if shared := [views[token] for token in tokens if token in views]:
         raise BadConfig(f'the token is also one of the view "{shared[0]}": each needs its own.')
-    _check_safety(host, (*tokens, *views), insecure=insecure)
-    if places.ANY in config.gateway.allowed_origins and not (tokens or views):
+    auth = config.gateway.auth
+    _check_safety(host, (*tokens, *views), insecure=insecure or auth is not None)
+    if auth is not None and not (config.gateway.public_url or auth.audience or is_loopback(host)):
+        raise BadConfig(
+            "gateway.auth needs to know which tokens are for this gateway: set gateway.publicUrl to the URL by which "
+            "clients reach it, or gateway.auth.audience to what the issuer writes into its tokens."
+        )
+    if places.ANY in config.gateway.allowed_origins and not (tokens or views or auth):
         raise BadConfig(
             "the allowed origin * lets every web page that is open on this machine call every tool: set a token as "
             "well (MUXWAY_TOKEN, or gateway.token in the config), or name the origins."

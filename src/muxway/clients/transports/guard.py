@@ -83,6 +83,11 @@ def _is_address(name: str) -> bool:
     return True
 
 
+def bearer(authorizations: Sequence[bytes]) -> bytes:
+    """The bearer token of a request; nothing if there is none, or more than one credential."""
+    return _token(authorizations[0]) if len(authorizations) == 1 else b""
+
+
 def _token(authorization: bytes) -> bytes:
     """The bearer token in this header; nothing if there is none."""
     return authorization[len(_BEARER) :].strip() if authorization[: len(_BEARER)].lower() == _BEARER else b""
@@ -120,6 +125,11 @@ class Guard:
         self._guesses = Guesses()
         self.expect(tokens, views or {})
 
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the door."""
+        return self._local
+
     def allow(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
         """Answer to these names and to these pages from now on. Raises ValueError, and then changes nothing."""
         names = {places.host(name) for name in hosts}
@@ -131,15 +141,19 @@ class Guard:
         self._last_host: bytes | None = None
         """The Host that was let in last: nearly always also the next one."""
 
-    def expect(self, tokens: Iterable[str], views: Mapping[str, str]) -> None:
-        """Let in those with these tokens from now on, and nobody else; as for the tokens it began with."""
+    def expect(self, tokens: Iterable[str], views: Mapping[str, str], *, closed: bool = False) -> None:
+        """Let in those with these tokens from now on, and nobody else; as for the tokens it began with.
+
+        With `closed`, nobody comes in without credentials, even if there are none of these: somebody else knows them.
+        """
         self._views = {token.encode(): view for token, view in views.items()}
         self._tokens = [*(token.encode() for token in tokens), *self._views]
+        self._closed = closed or bool(self._tokens)
         self._owners = {hashlib.sha256(token).digest(): self._views.get(token) for token in self._tokens}
 
     def still_knows(self, owner: bytes, view: str | None) -> bool:
         """Whether the owner of something that is open, in this view, could open it now."""
-        return not self._tokens or (owner in self._owners and self._owners[owner] in (None, view))
+        return not self._closed or (owner in self._owners and self._owners[owner] in (None, view))
 
     def refuses_place(self, hosts: Sequence[bytes], origins: Sequence[bytes]) -> Refusal | None:
         """Check where the request was sent to, and which page made it, if any did."""
@@ -179,9 +193,10 @@ class Guard:
 
     def knows(self, authorizations: Sequence[bytes]) -> bool:
         """Whether the bearer token is right, or none is needed."""
-        if not self._tokens:
-            return True
-        token = _token(authorizations[0]) if len(authorizations) == 1 else b""
+        return not self._closed or self.has(bearer(authorizations))
+
+    def has(self, token: bytes) -> bool:
+        """Whether this is one of the tokens."""
         # Every token is compared, and in full, so that the time tells nothing.
         return sum(hmac.compare_digest(token, known) for known in self._tokens) > 0
 
@@ -216,12 +231,11 @@ class Guard:
         if not authorizations:
             return b""
         # One token is one owner, however the header is spelled.
-        token = _token(authorizations[0]) if len(authorizations) == 1 else b""
-        return hashlib.sha256(token or b"\0".join(authorizations)).digest()
+        return hashlib.sha256(bearer(authorizations) or b"\0".join(authorizations)).digest()
 
     def principal(self, authorizations: Sequence[bytes]) -> bytes:
         """Who makes the request, as far as servers may be kept apart for it; nothing where nobody has to prove it."""
-        return self.owner(authorizations) if self._tokens else b""
+        return self.owner(authorizations) if self._closed else b""
 
     # --- CORS ---------------------------------------------------------------------------------
 

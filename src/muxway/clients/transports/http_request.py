@@ -10,6 +10,8 @@ from muxway.errors import InvalidRequest, RpcError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.calls.identity import Identity
+
 HeaderList: TypeAlias = "Sequence[tuple[bytes, bytes]]"
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE).finditer
@@ -49,6 +51,7 @@ class RequestHead:
         "cors",
         "handler",
         "headers",
+        "identity",
         "keep_alive",
         "method",
         "modern",
@@ -82,6 +85,7 @@ class RequestHead:
         self.view: str | None = None
         """The view that it is for; None: the whole."""
         self.owner = self.principal = b""
+        self.identity: Identity | None = None
         self.modern = False
         """Whether it is for the stateless ladder, if only to fail there."""
         self.session_id: str | None = None

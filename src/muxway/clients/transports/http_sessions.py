@@ -21,6 +21,7 @@ from muxway.wire.revisions import NEWEST_HANDSHAKE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from muxway.calls.identity import Identity
     from muxway.exchange.switchboard import Switchboard
     from muxway.wire.envelopes import Buffer
 
@@ -92,12 +93,24 @@ class Stream:
 class HttpSession:
     """One client of a handshake revision."""
 
-    __slots__ = ("_bytes", "_kept", "_standalone", "_streams", "endpoint", "id", "owner", "patience", "used", "view")
+    __slots__ = (
+        *("_bytes", "_kept", "_standalone", "_streams"),
+        *("endpoint", "id", "identity", "owner", "patience", "used", "view"),
+    )
 
-    def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes, view: str | None = None) -> None:
+    def __init__(
+        self,
+        switchboard: Switchboard,
+        owner: bytes,
+        principal: bytes,
+        view: str | None = None,
+        identity: Identity | None = None,
+    ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.view = view
+        self.identity = identity
+        """What the credentials of its latest request say of its owner."""
         self.patience = 0.0
         """Seconds without an answer after which an event stream is begun."""
         self.used = time.monotonic()
@@ -106,7 +119,13 @@ class HttpSession:
         self._standalone: Stream | None = None
         self._kept: deque[tuple[Stream, float, int]] | None = None
         self._bytes = 0
-        self.endpoint = Session(switchboard, self._say, principal, self._backlog)
+        self.endpoint = Session(switchboard, self._say, principal, self._backlog, identity=identity)
+
+    def identify(self, identity: Identity | None) -> None:
+        """Its owner has shown a newer token, which may say other things."""
+        if identity != self.identity:
+            self.endpoint.identify(identity)
+        self.identity = identity
 
     @property
     def busy(self) -> bool:
