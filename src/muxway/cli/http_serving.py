@@ -31,13 +31,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muxway.cli.verbs.serve import Credentials
+    from muxway.clients.authenticator import Authenticator
     from muxway.clients.transports.guard import Guard
     from muxway.config import Config
     from muxway.config.plan import Plan
     from muxway.control.watching import WatchedConfig
-    from muxway.identity.verify import ResourceServer
+    from muxway.identity.keys import KeyFile
+    from muxway.identity.verify import AccessTokens
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
+
+_KEYS_EVERY = 0.5
+"""Seconds between two looks at the file of API keys."""
 
 log = EventLog("http")
 
@@ -118,13 +123,39 @@ class _Serving:
             on_deserted=(lambda: None) if terms.keep_open else self._rest,
             metronome=self.gateway.metronome,
         )
-        self._authenticator: ResourceServer | None = None
+        self._tokens: AccessTokens | None = None
+        self._keys: KeyFile | None = None
+        self._watch: asyncio.TimerHandle | None = None
         self._admit(config, terms.credentials(config))
 
     def _admit(self, config: Config, credentials: Credentials) -> None:
         """Let in whom this configuration lets in."""
-        self._authenticator = _authenticator(config, self._terms, self._authenticator)
-        self.door.admit(*credentials, self._authenticator)
+        tokens, views, self._keys, is_open = credentials
+        settings = config.gateway.auth
+        if self._tokens is not None and self._tokens.settings != settings:
+            self._tokens.close()
+            self._tokens = None
+        authenticator: Authenticator | None = None
+        if settings is not None:
+            # Only for those who have it: the libraries take their part of a start.
+            from muxway.identity.resource_metadata import ProtectedResources
+            from muxway.identity.verify import AccessTokens, ResourceServer
+
+            # What is known of an issuer that stays is not lost.
+            self._tokens = self._tokens or AccessTokens(settings)
+            resources = ProtectedResources(config, settings, self._terms.address.own_urls, self._terms.view)
+            authenticator = ResourceServer(self._tokens, resources, self._keys)
+        elif self._keys is not None:
+            from muxway.identity.keys import KeyHolders
+
+            authenticator = KeyHolders(self._keys, demands=not (is_open or tokens or views))
+        self.door.admit(tokens, views, authenticator)
+
+    def watch_keys(self) -> None:
+        """Take new API keys, and drop those that are gone, as long as this runs."""
+        if self._keys is not None and self._keys.has_changed():
+            self.door.review()
+        self._watch = asyncio.get_running_loop().call_later(_KEYS_EVERY, self.watch_keys)
 
     def _ready(self) -> bool:
         """Whether every server has had its time to start; servers that are started later do not turn clients away."""
@@ -175,27 +206,13 @@ class _Serving:
         return changes
 
     async def stop(self) -> None:
-        if self._authenticator is not None:
-            self._authenticator.tokens.close()
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._tokens is not None:
+            self._tokens.close()
         await asyncio.gather(*self._stopping)
         if self.gateway is not None:
             await self.gateway.stop()
-
-
-def _authenticator(config: Config, terms: Terms, before: ResourceServer | None) -> ResourceServer | None:
-    """Who judges access tokens if this is the configuration. What is known of an issuer that stays is not lost."""
-    settings = config.gateway.auth
-    if before is not None and (settings is None or settings != before.tokens.settings):
-        before.tokens.close()
-        before = None
-    if settings is None:
-        return None
-    # Only for those who have it: the libraries take their part of a start.
-    from muxway.identity.resource_metadata import ProtectedResources
-    from muxway.identity.verify import AccessTokens, ResourceServer
-
-    tokens = AccessTokens(settings) if before is None else before.tokens
-    return ResourceServer(tokens, ProtectedResources(config, settings, terms.address.own_urls, terms.view))
 
 
 def run_http(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
@@ -219,6 +236,7 @@ async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, t
     hide_from_children()
     serving.gateway.start()
     serving.door.open()
+    serving.watch_keys()
     await server.start(terms.address.listener)
     announcing = loop.create_task(_announce(config, serving.gateway, terms))
     await control.start()
@@ -241,7 +259,7 @@ async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, t
 async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     """Tell the user where it listens, how to connect, and, once it is known, what is up."""
     url = terms.address.url
-    tokens, views = terms.credentials(config)
+    tokens, views, keys, _ = terms.credentials(config)
     others = terms.address.url_for_others
     entry: dict[str, object] = {"type": "http", "url": f"{others or url}/mcp"}
     if tokens or views:
@@ -256,6 +274,8 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.switchboard.views]
     if config.gateway.auth is not None:
         lines.append(f"  Clients log in at:      {config.gateway.auth.issuer}")
+    if keys is not None and keys.keys:
+        lines.append(f"  API keys:               {', '.join(key.name for key in keys.keys)}")
     if views and not tokens:
         lines.append("  Tokens:                 of views only; without --token nobody can use anything but those views")
     if around := middlewares(config):

@@ -383,6 +383,12 @@ class GatewaySettings:
         default=None,
         example={"issuer": "https://login.example.com", "scopes": ["mcp:tools"]},
     )
+    keys: str | None = kinds.path(
+        "File with the digests of API keys, which `muxway key` writes. By default each config file has one of its own "
+        "in the user's data folder.",
+        default=None,
+        example="keys.json",
+    )
     public_url: str | None = base_url(
         "URL by which clients reach `muxway serve`, without `/mcp`, where that is not its own address: behind a proxy, "
         "say. With `auth`, it makes the audience of tokens.",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.clients.authenticator import Admitted, Rejected
 from muxway.identity.jwks import IssuerKeys
+from muxway.identity.keys import PREFIX
 from muxway.identity.verify_jwt import LEEWAY, Checked, UnknownKey, check_jwt, invalid
 from muxway.identity.verify_opaque import OpaqueTokens
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from muxway.calls.identity import Identity
     from muxway.clients.authenticator import Verdict
     from muxway.config.auth import AuthSettings
+    from muxway.identity.keys import KeyFile
     from muxway.identity.resource_metadata import ProtectedResources
 
 _KEPT: Final = 60.0
@@ -138,15 +140,18 @@ class ResourceServer:
 
     demands = True
 
-    def __init__(self, tokens: AccessTokens, resources: ProtectedResources) -> None:
+    def __init__(self, tokens: AccessTokens, resources: ProtectedResources, keys: KeyFile | None = None) -> None:
         self.tokens = tokens
         self._resources = resources
+        self._keys = keys
 
     def judges(self, token: bytes) -> bool:
         del token
         return True
 
     def check(self, token: bytes, path: str) -> Verdict | asyncio.Future[Verdict]:
+        if self._keys is not None and token.startswith(PREFIX):
+            return self._keys.check(token)
         found = self.tokens.check(token)
         if isinstance(found, asyncio.Task):
             return asyncio.get_running_loop().create_task(self._later(found, path))
@@ -166,7 +171,8 @@ class ResourceServer:
         return Admitted(found.principal, found.identity)
 
     def still_admits(self, identity: Identity, view: str | None) -> bool:
-        del view
+        if identity.key:
+            return self._keys is not None and self._keys.still_admits(identity.key, view)
         return identity.issuer == self.tokens.settings.issuer
 
     def challenge(self, path: str, host: str, rejected: Rejected | None) -> bytes:

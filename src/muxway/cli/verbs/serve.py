@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from muxway.config import Config
+    from muxway.identity.keys import KeyFile
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 
@@ -187,6 +188,10 @@ class Credentials(NamedTuple):
     """Those that open everything."""
     views: Mapping[str, str]
     """Those that open one view, and which."""
+    keys: KeyFile | None = None
+    """The API keys, which count beside them."""
+    is_open: bool = True
+    """Whether those who have none of these may come in, too."""
 
 
 def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure: bool) -> Credentials:
@@ -199,7 +204,9 @@ def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure:
     if shared := [views[token] for token in tokens if token in views]:
         raise BadConfig(f'the token is also one of the view "{shared[0]}": each needs its own.')
     auth = config.gateway.auth
-    _check_safety(host, (*tokens, *views), insecure=insecure or auth is not None)
+    keys = _known_keys(config)
+    is_open = not (auth or tokens or views) and (insecure or is_loopback(host))
+    _check_safety(host, (*tokens, *views), insecure=insecure or auth is not None or bool(keys and keys.keys))
     if auth is not None and not (config.gateway.public_url or auth.audience or is_loopback(host)):
         raise BadConfig(
             "gateway.auth needs to know which tokens are for this gateway: set gateway.publicUrl to the URL by which "
@@ -210,7 +217,22 @@ def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure:
             "the allowed origin * lets every web page that is open on this machine call every tool: set a token as "
             "well (MUXWAY_TOKEN, or gateway.token in the config), or name the origins."
         )
-    return Credentials(tokens, views)
+    return Credentials(tokens, views, keys, is_open)
+
+
+def _known_keys(config: Config) -> KeyFile | None:
+    """The API keys of a configuration, read; None if it has no place for any. Raises BadConfig."""
+    from muxway.identity.keys import KeyFile, KeyFileError, key_file
+
+    path = key_file(config)
+    if path is None:
+        return None
+    keys = KeyFile(path)
+    try:
+        keys.read()
+    except KeyFileError as error:
+        raise BadConfig(f"{error}.") from None
+    return keys
 
 
 def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None:
@@ -224,7 +246,8 @@ def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None
     if not (tokens or insecure or is_loopback(host)):
         raise click.UsageError(
             f"others could reach {host} and call every tool: set MUXWAY_TOKEN (or --token, or gateway.token in the "
-            "config), bind to 127.0.0.1, or say --insecure if something else keeps strangers out."
+            "config), gateway.auth, or a key (`muxway key create`); bind to 127.0.0.1; or say --insecure if something "
+            "else keeps strangers out."
         )
 
 

@@ -470,6 +470,8 @@ class HttpDoor:
         if bound is not None:
             if named not in (None, bound):
                 raise Refused(403, "this token opens another view, and nothing else: use /mcp")
+            if bound not in self.switchboard.views:
+                raise Refused(403, "the view that this token opens is not there any more")
             return bound
         if named is None:
             return self._view
