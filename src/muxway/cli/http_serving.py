@@ -130,7 +130,7 @@ class _Serving:
 
     def _admit(self, config: Config, credentials: Credentials) -> None:
         """Let in whom this configuration lets in."""
-        tokens, views, self._keys, is_open = credentials
+        tokens, views, self._keys, is_open, _ = credentials
         settings = config.gateway.auth
         if self._tokens is not None and self._tokens.settings != settings:
             self._tokens.close()
@@ -259,11 +259,13 @@ async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, t
 async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     """Tell the user where it listens, how to connect, and, once it is known, what is up."""
     url = terms.address.url
-    tokens, views, keys, _ = terms.credentials(config)
+    tokens, views, keys, _, own = terms.credentials(config)
     others = terms.address.url_for_others
     entry: dict[str, object] = {"type": "http", "url": f"{others or url}/mcp"}
     if tokens or views:
-        entry["headers"] = {"Authorization": "Bearer <the token>"}
+        # One that was made is shown this once: logs are read by others, and kept.
+        shown = tokens[0] if own is not None and own.fresh else "<the token>"
+        entry["headers"] = {"Authorization": f"Bearer {shown}"}
     lines = [
         f"muxway listens on {url}",
         f"  MCP (Streamable HTTP):  {url}/mcp",
@@ -274,6 +276,8 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.switchboard.views]
     if config.gateway.auth is not None:
         lines.append(f"  Clients log in at:      {config.gateway.auth.issuer}")
+    if own is not None:
+        lines.append(f"  Token:                  in {own.path}; this system cannot tell users apart, so one was made")
     if keys is not None and keys.keys:
         lines.append(f"  API keys:               {', '.join(key.name for key in keys.keys)}")
     if views and not tokens:

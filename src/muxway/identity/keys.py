@@ -72,11 +72,16 @@ def key_file(config: Config, environ: Mapping[str, str] = os.environ) -> Path | 
         return Path(config.gateway.keys)
     if config.source is None:
         return None
+    source = Path(config.source).resolve()
+    return (
+        _data_folder(environ) / "muxway" / "keys" / f"{source.stem}-{sha256(os.fsencode(source)).hexdigest()[:12]}.json"
+    )
+
+
+def _data_folder(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_DATA_HOME", "")
     # XDG: a relative path is invalid and to be ignored.
-    folder = Path(base) if base.startswith("/") else Path(environ.get("HOME") or "/") / ".local" / "share"
-    source = Path(config.source).resolve()
-    return folder / "muxway" / "keys" / f"{source.stem}-{sha256(os.fsencode(source)).hexdigest()[:12]}.json"
+    return Path(base) if base.startswith("/") else Path(environ.get("HOME") or "/") / ".local" / "share"
 
 
 class KeyFile:
@@ -197,6 +202,42 @@ class KeyHolders:
         return None
 
 
+class OwnToken:
+    """A token that is made because nobody chose one, and kept: in a file that only whoever runs us can read."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self.path = _data_folder(environ) / "muxway" / "token"
+        self.fresh = False
+        """Whether it was made just now."""
+        self._text = ""
+
+    @property
+    def text(self) -> str:
+        """The token; it is made if there is none. Raises KeyFileError."""
+        if not self._text:
+            with _locked(self.path):
+                self._text = self._read() or self._make()
+        return self._text
+
+    def _read(self) -> str:
+        try:
+            about = self.path.lstat()
+            text = self.path.read_text("ascii").strip()
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError):
+            raise KeyFileError(f"{self.path} cannot be read: remove it") from None
+        if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+            raise KeyFileError(f"{self.path} may be known to others: remove it")
+        return text
+
+    def _make(self) -> str:
+        self.fresh = True
+        text = secrets.token_urlsafe(_RANDOM_BYTES)
+        _write(self.path, text.encode())
+        return text
+
+
 def _load(path: Path) -> list[ApiKey]:
     """The keys in a file; none if there is no file. Raises KeyFileError."""
     try:
@@ -227,9 +268,13 @@ def _read_key(entry: dict[str, Any]) -> ApiKey:
 
 
 def _store(path: Path, keys: list[ApiKey]) -> None:
-    """Put these into the file: all of them, or none. Raises KeyFileError."""
+    """Put these into the file. Raises KeyFileError."""
+    _write(path, envelopes.encode({"keys": [key.told() for key in keys]}))
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put this into a file, whole or not at all. Raises KeyFileError."""
     scratch = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
-    content = envelopes.encode({"keys": [key.told() for key in keys]})
     try:
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from muxway.config import Config
-    from muxway.identity.keys import KeyFile
+    from muxway.identity.keys import KeyFile, OwnToken
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 
@@ -85,7 +85,7 @@ def _read_by(
     help="Bearer token clients must send; may be given again. The command line is visible to other users of "
     "this machine: better in the environment.  [env: MUXWAY_TOKEN; default: gateway.token of the config]",
 )
-@click.option("--insecure", is_flag=True, help="Allow an address others can reach without a token.")
+@click.option("--insecure", is_flag=True, help="Let in others without a token: any user, any machine that can connect.")
 @click.option(
     "--allow-origin",
     "allowed_origins",
@@ -132,8 +132,8 @@ def command(
     At /mcp are Streamable HTTP sessions (2025-03-26 to 2025-11-25) and stateless
     requests (2026-07-28), at /sse is HTTP+SSE (2024-11-05); /healthz and /readyz
     tell how it is. Views of the config are at /mcp/NAME and /sse/NAME; with --view,
-    one of them is at /mcp and /sse. Only this machine can connect unless --host says
-    otherwise, which needs a --token.
+    one of them is at /mcp and /sse. Only you can connect, from this machine, unless
+    there is a --token, gateway.auth or a key (muxway key); another --host needs one.
 
     When the last client of /sse leaves, and nobody ever used /mcp, the servers are
     stopped until the next client comes; --keep-open keeps them.
@@ -149,8 +149,13 @@ def command(
 
     def credentials(config: Config) -> Credentials:
         known_view(config, view)
-        return _credentials(config, tokens, bound.host, insecure=insecure)
+        return _credentials(config, tokens, bound.host, insecure=insecure, own=own)
 
+    from muxway.clients.transports.guard import is_loopback
+    from muxway.identity.keys import OwnToken
+    from muxway.net import peer_user
+
+    own: OwnToken | None = None
     file = chosen(file, config)
     stdio.start_log(os.environ, debug=debug)
     # Its own start-up overlaps all that is loaded from here on.
@@ -159,6 +164,10 @@ def command(
         source = stdio.config_source(file, **overrides)
         loaded = source.read()
         bound = loaded.gateway
+        # Whether it is open to its user alone does not depend on what a reload brings.
+        own_user = is_loopback(bound.host) and not insecure
+        if own_user and not peer_user.can_tell():
+            own_user, own = False, OwnToken()
         credentials(loaded)
         listener = _bind(bound.host, bound.port)
     except BaseException:
@@ -171,7 +180,12 @@ def command(
 
     terms = Terms(
         address=Address(bound.host, listener),
-        guard=Guard(host=bound.host, allow_hosts=bound.allowed_hosts, allow_origins=bound.allowed_origins),
+        guard=Guard(
+            host=bound.host,
+            allow_hosts=bound.allowed_hosts,
+            allow_origins=bound.allowed_origins,
+            own_user=own_user,
+        ),
         credentials=credentials,
         view=view,
         keep_open=keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1",
@@ -192,14 +206,18 @@ class Credentials(NamedTuple):
     """The API keys, which count beside them."""
     is_open: bool = True
     """Whether those who have none of these may come in, too."""
+    own: OwnToken | None = None
+    """The only token, if it was made because nobody chose one."""
 
 
-def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure: bool) -> Credentials:
+def _credentials(
+    config: Config, given: tuple[str, ...], host: str, *, insecure: bool, own: OwnToken | None = None
+) -> Credentials:
     """What the command line and the configuration say together. Raises BadConfig, UsageError."""
     from muxway.clients.transports.guard import is_loopback
 
-    own = config.gateway.token
-    tokens = given or (() if own is None else (own,))
+    written = config.gateway.token
+    tokens = given or (() if written is None else (written,))
     views = {token: view.name for view in config.views.values() for token in view.tokens}
     if shared := [views[token] for token in tokens if token in views]:
         raise BadConfig(f'the token is also one of the view "{shared[0]}": each needs its own.')
@@ -217,7 +235,19 @@ def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure:
             "the allowed origin * lets every web page that is open on this machine call every tool: set a token as "
             "well (MUXWAY_TOKEN, or gateway.token in the config), or name the origins."
         )
+    if is_open and own is not None:
+        # Nobody can tell here whose connection it is: whoever runs us can read this token, and nobody else.
+        return Credentials((_made(own),), views, keys, is_open=False, own=own)
     return Credentials(tokens, views, keys, is_open)
+
+
+def _made(own: OwnToken) -> str:
+    from muxway.identity.keys import KeyFileError
+
+    try:
+        return own.text
+    except KeyFileError as error:
+        raise BadConfig(f"{error}. Or set MUXWAY_TOKEN.") from None
 
 
 def _known_keys(config: Config) -> KeyFile | None:

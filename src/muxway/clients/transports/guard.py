@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 import math
+import os
 import re
 import socket
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from muxway.config import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from muxway.clients.transports.http_connection import HttpConnection
 
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9](?:[a-z0-9._-]*[a-z0-9])?))(?::([0-9]{1,5}))?").fullmatch
@@ -33,6 +36,10 @@ _CORS_ALLOWED: Final = (
     b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name"
 )
 _CORS_AGE: Final = b"600"
+_ANOTHER_USER: Final = (
+    "without a token this gateway serves only the user who runs it, and this connection is of another user, or of a "
+    "proxy that runs as one: set a token there (MUXWAY_TOKEN, or gateway.token in the config) and send it"
+)
 _PARAM_HEADER = re.compile(rb"mcp-param-[a-z0-9!#$%&'*+.^_`|~-]{1,64}").fullmatch
 
 
@@ -104,6 +111,7 @@ class Guard:
         allow_origins: Iterable[str] = (),
         tokens: Iterable[str] = (),
         views: Mapping[str, str] | None = None,
+        own_user: bool = False,
     ) -> None:
         """Guard a door that is bound to `host`.
 
@@ -115,6 +123,7 @@ class Guard:
                 pages of this machine may in any case.
             tokens: if there are any, one of them must come with each request.
             views: further tokens, and the only view that each of them opens.
+            own_user: whether, where no credentials are needed, only the user who runs us, and root, are let in.
 
         Raises:
             ValueError: a host or origin is written in a way that no request could match.
@@ -123,6 +132,7 @@ class Guard:
         self._own = () if self._local else (host.lower(), socket.gethostname().lower())
         self.allow(allow_hosts, allow_origins)
         self._guesses = Guesses()
+        self._users = (os.geteuid(), 0) if own_user else ()
         self.expect(tokens, views or {})
 
     @property
@@ -203,6 +213,12 @@ class Guard:
     def knows_for_all(self, authorizations: Sequence[bytes]) -> bool:
         """Whether the bearer token is right, or none is needed, and it opens more than one view."""
         return self.knows(authorizations) and self.view_of(authorizations) is None
+
+    def refuses_user(self, connection: HttpConnection) -> Refusal | None:
+        """Check whose program made the connection, where nothing else says who it is."""
+        if not self._users or self._closed or connection.user in self._users:
+            return None
+        return Refusal(403, _ANOTHER_USER)
 
     def refuses_caller(self, authorizations: Sequence[bytes], address: str = "") -> Refusal | None:
         """Check the bearer token of a request from this address. Wrong ones are counted."""

@@ -439,6 +439,7 @@ class HttpDoor:
         token = bearer(authorizations)
         if authenticator is None or guard.has(token) or not (authenticator.demands or authenticator.judges(token)):
             _check(guard.refuses_caller(authorizations, connection.address))
+            _check(guard.refuses_user(connection))
             owner, principal = guard.owner(authorizations), guard.principal(authorizations)
             return _Asker(owner, principal, guard.view_of(authorizations), None)
         if len(authorizations) > 1 or b"access_token" in head.query:
@@ -493,7 +494,7 @@ class HttpDoor:
         status = "stopping" if self._closing else "ready" if self._ready() else "starting"
         told: dict[str, object] = {"status": status}
         # What the servers are called is nobody's business who may not call them.
-        if self._guard.knows_for_all(head.all(_AUTHORIZATION)):
+        if self._guard.knows_for_all(head.all(_AUTHORIZATION)) and self._guard.refuses_user(connection) is None:
             told["notReady"] = [trouble.told() for trouble in self._troubles()]
         connection.answer(200 if status == "ready" else 503, envelopes.encode(told))
 

@@ -16,6 +16,7 @@ from muxway.clients.transports.http_parser import BadRequest, RequestParser
 from muxway.clients.transports.http_request import RequestHead
 from muxway.clients.transports.lingering import linger
 from muxway.log import EventLog
+from muxway.net.peer_user import owner_of
 from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _EVENTS: Final = (
 )
 _LARGE: Final = 64 * 1024
 """Bytes of a body that is not copied behind its header."""
+_UNASKED: Final = -1
 _NO_HEAD: Final = RequestHead("", "", b"", (), keep_alive=False)
 
 log = EventLog("http")
@@ -114,6 +116,7 @@ class HttpConnection(asyncio.Protocol):
         "_server",
         "_stall",
         "_unread",
+        "_user",
         "address",
         "is_behind",
         "loop",
@@ -146,6 +149,16 @@ class HttpConnection(asyncio.Protocol):
         """What it runs for while a request is received: its body, known by its head, or a header, by the parser."""
         self._stall: asyncio.TimerHandle | None = None
         self._unread = 0
+        self._user: int | None = _UNASKED
+
+    @property
+    def user(self) -> int | None:
+        """The user of this machine whose program is at the other end; None if nobody can tell. Looked up once."""
+        if self._user == _UNASKED:
+            ends = (self.transport.get_extra_info(name) for name in ("peername", "sockname"))
+            there, here = (end[:2] if end else ("", 0) for end in ends)
+            self._user = owner_of(there, here)
+        return self._user
 
     # --- its life -----------------------------------------------------------------------------
 
