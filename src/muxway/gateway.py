@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.calls.identity import Denial
     from muxway.calls.ports import Running
     from muxway.catalog.build import Source
     from muxway.catalog.model import Finding, Route
@@ -649,7 +650,11 @@ class Gateway:
         board.screen, board.screen_ask = chains.screen, chains.screen_ask
         board.takes_unlisted = chains.takes_unlisted
 
-    def _tell_layers(self, hook: str, told: str | None) -> None:
+    def turned_away(self, denial: Denial) -> None:
+        """Whoever serves this gateway has turned somebody away: let the middlewares know that keep account of it."""
+        self._tell_layers("turned_away", denial)
+
+    def _tell_layers(self, hook: str, told: object) -> None:
         if self._chains:
             from muxway.middleware.engine.running import tell_layers
 

@@ -29,6 +29,22 @@ class Identity:
     """What the token was given for."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """Somebody was turned away before there was a request: what was decided, by what, about whom."""
+
+    status: int
+    """The HTTP status of the answer."""
+    rule: str
+    """What decided: `token`, `key`, `scope`, `user` (of this machine)."""
+    why: str
+    method: str
+    path: str
+    address: str
+    identity: Identity | None = None
+    """Who it was, if the credentials are good and only not enough."""
+
+
 def principal_of(kind: str, *parts: str) -> bytes:
     """The digest by which a principal is known. No choice of parts is the same as another one."""
     digest = hashlib.sha256(kind.encode())

@@ -30,6 +30,7 @@ from muxway.servers.state import Status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muxway.calls.identity import Denial
     from muxway.cli.verbs.serve import Credentials
     from muxway.clients.authenticator import Authenticator
     from muxway.clients.transports.guard import Guard
@@ -119,6 +120,7 @@ class _Serving:
             view=terms.view,
             ready=self._ready,
             troubles=self._troubles,
+            on_denied=self._denied,
             on_wanted=self._wake,
             on_deserted=(lambda: None) if terms.keep_open else self._rest,
             metronome=self.gateway.metronome,
@@ -156,6 +158,10 @@ class _Serving:
         if self._keys is not None and self._keys.has_changed():
             self.door.review()
         self._watch = asyncio.get_running_loop().call_later(_KEYS_EVERY, self.watch_keys)
+
+    def _denied(self, denial: Denial) -> None:
+        if self.gateway is not None:
+            self.gateway.turned_away(denial)
 
     def _ready(self) -> bool:
         """Whether every server has had its time to start; servers that are started later do not turn clients away."""

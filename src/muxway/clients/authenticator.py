@@ -7,12 +7,16 @@ wait for; the door then takes the request again when it is there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
 
     from muxway.calls.identity import Identity
+
+
+KEY_PREFIX: Final = b"mxw_"
+"""What every API key begins with, also so that scanners for leaked secrets find it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class Rejected:
     error: str
     """The code of RFC 6750 §3.1; empty if there is none for it."""
     why: str
+    identity: Identity | None = None
+    """Whose they are, if they are only not enough."""
 
 
 Verdict: TypeAlias = Admitted | Rejected

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from muxway.calls.identity import Identity, principal_of
-from muxway.clients.authenticator import Admitted, Rejected
+from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
 from muxway.errors import MuxwayError, ParseError
 from muxway.log import EventLog
 from muxway.wire import envelopes
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from muxway.clients.authenticator import Verdict
     from muxway.config import Config
 
-PREFIX: Final = b"mxw_"
-"""What every key begins with, also so that scanners for leaked secrets find it."""
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?").fullmatch
 _RANDOM_BYTES: Final = 32
 _LARGEST: Final = 4 * 1024 * 1024
@@ -134,7 +132,7 @@ class KeyFile:
 
     def check(self, token: bytes) -> Verdict:
         """What a key is worth now."""
-        name = token.removeprefix(PREFIX).partition(b"_")[0].decode("latin-1")
+        name = token.removeprefix(KEY_PREFIX).partition(b"_")[0].decode("latin-1")
         key = self._keys.get(name)
         # Compared in any case, so that the time does not tell which names there are.
         good = hmac.compare_digest(sha256(token).digest(), _NOBODY if key is None else key.digest)
@@ -157,7 +155,7 @@ class KeyFile:
         """Make a key, and return it: it is nowhere else. Raises KeyFileError."""
         if _NAME(name) is None:
             raise KeyFileError("the name of a key has small letters, digits and `-`, at most 32, as `ci` or `build-1`")
-        text = f"{PREFIX.decode()}{name}_{secrets.token_urlsafe(_RANDOM_BYTES)}"
+        text = f"{KEY_PREFIX.decode()}{name}_{secrets.token_urlsafe(_RANDOM_BYTES)}"
         made = ApiKey(name, sha256(text.encode()).digest(), self._clock(), view, expires)
         with _locked(self.path):
             keys = _load(self.path)
@@ -184,7 +182,7 @@ class KeyHolders:
         self.demands = demands
 
     def judges(self, token: bytes) -> bool:
-        return token.startswith(PREFIX)
+        return token.startswith(KEY_PREFIX)
 
     def check(self, token: bytes, path: str) -> Verdict:
         del path

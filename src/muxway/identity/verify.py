@@ -11,9 +11,8 @@ import time
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from muxway.clients.authenticator import Admitted, Rejected
+from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
 from muxway.identity.jwks import IssuerKeys
-from muxway.identity.keys import PREFIX
 from muxway.identity.verify_jwt import LEEWAY, Checked, UnknownKey, check_jwt, invalid
 from muxway.identity.verify_opaque import OpaqueTokens
 
@@ -150,7 +149,7 @@ class ResourceServer:
         return True
 
     def check(self, token: bytes, path: str) -> Verdict | asyncio.Future[Verdict]:
-        if self._keys is not None and token.startswith(PREFIX):
+        if self._keys is not None and token.startswith(KEY_PREFIX):
             return self._keys.check(token)
         found = self.tokens.check(token)
         if isinstance(found, asyncio.Task):
@@ -167,7 +166,8 @@ class ResourceServer:
         if resource.audience.isdisjoint(found.audience):
             return invalid("the access token is for another audience")
         if not found.scopes.issuperset(resource.scopes):
-            return Rejected(403, "insufficient_scope", "the access token lacks scopes that are needed here")
+            why = "the access token lacks scopes that are needed here"
+            return Rejected(403, "insufficient_scope", why, found.identity)
         return Admitted(found.principal, found.identity)
 
     def still_admits(self, identity: Identity, view: str | None) -> bool:

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from muxway.calls.identity import Denial
 from muxway.calls.incidents import internal
 from muxway.clients import notifications
-from muxway.clients.authenticator import Admitted, Rejected
+from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
 from muxway.clients.listen_request import Opening
 from muxway.clients.session import NO_BATCHES, Session
 from muxway.clients.stateless import Ladder, ListenRequest, StatelessRequest, status_of
-from muxway.clients.transports.guard import Guard, bearer
+from muxway.clients.transports.guard import Guard, Refusal, bearer
 from muxway.clients.transports.http_request import Refused
 from muxway.clients.transports.http_response import EventResponse, HttpReply, Outlet, event, joined
 from muxway.clients.transports.http_sessions import HttpSession, HttpSessions
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from muxway.calls.call import Call
     from muxway.calls.identity import Identity
     from muxway.clients.authenticator import Authenticator, Verdict
-    from muxway.clients.transports.guard import Refusal
     from muxway.clients.transports.http_connection import HttpConnection
     from muxway.clients.transports.http_request import HeaderList, RequestHead
     from muxway.exchange.switchboard import Switchboard
@@ -134,6 +134,7 @@ class HttpDoor:
         view: str | None = None,
         ready: Callable[[], bool] = lambda: True,
         troubles: Callable[[], Sequence[Trouble]] = tuple,
+        on_denied: Callable[[Denial], None] = lambda _: None,
         on_wanted: Callable[[], None] = lambda: None,
         on_deserted: Callable[[], None] = lambda: None,
         metronome: Metronome | None = None,
@@ -148,6 +149,7 @@ class HttpDoor:
             view: what is at `/mcp` and `/sse` for those whose token does not say; by default, everything.
             ready: whether every server is up or has failed; told by `/readyz`.
             troubles: the servers that are not up, told by `/readyz` to those who may use them.
+            on_denied: called when somebody is turned away for want of good credentials.
             on_wanted: called before each request that needs the servers.
             on_deserted: called when the last client of `/sse` has left and no other kind of client ever came.
             metronome: watches over the loop while requests arrive.
@@ -160,7 +162,7 @@ class HttpDoor:
         self.max_body_bytes, self.keep_alive = limits.max_body_bytes, limits.keep_alive
         self._view = view
         self._ready, self._troubles = ready, troubles
-        self._on_wanted, self._on_deserted = on_wanted, on_deserted
+        self._on_wanted, self._on_deserted, self._on_denied = on_wanted, on_deserted, on_denied
         self._sessions = HttpSessions(limits.max_sessions, limits.max_sessions_each, limits.session_idle)
         self._ladders: dict[str | None, Ladder] = {}
         self._exchanges: set[StatelessRequest] = set()
@@ -438,8 +440,10 @@ class HttpDoor:
         authorizations = head.all(_AUTHORIZATION)
         token = bearer(authorizations)
         if authenticator is None or guard.has(token) or not (authenticator.demands or authenticator.judges(token)):
-            _check(guard.refuses_caller(authorizations, connection.address))
-            _check(guard.refuses_user(connection))
+            if (refusal := guard.refuses_caller(authorizations, connection.address)) is not None:
+                raise self._deny(head, connection, refusal, "token")
+            if (refusal := guard.refuses_user(connection)) is not None:
+                raise self._deny(head, connection, refusal, "user")
             owner, principal = guard.owner(authorizations), guard.principal(authorizations)
             return _Asker(owner, principal, guard.view_of(authorizations), None)
         if len(authorizations) > 1 or b"access_token" in head.query:
@@ -448,7 +452,8 @@ class HttpDoor:
         at = self._endpoint_of_messages(head) if path == "/messages" else path
         if not token:
             headers = [(b"www-authenticate", authenticator.challenge(at, _host(head), None))]
-            raise Refused(401, "an access token is required: log in, as WWW-Authenticate says", headers=headers)
+            why = "an access token is required: log in, as WWW-Authenticate says"
+            raise self._deny(head, connection, Refusal(401, why, headers), "token")
         if decided is not None and decided.cancelled():
             raise Refused(503, "the gateway is being stopped", close=True)
         verdict = authenticator.check(token, at) if decided is None else decided.result()
@@ -459,7 +464,31 @@ class HttpDoor:
         if verdict.status == 503:
             raise Refused(503, verdict.why, headers=_SOON)
         headers = [(b"www-authenticate", authenticator.challenge(at, _host(head), verdict))]
-        raise Refused(verdict.status, verdict.why, headers=headers)
+        rule = "scope" if verdict.status == 403 else "key" if token.startswith(KEY_PREFIX) else "token"
+        refusal = Refusal(verdict.status, verdict.why, headers)
+        raise self._deny(head, connection, refusal, rule, verdict.identity)
+
+    def _deny(
+        self,
+        head: RequestHead,
+        connection: HttpConnection,
+        refusal: Refusal,
+        rule: str,
+        identity: Identity | None = None,
+    ) -> Refused:
+        """Somebody is turned away: tell whoever keeps account of that. What is to be raised then."""
+        self._on_denied(
+            Denial(
+                status=refusal.status,
+                rule=rule,
+                why=refusal.why,
+                method=head.method,
+                path=head.path,
+                address=connection.address,
+                identity=identity,
+            )
+        )
+        return Refused(refusal.status, refusal.why, headers=refusal.headers)
 
     def _endpoint_of_messages(self, head: RequestHead) -> str:
         """What is sent to `/messages` needs what the stream needed that it belongs to."""
