@@ -151,6 +151,7 @@ class _Serving:
             from muxway.identity.keys import KeyHolders
 
             authenticator = KeyHolders(self._keys, demands=not (is_open or tokens or views))
+        self.door.forwards = tuple(dict.fromkeys(name for server in config.servers.values() for name in server.forward))
         self.door.admit(tokens, views, authenticator)
 
     def watch_keys(self) -> None:

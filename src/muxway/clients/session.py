@@ -35,6 +35,7 @@ from muxway.wire.peer import Peer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
@@ -198,6 +199,7 @@ class Session:
         self.say = say
         self._principal = principal
         self._identity = identity
+        self._forwarded: Forwarded = ()
         self.peer: Peer[_Question, ClientRequest] = Peer()
         self._switchboard = switchboard
         self._admission = switchboard.admission
@@ -435,11 +437,13 @@ class Session:
         else:
             say(envelopes.failure(id_, error))
 
-    def identify(self, identity: Identity | None) -> None:
-        """Its principal has shown a newer credential, which may say other things of it."""
-        self._identity = identity
+    def identify(self, identity: Identity | None, forwarded: Forwarded = ()) -> None:
+        """Its principal has shown a newer credential, or sends other headers on: from now on, these count."""
+        if identity == self._identity and forwarded == self._forwarded:
+            return
+        self._identity, self._forwarded = identity, forwarded
         if self.session is not None:
-            self.session = replace(self.session, identity=identity)
+            self.session = replace(self.session, identity=identity, forwarded=forwarded)
 
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
@@ -451,6 +455,7 @@ class Session:
                 client_info=envelope.client_info,
                 principal=self._principal,
                 identity=self._identity,
+                forwarded=self._forwarded,
                 party=self,
                 log_level=envelope.log_level,
             )
@@ -479,6 +484,7 @@ class Session:
             client_info=revisions.introduction("params.clientInfo", params.get("clientInfo")),
             principal=self._principal,
             identity=self._identity,
+            forwarded=self._forwarded,
             party=self,
         )
         board = self._switchboard

@@ -35,6 +35,7 @@ from muxway.wire import envelopes, headers, revisions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
     from muxway.calls.ports import Running
     from muxway.calls.server_request import ServerRequest
@@ -87,6 +88,7 @@ class Ladder:
         switchboard: Switchboard,
         principal: bytes,
         identity: Identity | None = None,
+        forwarded: Forwarded = (),
     ) -> Call:
         """The call that this request of this principal makes.
 
@@ -123,6 +125,7 @@ class Ladder:
             client_info=stated.client_info,
             principal=principal,
             identity=identity,
+            forwarded=forwarded,
             # Whoever shows the same credentials is the same; those who show none cannot be told from each other.
             party=principal or None,
             log_level=stated.log_level,

@@ -120,6 +120,13 @@ class ServerConfig:
             ),
         ),
     )
+    forward: tuple[str, ...] = kinds.forwarded_headers(
+        "Headers of the caller that this server gets, as they came; for servers by URL. Callers who send different "
+        "values share neither a connection nor a cached result. Never credentials, cookies, or headers of HTTP "
+        "and MCP themselves.",
+        default=(),
+        example=["X-Tenant-Id"],
+    )
     transport: Transport = kinds.transport(
         "How to talk to the server: `stdio`, `http` (Streamable HTTP) or `sse` (the older HTTP+SSE). Left out, it "
         "follows from `command` or `url`. As an object it holds the connection itself (Cline).",

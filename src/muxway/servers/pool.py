@@ -14,7 +14,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from muxway.calls.ports import Client
 from muxway.errors import UpstreamError
@@ -27,7 +27,7 @@ from muxway.wire import asking
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from muxway.calls.call import Call, Caller
+    from muxway.calls.call import Call, Caller, Forwarded
     from muxway.config.model import Isolation
     from muxway.servers.connection import Connection
     from muxway.servers.instance import Upstream
@@ -42,6 +42,12 @@ _TRY_AGAIN: Final = 60.0
 log = EventLog("upstream")
 
 
+if TYPE_CHECKING:
+    OpenLane: TypeAlias = Callable[
+        [Callable[[Upstream], None], Era, Mapping[str, Any], bool, Client | None, Forwarded], Upstream
+    ]
+
+
 class _Key(NamedTuple):
     """What the calls of one lane have in common."""
 
@@ -50,6 +56,8 @@ class _Key(NamedTuple):
     """The principal or the session it is for; None for everybody."""
     capabilities: str = ""
     """What its callers can do, which a handshake tells once for the whole session; only what servers heed."""
+    sent: Forwarded = ()
+    """Headers of its callers that the server gets, by name."""
 
 
 @dataclass(slots=True)
@@ -83,7 +91,7 @@ class Pool:
     def __init__(
         self,
         first: Upstream,
-        open_lane: Callable[[Callable[[Upstream], None], Era, Mapping[str, Any], bool, Client | None], Upstream],
+        open_lane: OpenLane,
         *,
         isolation: Isolation,
         match_era: bool,
@@ -91,20 +99,23 @@ class Pool:
         limit: int,
         idle: float,
         alone: bool = False,
+        forward: Sequence[str] = (),
     ) -> None:
         """Prepare; nothing is opened before a call needs it.
 
         Args:
             first: the server's first connection.
             open_lane: makes another one, given what to call when it changes, its era, what to declare there,
-                whether it is for everybody, and the one client that it is for.
+                whether it is for everybody, the one client that it is for, and the headers of its callers to send.
             isolation: which callers are kept apart.
             match_era: whether a server that speaks both eras is used in the caller's.
             keeps_state: whether even a stateless server may know one caller from another: it is a process of ours.
             limit: how many connections there may be beside the first.
             idle: seconds after which one that nobody uses is ended.
             alone: whether there is never but one client, from whom nobody need be kept apart.
+            forward: names of the callers' headers that the server gets: who sends another value is kept apart.
         """
+        self._forward = frozenset(forward)
         self._first = first
         self._open_lane = open_lane
         self._isolation: Isolation = isolation
@@ -161,13 +172,24 @@ class Pool:
         owner: Hashable = None
         if not stateless or self._keeps_state:
             owner = self._owner_of(caller)
-        if owner is None:
+        sent = self._sent_by(caller)
+        if owner is None and not sent:
             # Everybody may share: no need to tell callers apart by what they can do, either.
             return _Key("legacy") if crosses else None
-        return _Key("modern", owner) if stateless else _Key("legacy", owner, _told(caller).kind)
+        if owner is None or stateless:
+            return _Key("modern" if stateless else "legacy", owner, "", sent)
+        return _Key("legacy", owner, _told(caller).kind, sent)
+
+    def _sent_by(self, caller: Caller) -> Forwarded:
+        """What the server gets of a caller's headers."""
+        if not self._forward or not caller.forwarded:
+            return ()
+        return tuple(pair for pair in caller.forwarded if pair[0] in self._forward)
 
     def is_anothers(self, caller: Caller) -> bool:
         """Whether the first connection is another principal's: what it tells of is not this caller's business."""
+        if self._sent_by(caller):
+            return True  # The first one has sent nothing of anybody's.
         first = self._first.link
         if not self._keeps_state and (first is None or first.revision.stateless):
             return False
@@ -234,7 +256,9 @@ class Pool:
             self._changed(key, upstream, member)
 
         now = asyncio.get_running_loop().time()
-        lane = _Slot(self._open_lane(changed, key.era, told, key.owner is None, client), member, now, principal)
+        shared = key.owner is None and not key.sent
+        opened = self._open_lane(changed, key.era, told, shared, client, key.sent)
+        lane = _Slot(opened, member, now, principal)
         if key in self._lanes:
             self._end(key)
         self._lanes[key] = lane

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +30,7 @@ from muxway.servers.transports.stdio import StdioServerTransport
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
+    from muxway.calls.call import Forwarded
     from muxway.calls.ports import Client
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
@@ -520,14 +521,16 @@ class Servers:
             capabilities: Mapping[str, Any],
             shared: bool,
             client: Client | None,
+            sent: Forwarded,
         ) -> Upstream:
             if shared:
                 return self._open_twin(station, changed, era, capabilities)
+            dial = station.dial if not sent else self._dial_sending(station, sent)
             # What a stateless server's tools want repeated in headers is learned from their list.
             kinds = (TOOLS,) if era == "modern" else ()
             return self._upstream(
                 station.config,
-                station.dial,
+                dial,
                 changed,
                 era,
                 capabilities=capabilities,
@@ -549,7 +552,17 @@ class Servers:
             limit=self.settings.max_instances,
             idle=self.settings.instance_idle,
             alone=self._switchboard.audience.only is not None,
+            forward=config.forward,
         )
+
+    def _dial_sending(self, station: ManagedServer, sent: Forwarded) -> Callable[[], ServerTransport]:
+        """How the server is reached with these headers of its callers."""
+
+        def current() -> ServerConfig:
+            config = station.config
+            return replace(config, headers={**config.headers, **dict(sent)})
+
+        return self._told_of(self._dial(current, station.config, station.thing), station.config.name)
 
     def _open_twin(
         self, station: ManagedServer, changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any]

@@ -38,7 +38,7 @@ from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.calls.call import Call
+    from muxway.calls.call import Call, Forwarded
     from muxway.calls.identity import Identity
     from muxway.clients.authenticator import Authenticator, Verdict
     from muxway.clients.transports.http_connection import HttpConnection
@@ -67,6 +67,7 @@ _FOR_EVERY_PAGE: Final = (
     b"access-control-allow-origin: *\r\naccess-control-allow-methods: GET\r\naccess-control-allow-headers: *\r\n"
 )
 """What anybody may know, any page may read. Clients send headers of their own with the question."""
+_LONGEST_FORWARDED: Final = 1024
 _RENEWED_EVERY: Final = 1.0
 """Seconds after which credentials that somebody else judges are looked at again, also if a client repeats itself."""
 _LARGE: Final = 512 * 1024
@@ -173,6 +174,8 @@ class HttpDoor:
         """What ends when its calls are over, because its view has gone."""
         self._sse_only = True
         self._closing = False
+        self.forwards: tuple[str, ...] = ()
+        """Names of headers that some server is to get, in small letters. Set it before `admit`."""
         self._admitted = object()
         """Marks the heads that were looked at under the present terms."""
         self._quiet: asyncio.Event | None = None
@@ -405,6 +408,7 @@ class HttpDoor:
             raise Refused(404, "there is nothing here; MCP is at /mcp, HTTP+SSE at /sse")
         head.view = self._view_for(asker.view, named)
         head.owner, head.principal, head.identity = asker.owner, asker.principal, asker.identity
+        head.forwarded = self._forwarded(head) if self.forwards else ()
         if head.method not in methods:
             raise _not_allowed(", ".join(methods))
         if self._closing:
@@ -494,6 +498,14 @@ class HttpDoor:
         """What is sent to `/messages` needs what the stream needed that it belongs to."""
         client = self._sse.get(_session_ids(head)[0]) if len(_session_ids(head)) == 1 else None
         return "/sse" if client is None or client.view is None else f"/sse/{client.view}"
+
+    def _forwarded(self, head: RequestHead) -> Forwarded:
+        """What of a head some server is to get. Raises Refused."""
+        found = ((name, head.one(name.encode())) for name in self.forwards)
+        sent = tuple((name, value) for name, value in found if value)
+        if any(len(value) > _LONGEST_FORWARDED for _, value in sent):
+            raise Refused(400, f"a header that is passed on is longer than {_LONGEST_FORWARDED} characters")
+        return sent
 
     def _view_for(self, bound: str | None, named: str | None) -> str | None:
         """The view that a request is for: what its token says, else what its path says. Raises Refused."""
@@ -595,6 +607,7 @@ class HttpDoor:
         self._sse_only = False
         self._on_wanted()
         session = HttpSession(self._board(head), head.owner, head.principal, head.view, head.identity)
+        session.identify(head.identity, head.forwarded)
         waiting = HttpReply(connection)
         connection.begin(waiting, None)
 
@@ -624,8 +637,8 @@ class HttpDoor:
         given = head.session_id
         session = None if given is None else self._sessions.find(given, head.owner, head.view)
         if session is not None:
-            if session.identity is not head.identity:
-                session.identify(head.identity)
+            if session.identity is not head.identity or session.forwarded != head.forwarded:
+                session.identify(head.identity, head.forwarded)
             return session
         id_ = None if envelope is None else _id(envelope)
         if head.one(_SESSION) is None:
@@ -677,7 +690,7 @@ class HttpDoor:
             ladder = self._ladders[head.view] = Ladder()
         board = self._board(head)
         try:
-            call = ladder.admit(head, envelope, method, board, head.principal, head.identity)
+            call = ladder.admit(head, envelope, method, board, head.principal, head.identity, head.forwarded)
         except RpcError as error:
             raise Refused(status_of(error), error, id_=id_) from None
         if method == "subscriptions/listen":
@@ -719,6 +732,7 @@ class HttpDoor:
             raise Refused(429, f"{each} clients with this token are connected: close some", headers=_LATER)
         self._on_wanted()
         client = _SseClient(self._board(head), head.owner, head.principal, head.view, head.identity)
+        client.endpoint.identify(head.identity, head.forwarded)
         self._sse[client.id] = client
         client.outlet.put(event(f"/messages?session_id={client.id}".encode(), kind=b"endpoint"))
         EventResponse(connection, client.outlet, partial(self._close_sse, client))
@@ -741,8 +755,7 @@ class HttpDoor:
         client = self._sse.get(ids[0])
         if client is None or client.owner != head.owner:
             raise Refused(404, "there is no such session, or not any more: open /sse again")
-        if client.identity != head.identity:
-            client.identify(head.identity)
+        client.endpoint.identify(head.identity, head.forwarded)
         head.must_be_json()
         if client.outlet.waiting > _MOST_UNREAD:
             raise Refused(429, "read the answers that wait on /sse first")
@@ -775,11 +788,6 @@ class _SseClient:
         self.identity = identity
         self.outlet = Outlet()
         self.endpoint = Session(switchboard, self._say, principal, lambda: self.outlet.waiting, identity=identity)
-
-    def identify(self, identity: Identity | None) -> None:
-        """Its principal has shown a newer token, which may say other things of it."""
-        self.identity = identity
-        self.endpoint.identify(identity)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         message = joined(frame)

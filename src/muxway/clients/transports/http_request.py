@@ -10,6 +10,7 @@ from muxway.errors import InvalidRequest, RpcError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
 
 HeaderList: TypeAlias = "Sequence[tuple[bytes, bytes]]"
@@ -49,6 +50,7 @@ class RequestHead:
     __slots__ = (
         "admitted",
         "cors",
+        "forwarded",
         "handler",
         "headers",
         "identity",
@@ -86,6 +88,8 @@ class RequestHead:
         """The view that it is for; None: the whole."""
         self.owner = self.principal = b""
         self.identity: Identity | None = None
+        self.forwarded: Forwarded = ()
+        """What of it some server is to get."""
         self.modern = False
         """Whether it is for the stateless ladder, if only to fail there."""
         self.session_id: str | None = None

@@ -21,6 +21,7 @@ from muxway.wire.revisions import NEWEST_HANDSHAKE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
     from muxway.exchange.switchboard import Switchboard
     from muxway.wire.envelopes import Buffer
@@ -95,7 +96,7 @@ class HttpSession:
 
     __slots__ = (
         *("_bytes", "_kept", "_standalone", "_streams"),
-        *("endpoint", "id", "identity", "owner", "patience", "used", "view"),
+        *("endpoint", "forwarded", "id", "identity", "owner", "patience", "used", "view"),
     )
 
     def __init__(
@@ -111,6 +112,8 @@ class HttpSession:
         self.view = view
         self.identity = identity
         """What the credentials of its latest request say of its owner."""
+        self.forwarded: Forwarded = ()
+        """What servers get of that request."""
         self.patience = 0.0
         """Seconds without an answer after which an event stream is begun."""
         self.used = time.monotonic()
@@ -121,11 +124,10 @@ class HttpSession:
         self._bytes = 0
         self.endpoint = Session(switchboard, self._say, principal, self._backlog, identity=identity)
 
-    def identify(self, identity: Identity | None) -> None:
-        """Its owner has shown a newer token, which may say other things."""
-        if identity != self.identity:
-            self.endpoint.identify(identity)
-        self.identity = identity
+    def identify(self, identity: Identity | None, forwarded: Forwarded) -> None:
+        """Its owner has shown a newer token, which may say other things, or sends other headers on."""
+        self.identity, self.forwarded = identity, forwarded
+        self.endpoint.identify(identity, forwarded)
 
     @property
     def busy(self) -> bool:
