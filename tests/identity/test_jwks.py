@@ -15,7 +15,6 @@ async def test_a_new_key_is_fetched_when_a_token_names_it() -> None:
     issuer = TestIssuer()
     server = issuer.server()
     assert isinstance(await judged(server, issuer.token()), Admitted)
-    issuer.clock.ahead += 61
     issuer.kid, issuer.key = "k2", OTHER_RSA
     assert isinstance(await judged(server, issuer.token()), Admitted)
     assert issuer.asked == 2
@@ -54,10 +53,13 @@ async def test_a_thousand_unknown_keys_ask_the_issuer_once_a_minute() -> None:
     issuer = TestIssuer()
     server = issuer.server()
     assert isinstance(await judged(server, issuer.token()), Admitted)
-    issuer.clock.ahead += 61
-    for number in range(1000):
-        assert isinstance(await judged(server, issuer.token({"kid": f"x{number}"}, jti=number)), Rejected)
-    assert issuer.asked == 2
+    for minute in range(3):
+        for number in range(1000):
+            assert isinstance(await judged(server, issuer.token({"kid": f"x{number}"}, jti=number)), Rejected)
+        assert issuer.asked == 2 + minute
+        issuer.clock.ahead += 61
+    issuer.kid, issuer.key = "k2", OTHER_RSA
+    assert isinstance(await judged(server, issuer.token()), Admitted)
 
 
 async def test_many_at_once_wait_for_one_answer() -> None:

@@ -23,8 +23,8 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
 def is_secure(url: str) -> bool:
     """Whether what is sent to a URL can be read by nobody on the way: TLS, or this machine."""
     parts = urlsplit(url)
-    if parts.scheme.lower() == "https":
-        return True
+    if parts.scheme.lower() != "http":
+        return parts.scheme.lower() == "https"
     name = parts.hostname or ""
     try:
         return ipaddress.ip_address(name).is_loopback

@@ -55,6 +55,8 @@ async def from_issuer(issuer: str, url: str | None) -> list[Any]:
         said = (await fetch_metadata(issuer)).get("jwks_uri")
         if not isinstance(said, str):
             raise HttpTrouble("does not say where its keys are: set `jwks`")
+        if issuer.startswith("https:") and not said.startswith("https:"):
+            raise HttpTrouble("has its keys at a URL without TLS")
         url = said
     return await fetch_keys(url)
 
@@ -74,7 +76,8 @@ class IssuerKeys:
         self._fetch, self._clock = fetch, clock
         self._keys: dict[str, list[PublicKey]] = {}
         """By their ids; under the empty one, those that have none."""
-        self._fetched = self._tried = float("-inf")
+        self._fetched = self._tried = self._missed = float("-inf")
+        """When they were last had, when last asked for, and when last asked for because one was missing."""
         self._fetching: asyncio.Task[None] | None = None
 
     @property
@@ -84,8 +87,9 @@ class IssuerKeys:
 
     def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
         """The key of this id, if it is one for this algorithm. A token that names none needs an issuer with one key."""
-        if self._clock() - self._fetched > _OLD and self.may_learn:
-            self.learn()
+        now = self._clock()
+        if now - self._fetched > _OLD and now - self._tried >= _MINUTE and self._keys:
+            self._begin()
         if kid is None:
             every = [key for keys in self._keys.values() for key in keys]
             found = every if len(every) == 1 else []
@@ -95,12 +99,20 @@ class IssuerKeys:
 
     @property
     def may_learn(self) -> bool:
-        """Whether the issuer may be asked now, or is being asked."""
-        pause = _MINUTE if self._keys else _AT_FIRST
-        return self._fetching is not None or self._clock() - self._tried >= pause
+        """Whether the issuer may be asked now for a key that is missing, or is being asked."""
+        if self._fetching is not None:
+            return True
+        # Not since they were last asked for: keys may be changed a moment after a start.
+        now = self._clock()
+        return now - self._missed >= _MINUTE if self._keys else now - self._tried >= _AT_FIRST
 
     def learn(self) -> asyncio.Task[None]:
-        """Ask the issuer; once for all who wait for it. Never raises."""
+        """Ask the issuer for a key that is missing; once for all who wait for it. Never raises."""
+        if self._fetching is None and self._keys:
+            self._missed = self._clock()
+        return self._begin()
+
+    def _begin(self) -> asyncio.Task[None]:
         if self._fetching is None:
             self._tried = self._clock()
             self._fetching = asyncio.get_running_loop().create_task(self._learn())
