@@ -6,7 +6,6 @@ issuer, is refused: an ID token says who somebody is, not what its bearer may do
 
 from __future__ import annotations
 
-import binascii
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,6 +31,8 @@ _OF_OTHERS: Final = ("nonce", "at_hash", "c_hash", "s_hash", "events")
 """Claims of ID tokens and logout tokens."""
 _CLIENT_CLAIMS: Final = ("client_id", "azp", "cid", "appid")
 _MOST_GROUPS: Final = 1000
+_LAST_MOMENT: Final = 1e15
+"""A time that is later, in seconds, is a mistake, and may be no number that can be computed with."""
 
 
 class _Algorithms(JWSRegistry):
@@ -75,7 +76,7 @@ def check_jwt(token: bytes, keys: IssuerKeys, settings: AuthSettings, now: float
     try:
         signed = jws.extract_compact(token, registry=_registry)
         header = signed.headers()
-    except (JoseError, ValueError, TypeError, binascii.Error):
+    except (JoseError, ValueError, TypeError, RecursionError):
         return invalid("the access token cannot be read")
     algorithm, kid = header.get("alg"), header.get("kid")
     if algorithm not in ALGORITHMS:
@@ -142,7 +143,9 @@ def check_claims(claims: dict[str, Any], settings: AuthSettings, now: float) -> 
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LAST_MOMENT:
+        return None
+    return float(value)
 
 
 def _text(value: Any) -> str:
