@@ -238,8 +238,8 @@ def test_wrong_arguments_are_told_before_anything_starts(
 def test_blocks_that_are_no_text_are_summed_up(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
     """Ours: `[image image/png, 12 kB]`; structured content as JSON if there is no text."""
     program = """
-from muxway.demo.serving import Server, Tool
-class Odd(Server):
+from muxway.demo.serving import DemoServer, DemoTool
+class Odd(DemoServer):
     def _result(self, params, run):
         if params["name"] == "structured":
             return {"content": [], "structuredContent": {"a": 1}}
@@ -250,7 +250,7 @@ class Odd(Server):
             {"type": "resource", "resource": {"uri": "file:///z", "blob": "AAAA"}},
             {"type": "hologram"},
         ]}
-tool = Tool("", {}, (), lambda a, r: "")
+tool = DemoTool("", {}, (), lambda a, r: "")
 Odd("odd", "2025-06-18", {"blocks": tool, "structured": tool}).serve()
 """
     file = write({"mcpServers": {"odd": {"command": sys.executable, "args": ["-c", program]}}})
