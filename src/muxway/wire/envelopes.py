@@ -21,7 +21,7 @@ from muxway.errors import ParseError, RpcError, UpstreamSaid
 from muxway.wire import depth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 Buffer: TypeAlias = bytes | Raw
 """A piece of an outgoing frame; frames are lists of these, joined only by the system call that writes them."""
@@ -455,6 +455,27 @@ def members(raw: Raw | bytes) -> Params | None:
         return _decode_params(raw)
     except _INVALID:
         return None
+
+
+def picker(names: Sequence[str]) -> Callable[[Raw | bytes], list[Raw | None]]:
+    """What takes these members out of a JSON object, in their order, and makes nothing of all others.
+
+    There may be a million of them, and each would become an object. None stands for what is not there.
+    """
+    fields = [f"f{number}" for number in range(len(names))]
+    kind = msgspec.defstruct(
+        "Picked", [(field, Raw, ABSENT) for field in fields], rename=dict(zip(fields, names, strict=True))
+    )
+    decode_picked = msgspec.json.Decoder(kind).decode
+
+    def picked(raw: Raw | bytes) -> list[Raw | None]:
+        try:
+            found = decode_picked(raw)
+        except _INVALID:
+            return [None] * len(fields)
+        return [None if (value := getattr(found, field)) is ABSENT else value for field in fields]
+
+    return picked
 
 
 def text(raw: Raw | bytes | None) -> str | None:
