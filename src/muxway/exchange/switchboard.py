@@ -23,6 +23,7 @@ from muxway.exchange.relay import Held, Relay, StillStarting
 from muxway.exchange.resources import Resources
 from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
+from muxway.likeness import short
 from muxway.routing import instructions, offering
 from muxway.routing.listings import Shelf
 from muxway.wire import envelopes
@@ -326,7 +327,7 @@ class Switchboard:
         if call.method == "server/discover" and call.caller.revision.stateless:
             sink.done(self._discover())
             return None
-        raise MethodNotFound(f"method {call.method} is not offered in revision {call.caller.revision.date}")
+        raise MethodNotFound(f"method {short(call.method)} is not offered in revision {call.caller.revision.date}")
 
     def _retry(self, call: Call, sink: Sink, chosen: Chosen | None) -> Running | None:
         """Go on with a call that was answered with questions; looked up anew, as what it is for may be gone by now."""
