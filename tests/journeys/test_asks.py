@@ -463,7 +463,7 @@ async def test_a_question_outlasts_the_wrong_one_of_two_calls_of_a_client(revisi
         if end == "result":
             ends_now.set()
         elif stateless:
-            for parked in list(world.gateway.switchboard.shared.relay.desk.parked.values()):
+            for parked in list(world.gateway.switchboard.shared.relay.forwarder.desk.parked.values()):
                 parked.cancel(None)
         else:
             client.tell("notifications/cancelled", {"requestId": second})
@@ -598,7 +598,7 @@ async def test_what_comes_for_a_parked_call_is_counted(outcome: str, monkeypatch
     async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
         client, _ = await client_of(world, "2026-07-28")
         states = [(await client.call("up__asks")).result["requestState"] for _ in range(2)]
-        desk = world.gateway.switchboard.shared.relay.desk
+        desk = world.gateway.switchboard.shared.relay.forwarder.desk
         go.set()
         if outcome == "question":
             # The first is put to the client when it comes back, for the second there is no room.
