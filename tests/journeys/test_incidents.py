@@ -16,7 +16,7 @@ from muxway.clients import notifications
 from muxway.clients.session import ClientRequest, Session
 from muxway.composed import running
 from muxway.errors import RpcError
-from muxway.exchange.crossing import Crossing
+from muxway.exchange.exchange import Exchange
 from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.relay import Member, StillStarting
 from muxway.exchange.switchboard import Switchboard
@@ -35,7 +35,7 @@ PORTS: dict[str, tuple[Any, str]] = {
     "the way to the server": (Forwarder, "send"),
     "the connection": (Connection, "request"),
     "what is written to the server": (Connection, "_meta"),
-    "the conversion between eras": (Crossing, "done"),
+    "the conversion between eras": (Exchange, "done"),
     "the converter": (result_types, "result_converter"),
     "the sink's result": (ClientRequest, "done"),
     "the frame of the answer": (envelopes, "result"),

@@ -5,27 +5,31 @@ Where both sides speak alike the request passes: nothing stands between the conn
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
 
+from muxway.calls.ports import LOOP_CLOCK
 from muxway.calls.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
 from muxway.errors import InvalidParams, UpstreamError
-from muxway.exchange.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, agreed, declined
+from muxway.exchange.exchange import Exchange, Services, Way
 from muxway.exchange.log_levels import LogLevels
+from muxway.exchange.parking import AS_TASK, PARK, agreed, declined, resume, without_retry
 from muxway.exchange.seal import INVALID, Seal
-from muxway.exchange.task_poller import TaskPoller, is_task_state
-from muxway.exchange.tasks import Background, Tasks
+from muxway.exchange.strategies import STRATEGIES
+from muxway.exchange.task_poller import is_task_state
 from muxway.wire import asking, envelopes, result_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from muxway.calls.call import Call
-    from muxway.calls.ports import LiveConnection, Running, Sink
+    from muxway.calls.ports import Clock, LiveConnection, Running, Sink
     from muxway.config.model import CustomTool
     from muxway.exchange.relay import Aim, Member
+    from muxway.wire.envelopes import Buffer
     from muxway.wire.result_types import Converter
     from muxway.wire.revisions import Revision
 
@@ -41,10 +45,10 @@ class Forwarder:
         connect: Callable[[str, Call], tuple[Member, LiveConnection]],
         server_info: bytes,
         seal: Seal | None = None,
+        clock: Clock = LOOP_CLOCK,
     ) -> None:
         """Prepare; `connect` gives a server and its connection for a call, or raises why there is none."""
-        self.desk = Desk(seal or Seal())
-        self.tasks = Tasks(self.desk.seal, self.reach, self.desk.passed)
+        self.services = Services(clock, seal or Seal(clock=clock), self.reach)
         self.log_levels = LogLevels()
         self._members = members
         self._connect = connect
@@ -61,7 +65,7 @@ class Forwarder:
 
     def reseal(self, seal: Seal) -> None:
         """Another key. What was sealed with the one before cannot be opened any more."""
-        self.desk.seal = self.tasks.seal = seal
+        self.services.seal = seal
 
     def send(
         self,
@@ -89,16 +93,18 @@ class Forwarder:
             RpcError: it can be refused at once.
             StillStarting: the upstream may have it in a moment.
         """
-        member, link = self._connect(upstream, call)
+        member, connection = self._connect(upstream, call)
         caller = call.caller
         level = caller.log_level
-        if level is not None and level < link.log_level:
-            self.log_levels.ask(link, level)
-        crossing = (caller.revision, link.revision, wrapped)
+        if level is not None and level < connection.log_level:
+            self.log_levels.ask(connection, level)
+        crossing = (caller.revision, connection.revision, wrapped)
         try:
             convert = self._converters[crossing]
         except KeyError:
-            convert = result_types.result_converter(caller.revision, link.revision, self._server_info, wrapped=wrapped)
+            convert = result_types.result_converter(
+                caller.revision, connection.revision, self._server_info, wrapped=wrapped
+            )
             self._converters[crossing] = convert
         large = CONVERTED
         if self.rewriters and call.method == "tools/call":
@@ -107,15 +113,16 @@ class Forwarder:
         if reshape is not None:
             convert = chain(reshape, convert)
             large = RESHAPED
-        if (tasked and link.revision.required_tasks) or (reshape is not None and link.revision.stateless):
-            # A task that its caller asked after itself would bring a result that nobody has reshaped.
-            link = TaskPoller(upstream, link)
+        # A task that its caller asked after itself would bring a result that nobody has reshaped.
+        as_task = (tasked and connection.revision.required_tasks) or (
+            reshape is not None and connection.revision.stateless
+        )
         if convert is None:
-            return link.request(head, call, sink, idle=member.idle, limit=member.limit)
-        way = Way(upstream, link, convert, self._server_info, member.idle, member.limit, large)
-        across = self._across(sink, way, head, call)
-        across.begin()
-        return across
+            if not as_task:
+                return connection.request(head, call, sink, idle=member.idle, limit=member.limit)
+            convert, large = _as_it_is, sys.maxsize
+        way = Way(upstream, head, connection, convert, self._server_info, member.idle, member.limit, large, as_task)
+        return self._begin(call, way, sink)
 
     def compose(
         self, tool: CustomTool, call: Call, sink: Sink, reshape: Converter | None, handle: Handle
@@ -130,10 +137,8 @@ class Forwarder:
         if convert is None:
             return link.request(b"", call, sink, idle=tool.deadline, limit=tool.deadline)
         large = CONVERTED if reshape is None else RESHAPED
-        way = Way(tool.name, link, convert, self._server_info, tool.deadline, tool.deadline, large)
-        across = self._across(sink, way, b"", call)
-        across.begin()
-        return across
+        way = Way(tool.name, b"", link, convert, self._server_info, tool.deadline, tool.deadline, large)
+        return self._begin(call, way, sink)
 
     def retry(self, aim: Aim, sink: Sink) -> Running | None:
         """Go on with a call of a stateless caller that was answered with questions.
@@ -148,15 +153,15 @@ class Forwarder:
         """
         upstream, head, call, _, _, reshape = aim
         spelled = envelopes.text(call.params["requestState"]) or ""
-        claims = self.desk.seal.open(spelled, call)
+        claims = self.services.seal.open(spelled, call)
         leads_to = (upstream, head) if upstream else (head.decode(), b"")
         if (claims.upstream, claims.head) != leads_to:
             raise InvalidParams(INVALID)
         if claims.kind == "park":
-            parked = self.desk.parked.get(claims.state or "")
+            parked = self.services.parked.find(claims.state)
             if parked is None:
                 raise InvalidParams(INVALID)
-            return parked.resume(call, claims, sink)
+            return resume(parked, call, claims, sink)
         params = {name: raw for name, raw in call.params.items() if name != "requestState"}
         if claims.kind == "url":
             if not agreed(envelopes.members(params.pop("inputResponses", b"{}")) or {}):
@@ -173,26 +178,24 @@ class Forwarder:
         again = msgspec.structs.replace(call, params=params)
         if claims.upstream not in self._members:
             raise InvalidParams(INVALID)
-        member, link = self._connect(claims.upstream, call)
-        tasked = claims.kind == "wrap" and is_task_state(claims.state)
-        if tasked:
-            link = self._asking(spelled, claims.upstream, link)
-        convert = result_types.result_converter(call.caller.revision, link.revision, self._server_info)
+        member, connection = self._connect(claims.upstream, call)
+        as_task = claims.kind == "wrap" and is_task_state(claims.state)
+        if as_task:
+            connection = self._asking(spelled, claims.upstream, connection)
+        convert = result_types.result_converter(call.caller.revision, connection.revision, self._server_info)
         if call.method == "tools/call":
             convert = chain(reshape, self.rewriters.get(claims.upstream), convert)
         if convert is None:
             raise InvalidParams(INVALID)
-        if tasked or (claims.kind == "url" and claims.state is not None):
-            link = TaskPoller(claims.upstream, link)
+        as_task = as_task or (claims.kind == "url" and claims.state == AS_TASK)
         large = CONVERTED if reshape is None else RESHAPED
-        way = Way(claims.upstream, link, convert, self._server_info, member.idle, member.limit, large)
-        across = self._across(sink, way, claims.head, again, claims.round + 1)
-        across.begin()
-        return across
+        info = self._server_info
+        way = Way(claims.upstream, claims.head, connection, convert, info, member.idle, member.limit, large, as_task)
+        return self._begin(again, way, sink, claims.round + 1)
 
     def _asking(self, state: str, upstream: str, present: LiveConnection) -> LiveConnection:
         """The connection to the process whose task asked, which waits for the answers."""
-        link = self.desk.passed.find(state, present)
+        link = self.services.passed.find(state, present)
         if link is None:
             why = f'server "{upstream}" has ended since its task asked, and the task with it; make the call again'
             raise UpstreamError(upstream, "lost", why)
@@ -207,11 +210,11 @@ class Forwarder:
             RpcError: there is none.
             StillStarting: there may be one in a moment.
         """
-        member, link = self._connect(upstream, call)
-        convert = result_types.result_converter(call.caller.revision, link.revision, self._server_info)
+        member, connection = self._connect(upstream, call)
+        convert = result_types.result_converter(call.caller.revision, connection.revision, self._server_info)
         if convert is None:
             raise InvalidParams(INVALID)
-        return Way(upstream, link, convert, self._server_info, member.idle, member.limit)
+        return Way(upstream, b"", connection, convert, self._server_info, member.idle, member.limit)
 
     def set_log_level(self, party: object, level: int) -> None:
         """Ask every upstream for log messages from this level on, unless it gives them already."""
@@ -221,12 +224,21 @@ class Forwarder:
             if link is not None and level < link.log_level:
                 self.log_levels.ask(link, level)
 
-    def _across(self, sink: Sink, way: Way, head: bytes, call: Call, round_: int = 0) -> Crossing:
+    def _begin(self, call: Call, way: Way, sink: Sink, round_: int = 0) -> Exchange:
+        """Send a call that may need more than passing. Raises RpcError if it cannot be sent."""
         caller = call.caller
-        if caller.revision.stateless:
-            if way.link.revision.stateless:
-                return Wrapping(sink, way, head, call, self.desk, round_)
-            if call.method == "tools/call" and asking.knows_tasks(caller.capabilities, caller.revision):
-                return Background(sink, way, head, call, self.desk, round_, tasks=self.tasks)
-            return Parking(sink, way, head, call, self.desk, round_)
-        return (Asking if way.link.revision.stateless else Crossing)(sink, way, head, call)
+        strategy = STRATEGIES[caller.revision.stateless, way.connection.revision.stateless]
+        if strategy.asks_itself:
+            call = without_retry(call)
+        taskable = (
+            strategy is PARK
+            and call.method == "tools/call"
+            and asking.knows_tasks(caller.capabilities, caller.revision)
+        )
+        exchange = Exchange(call, way, sink, strategy, self.services, round_, taskable)
+        exchange.begin()
+        return exchange
+
+
+def _as_it_is(result: Buffer) -> Buffer:
+    return result

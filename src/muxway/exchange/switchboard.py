@@ -367,7 +367,7 @@ class Switchboard:
 
     def close(self) -> None:
         """The gateway has stopped."""
-        self.relay.forwarder.desk.close()
+        self.relay.forwarder.services.parked.close()
 
     def left(self, party: object) -> None:
         """A client session has ended."""
@@ -386,7 +386,7 @@ class Switchboard:
     @property
     def tasks(self) -> tasks.Tasks:
         """The tasks that callers may ask about."""
-        return self.relay.forwarder.tasks
+        return self.relay.forwarder.services.tasks
 
     def hold_listings(self) -> None:
         """Keep listings waiting until `release_listings`: most clients list once, and the servers are being started."""
