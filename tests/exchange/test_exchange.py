@@ -12,6 +12,7 @@ from msgspec import Raw
 from muxway.calls.call import Call, Caller
 from muxway.calls.server_request import ServerRequest
 from muxway.errors import InvalidParams, RpcError, UpstreamError, UpstreamSaid
+from muxway.exchange import holding
 from muxway.exchange.exchange import MOST_ROUNDS
 from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.relay import Aim
@@ -72,6 +73,7 @@ class Asked:
     def __init__(self, method: str = "elicitation/create", params: Any = FORM) -> None:
         self.answers: list[Any] = []
         self.refusals: list[str] = []
+        self.codes: list[int] = []
         fields = {name: raw(value) for name, value in params.items()}
         self.request = ServerRequest("up", NEWEST_HANDSHAKE, method, fields, answer=self._answer, refuse=self._refuse)
 
@@ -80,6 +82,7 @@ class Asked:
 
     def _refuse(self, error: RpcError) -> None:
         self.refusals.append(error.message)
+        self.codes.append(error.code)
 
 
 class Stage:
@@ -103,6 +106,12 @@ class Stage:
         self.running = self.forwarder.send("up", HEAD, self._call(), client, tasked=tasked)
         return client
 
+    def task(self) -> str:
+        """Make the call, and wait until it is a task. Returns its name."""
+        client = self.call()
+        self.clock.pass_(PATIENCE + 1)
+        return client.value["taskId"]
+
     def retry(self, state: str, answers: Any) -> Client:
         """Make it again with answers."""
         client = Client()
@@ -123,8 +132,8 @@ class Stage:
         return self.link.sent[-1]
 
     def ask(self, asked: Asked) -> Asked:
-        """The server asks something in the middle of the call."""
-        self.link.sent[0].sink.ask(asked.request)
+        """The server asks something in the middle of the call that it was sent last."""
+        self.sent.sink.ask(asked.request)
         return asked
 
     def need(self, entries: Any = None, state: str | None = "theirs") -> None:
@@ -255,20 +264,6 @@ def test_a_call_goes_on_with_the_answers_and_its_outcome_is_the_retrys() -> None
     assert again.value["content"] == []
     assert len(stage.link.sent) == 1
     assert stage.settled()
-
-
-def test_a_parked_call_keeps_its_server_until_its_part_is_over() -> None:
-    """docs/design/decisions/0030-one-exchange.md: an exchange that outlasts a request holds a lease."""
-    stage = parked()
-    client = stage.call()
-    assert not stage.link.leases.any
-    stage.ask(Asked())
-    stage.clock.pass_(1)
-    assert stage.link.leases.any
-    stage.retry(client.state, {"q1": YES})
-    assert stage.link.leases.any
-    stage.sent.sink.done(RESULT)
-    assert not stage.link.leases.any
 
 
 def test_whoever_does_not_come_back_in_time_is_waited_for_no_more() -> None:
@@ -441,17 +436,66 @@ def test_a_call_that_takes_long_becomes_a_task_and_its_outcome_is_kept_for_a_whi
     assert client.result is None
     stage.clock.pass_(0.2)
     task = client.value["taskId"]
-    assert stage.link.leases.any
     stage.sent.sink.progress({"progress": b"1", "message": b'"half"'})
     assert stage.about("tasks/get", task).value["statusMessage"] == "half"
     stage.sent.sink.done(RESULT)
-    assert not stage.link.leases.any
     stage.clock.pass_(KEPT - 1)
     assert stage.about("tasks/get", task).value["result"]["content"] == []
     stage.clock.pass_(2)
     with pytest.raises(InvalidParams, match="Unknown task"):
         stage.about("tasks/get", task)
+    assert not stage.forwarder.services.tasks
     assert stage.settled()
+
+
+def test_outcomes_that_take_too_much_room_go_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: whoever keeps too much loses the oldest of it."""
+    monkeypatch.setattr(holding, "MOST_BYTES", 2500)
+    stage = parked(KNOWS_TASKS)
+    names: list[str] = []
+    for _ in range(3):
+        names.append(stage.task())
+        stage.sent.sink.done(json.dumps({"content": [{"type": "text", "text": "x" * 1000}]}).encode())
+    with pytest.raises(InvalidParams, match="Unknown task"):
+        stage.about("tasks/get", names[0])
+    assert [stage.about("tasks/get", name).value["status"] for name in names[1:]] == ["completed"] * 2
+
+
+def test_questions_of_tasks_are_counted_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: 64 MiB of a principal's (docs/tasks.md); here 10,000 bytes."""
+    monkeypatch.setattr(holding, "MOST_BYTES_EACH", 10_000)
+    stage = parked(KNOWS_TASKS)
+    large = {**FORM, "message": "x" * 6000}
+    first, server = stage.task(), stage.sent.sink
+    stage.ask(Asked(params=large))
+    second = stage.task()
+    refused = stage.ask(Asked(params=large))
+    assert refused.refusals == ["too many calls wait for answers; try again later"]
+    stage.sent.sink.done(RESULT)
+    assert stage.about("tasks/get", second).value["status"] == "completed"
+    # What was answered counts no more, nor what was refused.
+    asked = stage.about("tasks/get", first).value["inputRequests"]
+    stage.about("tasks/update", first, inputResponses=dict.fromkeys(asked, YES))
+    server.done(RESULT)
+    third = stage.task()
+    assert stage.ask(Asked(params=large)).refusals == []
+    assert stage.about("tasks/get", third).value["status"] == "input_required"
+
+
+def test_nobody_has_more_tasks_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: beyond the limit a call is simply answered when it is over."""
+    monkeypatch.setattr(holding, "MOST_EACH", 2)
+    monkeypatch.setattr(holding, "MOST", 3)
+    stage = parked(KNOWS_TASKS)
+    kinds: dict[bytes, list[str]] = {}
+    for principal, calls in ((b"ann", 3), (b"bob", 2)):
+        stage.caller = replace(stage.caller, principal=principal)
+        made = [(stage.call(), stage.sent.sink) for _ in range(calls)]
+        stage.clock.pass_(PATIENCE + 1)
+        for client, server in made:
+            server.done(RESULT)
+            kinds.setdefault(principal, []).append(client.value["resultType"])
+    assert kinds == {b"ann": ["task", "task", "complete"], b"bob": ["task", "complete"]}
 
 
 def test_a_quick_call_becomes_no_task() -> None:
@@ -481,16 +525,16 @@ def test_patience_begins_anew_with_each_request_of_the_caller() -> None:
 def test_a_question_of_a_task_that_nobody_answers_is_given_up_and_the_task_goes_on() -> None:
     """docs/tasks.md: ten minutes."""
     stage = parked(KNOWS_TASKS)
-    client = stage.call()
-    stage.clock.pass_(PATIENCE + 1)
-    task = client.value["taskId"]
+    task = stage.task()
     question = stage.ask(Asked())
     stage.clock.pass_(1)
     assert stage.about("tasks/get", task).value["status"] == "input_required"
     with pytest.raises(InvalidParams, match=r"inputResponses\.q1"):
         stage.about("tasks/update", task, inputResponses={"q1": 7})
-    stage.clock.pass_(LIFETIME)
+    poem = stage.ask(Asked("sampling/createMessage", {"messages": [], "maxTokens": 1}))
+    stage.clock.pass_(LIFETIME + 1)
     assert question.answers == [{"action": "cancel"}]
+    assert poem.codes == [-32603]
     assert stage.about("tasks/get", task).value["status"] == "working"
     stage.sent.sink.done(RESULT)
     assert stage.about("tasks/get", task).value["status"] == "completed"
@@ -500,9 +544,7 @@ def test_a_question_of_a_task_that_nobody_answers_is_given_up_and_the_task_goes_
 def test_a_task_keeps_its_server_while_its_user_visits_pages(agrees: bool) -> None:
     """docs/design/decisions/0030-one-exchange.md: then no request is under way there."""
     stage = parked(KNOWS_TASKS)
-    client = stage.call()
-    stage.clock.pass_(PATIENCE + 1)
-    task = client.value["taskId"]
+    task = stage.task()
     pages = [{"mode": "url", "message": "Sign in", "url": f"https://x.test/{n}"} for n in range(2)]
     said = {"code": -32042, "message": "sign in", "data": {"elicitations": pages}}
     stage.sent.sink.failed(UpstreamSaid(json.dumps(said).encode(), "sign in", -32042, said["data"]))

@@ -241,6 +241,8 @@ class ServerRequests:
                 ask.refuse(error)
                 return
             self.entries[key] = envelopes.object_of({**entry, "params": worded or b"{}"}.items())
+        # Whoever passed it on may want to hear the answer.
+        self.open[key] = ask
         self._settle()
 
     def _answered(self, key: str, answer: bytes) -> None:

@@ -12,7 +12,7 @@ server says and the running call of its caller. A call between two sides that sp
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol
 
 import msgspec
 
@@ -88,26 +88,20 @@ class Attempt(Protocol):
         ...
 
 
-class Sending:
-    """One sending of a call over a connection, as it is. Implements `Attempt`."""
+class Sending(msgspec.Struct, eq=False):
+    """One sending of a call over a connection, as it is. Implements `Attempt`. A Struct, as exchanges are."""
 
-    __slots__ = ("_running", "_way")
-
-    waits = False
-
-    def __init__(self, way: Way) -> None:
-        self._way = way
-        self._running: Running | None = None
+    way: Way
+    running: Running | None = None
+    waits: ClassVar[bool] = False
 
     def request(self, call: Call, sink: Sink) -> None:
-        """Send it."""
-        way = self._way
-        self._running = way.connection.request(way.head, call, sink, idle=way.idle, limit=way.limit)
+        way = self.way
+        self.running = way.connection.request(way.head, call, sink, idle=way.idle, limit=way.limit)
 
     def cancel(self, reason: str | None) -> None:
-        """Tell the server."""
-        if self._running is not None:
-            self._running.cancel(reason)
+        if self.running is not None:
+            self.running.cancel(reason)
 
     def abandon(self) -> None:
         """The server has ended the call; nothing waits there."""
@@ -204,7 +198,7 @@ class Exchange(msgspec.Struct, eq=False):
             self.services.tasks.be_patient(self)
         try:
             self.send(self.call)
-        except RpcError:
+        except Exception:
             self.end()
             raise
 
@@ -261,25 +255,27 @@ class Exchange(msgspec.Struct, eq=False):
         self.strategy.asked(self, ask)
 
     def done(self, *result: Buffer) -> None:
-        self._answered()
+        self.under_way = False
+        if self.timers:
+            self._stop_waiting()
         if self.key:
             self._keep(b"".join(result), None)
         else:
             self.convert(result[0] if len(result) == 1 else b"".join(result))
 
     def failed(self, error: RpcError) -> None:
-        self._answered()
+        self.under_way = False
+        if self.timers:
+            self._stop_waiting()
         if self.key:
             self._keep(b"", error)
         elif not self._goes_on_as_task(error):
             self.strategy.failed(self, error)
 
-    def _answered(self) -> None:
-        """The server is not at it any more."""
-        self.under_way = False
-        if self.timers:
-            self.stop("gathering")
-            self.stop("patience")
+    def _stop_waiting(self) -> None:
+        """The server is not at it any more: no question comes to those that wait, nor need its caller be patient."""
+        self.stop("gathering")
+        self.stop("patience")
 
     def convert(self, result: Buffer) -> None:
         """Put the result in the caller's words, beside the event loop if it is large, and go on with it."""
@@ -318,7 +314,7 @@ class Exchange(msgspec.Struct, eq=False):
     def _keep(self, result: bytes, error: RpcError | None) -> None:
         """The outcome of a parked call, until its caller comes back."""
         self.outcome = result, error
-        self.lease(held=False)
+        self.attempt = None
         if self.asks is not None:
             self.asks.clear()
         if not self.fits():
@@ -377,6 +373,8 @@ class Exchange(msgspec.Struct, eq=False):
         Raises:
             RpcError: this caller cannot be asked them.
         """
+        # The call is not over, though no request of it is under way at the server for a while.
+        self.lease(held=True)
         asks = self.asking()
         asks.on_settled = partial(settled, self)
         asks.read(self.way.upstream, self.way.connection, self.call.caller, entries)

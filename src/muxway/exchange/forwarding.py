@@ -113,14 +113,14 @@ class Forwarder:
         if reshape is not None:
             convert = chain(reshape, convert)
             large = RESHAPED
-        # A task that its caller asked after itself would bring a result that nobody has reshaped.
-        as_task = (tasked and connection.revision.required_tasks) or (
-            reshape is not None and connection.revision.stateless
-        )
+        as_task = tasked and connection.revision.required_tasks
         if convert is None:
             if not as_task:
                 return connection.request(head, call, sink, idle=member.idle, limit=member.limit)
             convert, large = _as_it_is, sys.maxsize
+        if reshape is not None and connection.revision.stateless:
+            # A task that its caller asked after itself would bring a result that nobody has reshaped.
+            as_task = True
         way = Way(upstream, head, connection, convert, self._server_info, member.idle, member.limit, large, as_task)
         return self._begin(call, way, sink)
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _GATHERING: Final = 0.02
 """Seconds to wait for further questions of one call before the caller is asked them all at once."""
 _FULL: Final = "too many calls wait for answers; try again later"
+_OURS: Final = frozenset(("inputResponses", "requestState", "task"))
+"""Params that are between the caller and the gateway."""
 AS_TASK: Final = "task"
 """What a state says of a call that must be made as a task when it is made anew."""
 
@@ -134,7 +136,6 @@ def _park(exchange: Exchange) -> None:
         return
     # Nothing is kept of the request that has been answered now.
     exchange.sink, exchange.asker = Nobody(), None
-    exchange.lease(held=True)
     parked.add(exchange, size)
     exchange.start("expiry", LIFETIME, _expire)
 
@@ -205,9 +206,6 @@ def without_retry(call: Call) -> Call:
         return call
     params = {name: raw for name, raw in call.params.items() if name not in _OURS}
     return msgspec.structs.replace(call, params=params)
-
-
-_OURS: Final = frozenset(("inputResponses", "requestState", "task"))
 
 
 # --- pages to visit first -------------------------------------------------------------------------

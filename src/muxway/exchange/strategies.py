@@ -48,7 +48,6 @@ class _Repeat(Strategy):
             exchange.lease(held=True)
             exchange.start("pause", pause, partial(_repeat, state, {}))
         else:
-            exchange.lease(held=True)
             try:
                 exchange.read_questions(entries, partial(self._settled, state))
             except RpcError as error:

@@ -129,7 +129,6 @@ class Tasks:
         task = Task(self, self._services.clock, secrets.token_urlsafe(24), exchange, size)
         self._calls.take(task.principal, size)
         self._own[task.name] = task
-        exchange.lease(held=True)
         sink, exchange.sink, exchange.task = exchange.sink, task, task
         exchange.asker = sink
         sink.done(task.shown("task"))
