@@ -12,7 +12,7 @@ server says and the running call of its caller. A call between two sides that sp
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
@@ -93,7 +93,10 @@ class Sending(msgspec.Struct, eq=False):
 
     way: Way
     running: Running | None = None
-    waits: ClassVar[bool] = False
+
+    @property
+    def waits(self) -> bool:
+        return False
 
     def request(self, call: Call, sink: Sink) -> None:
         way = self.way
@@ -206,11 +209,10 @@ class Exchange(msgspec.Struct, eq=False):
         """Send the call, or send it again. Raises RpcError if it cannot be sent."""
         self.sent = call
         self.under_way = True
-        if self.way.as_task:
-            self.attempt = poller(self.way, self.services.clock, self._task_created)
-        else:
-            self.attempt = Sending(self.way)
-        self.attempt.request(call, self)
+        way = self.way
+        attempt = poller(way, self.services.clock, self._task_created) if way.as_task else Sending(way)
+        self.attempt = attempt
+        attempt.request(call, self)
 
     def again(self, call: Call) -> None:
         """Send it again; if it cannot be sent it has failed."""
