@@ -98,14 +98,14 @@ class Forwarder:
         level = caller.log_level
         if level is not None and level < connection.log_level:
             self.log_levels.ask(connection, level)
-        crossing = (caller.revision, connection.revision, wrapped)
+        eras = (caller.revision, connection.revision, wrapped)
         try:
-            convert = self._converters[crossing]
+            convert = self._converters[eras]
         except KeyError:
             convert = result_types.result_converter(
                 caller.revision, connection.revision, self._server_info, wrapped=wrapped
             )
-            self._converters[crossing] = convert
+            self._converters[eras] = convert
         large = CONVERTED
         if self.rewriters and call.method == "tools/call":
             convert = chain(self.rewriters.get(upstream), convert)
