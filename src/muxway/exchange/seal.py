@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
-from muxway.calls.ports import clock, log
+from muxway.calls.ports import LOOP_CLOCK, log
 from muxway.errors import InvalidParams, ParseError
 from muxway.routing.target import Trace
 from muxway.wire import envelopes
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from muxway.calls.call import Call, Caller
+    from muxway.calls.ports import Clock
 
 LIFETIME: Final = 600.0
 """Seconds a caller has for its answers."""
@@ -61,7 +62,8 @@ class StateTooLarge(Exception):
 class Seal:
     """Seals and opens with one key."""
 
-    def __init__(self, key: str | None = None) -> None:
+    def __init__(self, key: str | None = None, clock: Clock = LOOP_CLOCK) -> None:
+        self._clock = clock
         # A configured text may have any length and little randomness per byte; a key has neither.
         self._key = hashlib.sha256(key.encode()).digest() if key is not None else secrets.token_bytes(32)
         self._cipher: AESGCM | None = None
@@ -86,7 +88,7 @@ class Seal:
         claims = self._decipher(text or "")
         if claims is None:
             why = "not sealed here"
-        elif claims.expires < clock():
+        elif claims.expires < self._clock.now():
             why = "expired"
         elif claims.principal != call.caller.principal:
             why = "somebody else's"
