@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.model import Catalog, Route
     from muxway.exchange.relay import Relay
+    from muxway.exchange.tools import Tools
 
 
 class Prompts:
     """Sends requests for prompts where the catalog says."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: Relay, tools: Tools) -> None:
         self._relay = relay
+        self._tools = tools
 
     def get(self, catalog: Catalog, call: Call, sink: Sink) -> Running | None:
         """Start a `prompts/get`.
@@ -47,7 +49,7 @@ class Prompts:
         found = catalog.find(name)
         if found.route is not None:
             return found.route
-        self._relay.explain_absence(catalog, name)
+        self._tools.explain_absence(catalog, name)
         if (route := catalog.unlisted(name)) is not None:
             return route
         near = catalog.nearest(name)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.resources import ResourceCatalog
     from muxway.exchange.relay import Member, Relay
+    from muxway.exchange.tools import Tools
     from muxway.wire.envelopes import Buffer
 
 NOT_FOUND: Final = -32002
@@ -30,8 +31,9 @@ _SAYS_NOT_FOUND: Final = ("not found", "unknown resource", "no such resource", "
 class Resources:
     """Sends requests for resources where the catalog says."""
 
-    def __init__(self, relay: Relay, members: Mapping[str, Member]) -> None:
+    def __init__(self, relay: Relay, tools: Tools, members: Mapping[str, Member]) -> None:
         self._relay = relay
+        self._tools = tools
         self._members = members
 
     def read(self, catalog: ResourceCatalog, call: Call, sink: Sink) -> Running | None:
@@ -72,7 +74,7 @@ class Resources:
                 raise StillStarting(member)
         place = catalog.find(uri)
         if place is None:
-            self._relay.look_again(self._members.values(), RESOURCES, TEMPLATES)
+            self._tools.look_again(self._members.values(), RESOURCES, TEMPLATES)
         return place
 
     def _changing(self, catalog: ResourceCatalog, uri: str, place: Place, call: Call, sink: Sink) -> Sink:

@@ -73,7 +73,7 @@ class Router:
         route = catalog.find(name).route
         if route is None:
             return self._unlisted(catalog, call, name, wait)
-        if not route.upstream and not self._board.relay.tools[route.native].steps:
+        if not route.upstream and not self._board.tools.own[route.native].steps:
             return self._compound(route, call)
         target = self.of_route(route)
         if len(self._tools) < _REMEMBERED:
@@ -86,13 +86,13 @@ class Router:
         return Target(route.upstream, (route.public,), _described(route), TOOLS, vague=own)
 
     def _unlisted(self, catalog: Catalog, call: Call, name: str, wait: bool) -> Target:
-        relay = self._board.relay
-        step = relay.unlisted(catalog, call)
+        tools = self._board.tools
+        step = tools.unlisted(catalog, call)
         if step is not None:
             return self.of_native(*step)
         try:
             if name:
-                relay.explain_absence(catalog, name)
+                tools.explain_absence(catalog, name)
         except StillStarting:
             if wait:
                 raise
@@ -101,18 +101,17 @@ class Router:
             pass
         if (route := catalog.unlisted(name)) is not None:
             return Target(route.upstream, (route.public,), _described(route), catalog.kind)
-        owner = relay.owner(name)
+        owner = tools.owner(name)
         if catalog.admits is not None and not catalog.admits(owner, name):
             return Target(kind=catalog.kind)
         return Target(owner, kind=catalog.kind)
 
     def _compound(self, route: Route, call: Call) -> Target:
-        relay = self._board.relay
         try:
             given = call.params.get("arguments")
             if route.shape is not None:
                 given = route.shape.arguments(given)
-            choice = own_tools.choose(relay.tools, route.native, given)
+            choice = own_tools.choose(self._board.tools.own, route.native, given)
         except RpcError:
             # Nothing will be called, unless a middleware puts it right.
             return self.of_route(route)
@@ -135,10 +134,10 @@ class Router:
 
     def of_native(self, upstream: str, native: str) -> Target:
         """The target of a server's tool by its own name, listed or not."""
-        route = self._board.relay.whole_route(upstream, native)
+        route = self._board.tools.whole_route(upstream, native)
         if route is not None:
             return self.of_route(route)
-        starts = dict.fromkeys((self._board.relay.prefix_of(upstream), upstream))
+        starts = dict.fromkeys((self._board.tools.prefix_of(upstream), upstream))
         return Target(upstream, tuple(name for start in starts for name in spellings(start, native)), kind=TOOLS)
 
     # --- the rest -----------------------------------------------------------------------------
@@ -212,7 +211,7 @@ class Router:
             return None
         if route.upstream:
             return self.of_route(route) if (route.upstream, route.head) == (trace.upstream, trace.head) else None
-        tool = board.relay.tools[route.native]
+        tool = board.tools.own[route.native]
         if tool.steps:
             return self.of_route(route) if trace.upstream == tool.name else None
         subtools = {sub.name for sub in tool.subtools.get(trace.upstream, ())}

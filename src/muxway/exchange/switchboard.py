@@ -23,6 +23,7 @@ from muxway.exchange.relay import Held, Relay, StillStarting
 from muxway.exchange.resources import Resources
 from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
+from muxway.exchange.tools import Tools
 from muxway.routing import instructions, offering
 from muxway.routing.listings import Shelf
 from muxway.wire import envelopes
@@ -57,12 +58,12 @@ _DISCOVER_TTL_MS: Final = 0
 class _HeldCall:
     """A request that came before the servers were ready: a client need not fail for being quick."""
 
-    __slots__ = ("_again", "_call", "_cancelled", "_queue", "_relay", "_running", "_sink", "_waited")
+    __slots__ = ("_again", "_call", "_cancelled", "_queue", "_running", "_sink", "_tools", "_waited")
 
-    def __init__(self, queue: dict[Held, None], relay: Relay, again: Answer, call: Call, sink: Sink) -> None:
+    def __init__(self, queue: dict[Held, None], tools: Tools, again: Answer, call: Call, sink: Sink) -> None:
         self._queue = queue
-        self._relay = relay
-        self._waited = relay.waited + 1
+        self._tools = tools
+        self._waited = tools.waited + 1
         self._again = again
         self._call = call
         self._sink = sink
@@ -72,10 +73,10 @@ class _HeldCall:
 
     def release(self) -> None:
         if not self._cancelled:
-            self._relay.waited = self._waited
+            self._tools.waited = self._waited
             # Others wait for the same: what goes wrong with this one is not theirs.
             attempt(self._sink.failed, self._go_on)
-            self._relay.waited = 0
+            self._tools.waited = 0
 
     def _go_on(self) -> None:
         self._running = self._again(self._call, self._sink)
@@ -109,6 +110,7 @@ class Shared(NamedTuple):
     members: Mapping[str, Member]
     page_size: int | None
     relay: Relay
+    tools: Tools
     audience: OpenSessions
     on_left: list[Callable[[object], None]]
     admission: Admission
@@ -151,6 +153,7 @@ class Switchboard:
         "sources",
         "subscriptions",
         "takes_unlisted",
+        "tools",
         "views",
     )
 
@@ -198,12 +201,14 @@ class Switchboard:
         self._completing: frozenset[str] = frozenset()
         if shared is None:
             server_info = envelopes.encode(self.identity)
-            relay = Relay(members, tools, server_info, seal)
-            shared = Shared(naming, members, page_size, relay, OpenSessions(), [], Admission())
+            relay = Relay(members, server_info, seal)
+            finding = Tools(relay, members, tools)
+            shared = Shared(naming, members, page_size, relay, finding, OpenSessions(), [], Admission())
         self.shared = shared
         self.relay = shared.relay
-        self.reading = Resources(self.relay, members)
-        self._prompting = Prompts(self.relay)
+        self.tools = shared.tools
+        self.reading = Resources(self.relay, self.tools, members)
+        self._prompting = Prompts(self.relay, self.tools)
         self.router = Router(self)
         """Finds what a request is about."""
         stamp = self._stamp
@@ -239,7 +244,8 @@ class Switchboard:
     ) -> None:
         """From now on, behave like this; without a seal, keep the old. Lists follow with the next `publish`."""
         self.shared = self.shared._replace(naming=naming, page_size=page_size)
-        self.relay.reconfigure(tools, envelopes.encode({"name": name, "version": version}))
+        self.tools.own = tools
+        self.relay.reconfigure(envelopes.encode({"name": name, "version": version}))
         renamed = naming != self._naming
         for board in (self, *self.views.values()):
             board.shared, board._naming = self.shared, naming  # noqa: SLF001 - a view is one of us
@@ -271,18 +277,18 @@ class Switchboard:
             if "requestState" in call.params and call.caller.revision.stateless and call.method in REPEATABLE:
                 return self._retry(call, sink, chosen)
             if call.method == "tools/call":
-                return self.relay.call_tool(self.catalog, call, sink, self._step, chosen)
+                return self.tools.call_tool(self.catalog, call, sink, self._step, chosen)
             kind = _LISTS.get(call.method)
             if kind is None:
                 return self._handle_other(call, sink)
             if self._held_listings is not None:
-                return _HeldCall(self._held_listings, self.relay, self.answer, call, sink)
+                return _HeldCall(self._held_listings, self.tools, self.answer, call, sink)
             shelves = self._shelves if call.caller.revision.stateless else self._handshake_shelves
             if shelves is self._handshake_shelves:
                 opening = next((one.opening for one in self._members.values() if one.opening is not None), None)
                 if opening is not None and opening.starting:
-                    return _HeldCall(opening.held, self.relay, self.answer, call, sink)
-            self.relay.renew(kind)
+                    return _HeldCall(opening.held, self.tools, self.answer, call, sink)
+            self.tools.renew(kind)
             sink.done(*shelves[kind].answer(call, self._asked(kind)))
         except RpcError as error:
             sink.failed(error)
@@ -334,7 +340,7 @@ class Switchboard:
             return self.relay.retry(*self.reading.aim(self.resources, call, sink))
         if call.method == "prompts/get":
             return self.relay.retry(*self._prompting.aim(self.prompts, call, sink))
-        return self.relay.retry(self.relay.aim(self.catalog, call, chosen), sink)
+        return self.relay.retry(self.tools.aim(self.catalog, call, chosen), sink)
 
     def _may_see(self, trace: Trace) -> bool:
         """Whether callers may know of the tool that a task is of. Raises as sending a call of it does."""
@@ -344,7 +350,7 @@ class Switchboard:
         if member is None or member.link is None:
             # A server that is away lists nothing, which hides nothing. A view shows what it would show.
             return self.catalog.admits is None or self.catalog.admits(trace.upstream, trace.tool)
-        self.relay.explain_absence(self.catalog, trace.tool)
+        self.tools.explain_absence(self.catalog, trace.tool)
         return False
 
     def target(self, call: Call, *, wait: bool = True) -> Target:
@@ -363,7 +369,7 @@ class Switchboard:
 
     def native_tool(self, name: str) -> tuple[str, str] | None:
         """The server and the tool's own name that a name means if no listed tool has it."""
-        return self.relay.native(name)
+        return self.tools.native(name)
 
     def close(self) -> None:
         """The gateway has stopped."""
@@ -381,7 +387,7 @@ class Switchboard:
 
     def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink) -> Running:
         """Keep a call until the server that may have it is up, or will not be."""
-        return _HeldCall(wait.member.held, self.relay, again, call, sink)
+        return _HeldCall(wait.member.held, self.tools, again, call, sink)
 
     @property
     def tasks(self) -> tasks.Tasks:
@@ -452,7 +458,7 @@ class Switchboard:
         self.resources, self.prompts = edition.resources, edition.prompts
         self.resources.forget_others()
         self.relay.rewriters = self.resources.rewriters
-        self.catalog = self.relay.whole = edition.tools
+        self.catalog = self.tools.whole = edition.tools
         self.instructions = instructions.merged(self.sources, self._naming)
         self._completing = frozenset(source.upstream for source in self.sources if source.completes)
         self._show()
