@@ -150,7 +150,7 @@ async def test_a_call_that_is_cancelled_gives_the_server_back(name: str, monkeyp
             await client.ask("tasks/cancel", {"taskId": case.shown["taskId"]})
             await client.ask("tasks/get", {"taskId": case.shown["taskId"]})
         else:
-            for parked in list(world.gateway.switchboard.shared.relay.desk.parked.values()):
+            for parked in list(world.gateway.runtime.relay.desk.parked.values()):
                 parked._give_up("nobody comes")  # pyright: ignore[reportPrivateUsage]
         await until(lambda: not _busy(world))
     if isinstance(case.server, Worker):

@@ -59,7 +59,7 @@ async def test_another_state_key_seals_from_then_on_and_the_same_one_stays() -> 
         return parse_config(config({"a": server()}, gateway={"stateKey": key, "name": name}))
 
     async with Gateway.open(sealed("k" * 40)) as gateway:
-        relay = gateway.switchboard.shared.relay
+        relay = gateway.runtime.relay
         before = relay.desk.seal
         await gateway.apply(sealed("k" * 40, "other"))
         assert relay.desk.seal is relay.tasks.seal is before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from muxway.calls.ports import LiveConnection, Running, Sink
     from muxway.catalog.kinds import Kind
     from muxway.config.model import CustomTool
+    from muxway.exchange.runtime import Runtime
+    from muxway.routing.target import Target
     from muxway.wire.result_types import Converter
-    from muxway.wire.revisions import Revision
 
     Handle = Callable[[Call, Sink], Running | None]
 
@@ -131,38 +132,20 @@ class Member(msgspec.Struct):
         in_turns(call.release() for call in held)
 
 
-class Aim(NamedTuple):
-    """A call as its server gets it."""
-
-    upstream: str
-    """Empty: it is for a composed tool."""
-    head: bytes
-    """The start of the call; for a composed tool, its name."""
-    call: Call
-    wrapped: bool = False
-    tasked: bool = False
-    reshape: Converter | None = None
-    """What its shape does to the result."""
-
-
 class Relay:
     """Sends requests to upstreams."""
 
-    def __init__(self, members: Mapping[str, Member], server_info: bytes, seal: Seal | None = None) -> None:
+    def __init__(self, members: Mapping[str, Member], runtime: Runtime, seal: Seal | None = None) -> None:
         self.desk = Desk(seal or Seal())
         self.tasks = Tasks(self.desk.seal, self.reach, self.desk.passed)
         self.log_levels = LogLevels()
         self._members = members
-        self._server_info = server_info
-        self.rewriters: Mapping[str, Converter] = {}
-        """Upstream → what is done to the links in its tools' results; empty unless several servers have resources."""
-        self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
+        self._runtime = runtime
 
-    def reconfigure(self, server_info: bytes) -> None:
-        """Another name of the gateway itself."""
-        if server_info != self._server_info:
-            self._server_info = server_info
-            self._converters.clear()
+    @property
+    def _server_info(self) -> bytes:
+        """What the gateway calls itself, in JSON."""
+        return self._runtime.snapshot.settings.server_info
 
     def reseal(self, seal: Seal) -> None:
         """Another key. What was sealed with the one before cannot be opened any more."""
@@ -204,51 +187,40 @@ class Relay:
             self.refuse(upstream, member)
         return member, link
 
-    def send(
-        self,
-        upstream: str,
-        head: bytes,
-        call: Call,
-        sink: Sink,
-        *,
-        wrapped: bool = False,
-        tasked: bool = False,
-        reshape: Converter | None = None,
-    ) -> Running | None:
+    def send(self, target: Target, call: Call, sink: Sink) -> Running | None:
         """Send a request to an upstream; its result comes back in the caller's spelling.
 
         Args:
-            upstream: the upstream's name.
-            head: `"method":…,"params":{…` with what was rewritten; the call's other params follow it.
+            target: what it is about; the call's own params follow its head.
             call: the caller's request.
             sink: hears the outcome.
-            wrapped: whether the tool's output is wrapped for callers that know only objects.
-            tasked: whether the tool says that it can only be run as a task.
-            reshape: what the tool's shape does to its result.
 
         Raises:
             RpcError: it can be refused at once.
             StillStarting: the upstream may have it in a moment.
         """
+        upstream, head, reshape = target.server, target.head, target.reshape
         member, link = self._connection(upstream, call)
         caller = call.caller
         level = caller.log_level
         if level is not None and level < link.log_level:
             self.log_levels.ask(link, level)
+        settings, wrapped = self._runtime.snapshot.settings, target.wrapped
         crossing = (caller.revision, link.revision, wrapped)
         try:
-            convert = self._converters[crossing]
+            convert = settings.converters[crossing]
         except KeyError:
-            convert = result_types.result_converter(caller.revision, link.revision, self._server_info, wrapped=wrapped)
-            self._converters[crossing] = convert
+            info = settings.server_info
+            convert = result_types.result_converter(caller.revision, link.revision, info, wrapped=wrapped)
+            settings.converters[crossing] = convert
         large = CONVERTED
-        if self.rewriters and call.method == "tools/call":
-            convert = chain(self.rewriters.get(upstream), convert)
+        if target.rewrite is not None and call.method == "tools/call":
+            convert = chain(target.rewrite, convert)
             large = REWRITTEN
         if reshape is not None:
             convert = chain(reshape, convert)
             large = RESHAPED
-        if (tasked and link.revision.required_tasks) or (reshape is not None and link.revision.stateless):
+        if (target.tasked and link.revision.required_tasks) or (reshape is not None and link.revision.stateless):
             # A task that its caller asked after itself would bring a result that nobody has reshaped.
             link = TaskPoller(upstream, link)
         if convert is None:
@@ -289,21 +261,22 @@ class Relay:
             return Parking(sink, way, head, call, self.desk, round_)
         return (Asking if way.link.revision.stateless else Crossing)(sink, way, head, call)
 
-    def retry(self, aim: Aim, sink: Sink) -> Running | None:
+    def retry(self, target: Target, call: Call, sink: Sink) -> Running | None:
         """Go on with a call of a stateless caller that was answered with questions.
 
         Args:
-            aim: where the call leads today: a state that was sealed for anything else is none.
+            target: where the call leads today: a state that was sealed for anything else is none.
+            call: the request.
             sink: hears the outcome.
 
         Raises:
             RpcError: it is not one of ours, or not any more.
             StillStarting: the upstream may have it in a moment.
         """
-        upstream, head, call, _, _, reshape = aim
+        reshape = target.reshape
         spelled = envelopes.text(call.params["requestState"]) or ""
         claims = self.desk.seal.open(spelled, call)
-        leads_to = (upstream, head) if upstream else (head.decode(), b"")
+        leads_to = (target.server, target.head) if target.own is None else (target.own.name, b"")
         if (claims.upstream, claims.head) != leads_to:
             raise InvalidParams(INVALID)
         if claims.kind == "park":
@@ -333,7 +306,7 @@ class Relay:
             link = self._asking(spelled, claims.upstream, link)
         convert = result_types.result_converter(call.caller.revision, link.revision, self._server_info)
         if call.method == "tools/call":
-            convert = chain(reshape, self.rewriters.get(claims.upstream), convert)
+            convert = chain(reshape, target.rewrite, convert)
         if convert is None:
             raise InvalidParams(INVALID)
         if tasked or (claims.kind == "url" and claims.state is not None):
