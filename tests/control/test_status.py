@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import urllib.request
@@ -42,6 +43,7 @@ def test_status_shows_every_server_that_is_on(launch: Callable[..., Gateway], mu
     assert f"pid {gateway.pid}" in first
     assert "http://127.0.0.1:" in first
     assert "3 of 4 servers up" in first
+    assert re.search(r"longest turn [\d.]+m?s\b", first)
     assert file == str(gateway.file)
     assert heads.split() == [
         *("server", "state", "revision", "pid", "up", "restarts", "busy", "queue", "calls", "p50", "p99", "errors"),
