@@ -24,7 +24,6 @@ from .chained import chained
 if TYPE_CHECKING:
     from muxway.calls.ports import Sink
     from muxway.exchange.relay import StillStarting
-    from muxway.routing.target import Chosen
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -174,7 +173,7 @@ async def test_an_answer_that_comes_after_the_call_has_ended_is_passed_on() -> N
             passed.append(ask)
 
     class Board:
-        def answer(self, call: Call, sink: Sink, chosen: Chosen | None = None) -> None:
+        def answer(self, call: Call, sink: Sink, target: Target | None = None) -> None:
             sink.ask(ask)
             sink.done(b"{}")
 

@@ -227,7 +227,6 @@ def build(naming: Naming, sources: Sequence[Source], before: Catalog = EMPTY) ->
         kind=before.kind,
         rewriters=before.rewriters,
         shapes=draft.shapes,
-        passes=before.passes,
     )
     return before.with_routes_of(catalog) if same_listing(before, catalog) else catalog
 

@@ -87,7 +87,6 @@ class Selection:
             routes=routes,
             findings=(*findings, *self._tool_findings(whole)),
             former={name: upstream for name, upstream in whole.former.items() if self._has_tool(upstream, name)},
-            quick={},
             admits=self._has_tool,
             _aliases={},
         )
@@ -124,7 +123,6 @@ class Selection:
                 for text in (() if self.prompts is None else self.prompts.idle(whole.routes))
             ),
             former={name: upstream for name, upstream in whole.former.items() if self._has_prompt(upstream, name)},
-            quick={},
             admits=self._has_prompt,
             _aliases={},
         )

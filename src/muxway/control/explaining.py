@@ -62,11 +62,11 @@ async def _look_for_hiders(gateway: Gateway, tool: dict[str, Any], view: str | N
 
 
 def _explain(gateway: Gateway, name: str, view: str | None) -> dict[str, Any]:
-    board = gateway.switchboard
-    sources = {source.upstream: source for source in board.sources}
+    snapshot = gateway.runtime.snapshot
+    sources = {source.upstream: source for source in snapshot.whole.sources}
     servers = {server.name: server for server in gateway.servers()}
-    seen = board.catalog if view is None else board.views[view].catalog
-    meant = _meant(name, seen, board.catalog, sources.values())
+    seen = snapshot.whole.tools if view is None else snapshot.views[view].tools
+    meant = _meant(name, seen, snapshot.whole.tools, sources.values())
     told = [_Tool(gateway, sources[upstream], native).told(view, servers.get(upstream)) for upstream, native in meant]
     return {
         "asked": name,
@@ -126,15 +126,16 @@ class _Tool:
     """One tool of a server, or of the gateway itself."""
 
     def __init__(self, gateway: Gateway, source: Source, native: str) -> None:
-        self._gateway = gateway
+        self._router = gateway.runtime.router
+        self._snapshot = gateway.runtime.snapshot
         self._config = gateway.config
         self._source = source
         self._native = native
         self._server = gateway.config.servers.get(source.upstream)
-        self._route = _route(gateway.switchboard.catalog, source.upstream, native)
+        self._route = _route(self._snapshot.whole.tools, source.upstream, native)
 
     def told(self, view: str | None, server: Server | None) -> dict[str, Any]:
-        shown = self._route if view is None else _route(self._board(view), self._source.upstream, self._native)
+        shown = self._route if view is None else _route(self._tools(view), self._source.upstream, self._native)
         facts = [*self._about_name(), self._about_listing(), *self._about_shape()]
         views = self._config.views.values() if view is None else [self._config.views[view]]
         if self._route is not None:
@@ -154,24 +155,26 @@ class _Tool:
 
     def _targets(self, route: Route | None) -> list[Target]:
         """What its calls are about: a subtool, if it is a compound tool."""
-        router = self._gateway.switchboard.router
+        router, whole = self._router, self._snapshot.whole
         if route is None:
-            return [router.of_native(self._source.upstream, self._native)]
+            return [router.of_native(whole, self._source.upstream, self._native)]
         tool = None if route.upstream else self._config.tools.get(route.native)
         if tool is None or tool.steps:
-            return [router.of_route(route)]
+            return [router.of_route(whole, route)]
         subtools = [
-            router.of_native(server, subtool.name) for server, listed in tool.subtools.items() for subtool in listed
+            router.of_native(whole, server, subtool.name)
+            for server, listed in tool.subtools.items()
+            for subtool in listed
         ]
         return [msgspec.structs.replace(one, names=(*one.names, route.public)) for one in subtools]
 
-    def _board(self, view: str) -> Catalog:
-        return self._gateway.switchboard.views[view].catalog
+    def _tools(self, view: str) -> Catalog:
+        return self._snapshot.views[view].tools
 
     def _findings(self) -> list[Finding]:
         return [
             finding
-            for finding in self._gateway.switchboard.catalog.findings
+            for finding in self._snapshot.whole.tools.findings
             if finding.upstream == self._source.upstream and finding.item == self._native and finding.kind is TOOLS
         ]
 
@@ -231,7 +234,7 @@ class _Tool:
     def _about_view(self, view: ViewConfig) -> Iterator[Fact]:
         assert self._route is not None  # noqa: S101 - what is not listed at all is in no view
         at, about = f"views.{view.name}", f"view {view.name}"
-        shown = _route(self._board(view.name), self._source.upstream, self._native)
+        shown = _route(self._tools(view.name), self._source.upstream, self._native)
         verdict = _view_verdict(view, self._source, self._route.public, shown=shown is not None)
         text = f"{'shown' if verdict.shown else 'hidden'}, {verdict.text}"
         yield _fact(about, text, at, verdict.key, verdict.item)
