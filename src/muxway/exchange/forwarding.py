@@ -90,12 +90,12 @@ class Forwarder:
             self.log_levels.ask(connection, level)
         settings, wrapped = self._runtime.snapshot.settings, target.wrapped
         info = settings.server_info
-        crossing = (caller.revision, connection.revision, wrapped)
+        eras = (caller.revision, connection.revision, wrapped)
         try:
-            convert = settings.converters[crossing]
+            convert = settings.converters[eras]
         except KeyError:
             convert = result_types.result_converter(caller.revision, connection.revision, info, wrapped=wrapped)
-            settings.converters[crossing] = convert
+            settings.converters[eras] = convert
         large = CONVERTED
         if target.rewrite is not None and call.method == "tools/call":
             convert = chain(target.rewrite, convert)
