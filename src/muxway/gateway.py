@@ -50,7 +50,7 @@ from muxway.wire.revisions import PROGRESS_TOKEN
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from muxway.calls.ports import Running
     from muxway.catalog.model import Route
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from muxway.net.processes.journal import Lines
     from muxway.net.processes.launch import ReaperProcess
     from muxway.routing.snapshot import MiddlewareChain, Visible
+    from muxway.routing.target import Target
     from muxway.servers.instance import Upstream
 
 
@@ -268,6 +269,10 @@ class Gateway:
     async def hidden_by(self, tool: str, view: str | None = None) -> Layer | None:
         """The middleware that takes a tool out of the list, if one does. Raises as `list_tools` does."""
         return await self._layering.hider(TOOLS, tool, LIBRARY, view)
+
+    def layers_around(self, targets: Iterable[Target], view: str | None = None) -> list[Layer]:
+        """The middlewares around calls of any of these by the callers of a view, the outermost first."""
+        return self._layering.around(targets, view)
 
     def notes(self, view: str) -> list[str]:
         """What a view names in vain, or cannot do. UnknownName: no such view."""

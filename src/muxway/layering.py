@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from muxway.calls.call import Caller
     from muxway.catalog.kinds import Kind
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from muxway.exchange.runtime import Runtime
     from muxway.middleware.engine.base import Middleware
     from muxway.middleware.engine.running import Chains, Layer
+    from muxway.routing.target import Target
 
     Layers = Mapping[str | None, Sequence[Layer]]
     """What stands around requests, by view, the outermost first; None: around those to the whole."""
@@ -120,6 +121,11 @@ class Layering:
             from muxway.middleware.engine.running import tell_layers
 
             tell_layers((layer for chains in self.chains.values() for layer in chains.layers), hook, told)
+
+    def around(self, targets: Iterable[Target], view: str | None) -> list[Layer]:
+        """The middlewares around calls of any of these by the callers of a view, the outermost first."""
+        chains = self.chains.get(view)
+        return [] if chains is None else chains.around_any(targets)
 
     async def hider(self, kind: Kind, name: str, caller: Caller, view: str | None) -> Layer | None:
         """The middleware that takes a name out of a caller's list, if one does. Raises RpcError."""

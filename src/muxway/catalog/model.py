@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from muxway.catalog.kinds import TOOLS, Kind
 from muxway.catalog.naming import nested, spellings
+from muxway.catalog.reasons import ReasonBook
 from muxway.likeness import most_like, short
 from muxway.wire import conversion, envelopes
 
@@ -175,6 +176,8 @@ class Catalog:
         default_factory=dict[tuple[str, str], "Shaping"], repr=False, compare=False
     )
     """Upstream and native name → what is done to its calls, also of tools that are not listed."""
+    reasons: ReasonBook = field(default_factory=ReasonBook, repr=False, compare=False)
+    """Why tools are as they are, also those that are not listed."""
     admits: Callable[[str, str], bool] | None = field(default=None, repr=False, compare=False)
     """In a view: whether a name that is not listed may be looked for at an upstream. None: always."""
     pages: Pages = field(init=False, repr=False, compare=False)

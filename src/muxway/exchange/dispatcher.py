@@ -75,12 +75,13 @@ class Dispatcher:
     It knows its view by name, so that it need not change when the snapshot does.
     """
 
-    __slots__ = ("_router", "_snapshot", "_visible", "runtime", "view")
+    __slots__ = ("_forwarder", "_router", "_snapshot", "_visible", "runtime", "view")
 
     def __init__(self, runtime: Runtime, view: str | None = None) -> None:
         self.runtime = runtime
         self.view = view
         """The name of the view; None: all is seen."""
+        self._forwarder = runtime.forwarder
         self._router = runtime.router
         self._snapshot = runtime.snapshot
         self._visible = self._snapshot.visible(view)
@@ -95,10 +96,6 @@ class Dispatcher:
         self._visible = self._snapshot.visible(self.view)
         return self._visible
 
-    def _seen_by(self, caller: Caller) -> Visible:
-        """What a composed tool uses, it uses of the whole."""
-        return self.visible.whole if caller.depth else self.visible
-
     # --- requests -----------------------------------------------------------------------------
 
     def handle(self, call: Call, sink: Sink) -> Running | None:
@@ -107,7 +104,7 @@ class Dispatcher:
         Returns the request under way, to cancel it by, or None when it is already over.
         """
         visible = self._visible if self._snapshot is self.runtime.snapshot else self._look()
-        return self.answer(call, sink) if visible.chain is None else visible.chain.handle(call, sink)
+        return self._answer(visible, call, sink) if visible.chain is None else visible.chain.handle(call, sink)
 
     def around(self, call: Call, sink: Sink, answer: Answer) -> Running | None:
         """The same for requests that the client's side answers itself, by what it gives."""
@@ -116,13 +113,17 @@ class Dispatcher:
 
     def answer(self, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         """Start a request with nothing around it; `target` is what it is about, if that has been found already."""
+        return self._answer(self.visible, call, sink, target)
+
+    def _answer(self, visible: Visible, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         try:
-            visible = self._visible if self._snapshot is self.runtime.snapshot else self._look()
             if call.caller.depth:
+                # What a composed tool uses, it uses of the whole.
                 visible = visible.whole
             if call.method == "tools/call":
+                params = call.params
                 if target is None:
-                    target = visible.targets.get(bytes(call.params.get("name", b"")))
+                    target = visible.targets.get(bytes(params.get("name", b"")))
                 if target is None or target.found_in is not visible.tools or target.error is not None:
                     # A call that has chosen a subtool is that subtool's by now, which callers need not see.
                     if target is None or target.chosen is None:
@@ -130,7 +131,12 @@ class Dispatcher:
                         call = target.call or call
                     if target.error is not None:
                         raise target.error
-                return self._retry_or_send(target, tools.prepare(target, call), sink)
+                if not target.plain or "task" in params or "requestState" in params:
+                    return self._retry_or_send(target, tools.prepare(target, call), sink)
+                # Nearly all calls: nothing need be done to them.
+                if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
+                    tools.check_arguments(target, arguments)
+                return self._forwarder.send(target, call, sink)
             kind = _LISTS.get(call.method)
             if kind is not None:
                 return self._list(visible, kind, call, sink)
@@ -146,7 +152,7 @@ class Dispatcher:
         return None
 
     def _retry_or_send(self, target: Target, call: Call, sink: Sink) -> Running | None:
-        forwarder = self.runtime.forwarder
+        forwarder = self._forwarder
         if "requestState" in call.params and call.caller.revision.stateless and call.method in REPEATABLE:
             return forwarder.retry(target, call, sink)
         if target.own is not None:
@@ -207,7 +213,8 @@ class Dispatcher:
 
     def target(self, call: Call, *, wait: bool = True) -> Target:
         """What a call is about, see `Router.resolve`."""
-        return self._router.resolve(self._seen_by(call.caller), call, wait=wait)
+        visible = self.visible
+        return self._router.resolve(visible.whole if call.caller.depth else visible, call, wait=wait)
 
     def listed(self, kind: Kind) -> Mapping[str, object]:
         """What there is of a kind, by name; another object as soon as that changes."""

@@ -110,6 +110,7 @@ class Router:
             route.tasked,
             None if route.upstream else visible.settings.tools[route.native],
             vague=not route.upstream,
+            plain=shape is None and route.upstream != "",
             found_in=visible.tools,
         )
 

@@ -23,9 +23,8 @@ def prepare(target: Target, call: Call) -> Call:
         InvalidParams: its arguments cannot be used.
     """
     params = call.params
-    # Looked at here first, as nearly all calls need nothing of all this.
     if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
-        _check_arguments(target, arguments)
+        check_arguments(target, arguments)
     if "task" in params:
         # Whether a call is a task is between the gateway and the server.
         call = _with(call, {name: raw for name, raw in params.items() if name != "task"})
@@ -36,7 +35,8 @@ def prepare(target: Target, call: Call) -> Call:
     return call
 
 
-def _check_arguments(target: Target, arguments: Raw) -> None:
+def check_arguments(target: Target, arguments: Raw) -> None:
+    """Refuse arguments that are no object. Raises InvalidParams."""
     if not envelopes.is_null(arguments):
         route = target.chosen or target.route
         name = target.names[0] if route is None else route.public

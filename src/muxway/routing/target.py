@@ -72,6 +72,8 @@ class Target(msgspec.Struct, frozen=True, eq=False):
     """The compound tool's name, as the caller wrote it."""
     vague: bool = False
     """Whether other arguments may mean another target."""
+    plain: bool = False
+    """Whether calls of it are sent as they came."""
     error: RpcError | None = None
     """Why it cannot be called; None: it can."""
     found_in: object = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 import msgspec
 
 from muxway import tracebacks
-from muxway.calls.call import Call
+from muxway.calls.call import LIBRARY, Call
 from muxway.calls.incidents import deliver, internal
 from muxway.calls.ports import Waiter, aside
 from muxway.calls.server_request import ServerRequest
@@ -94,6 +94,10 @@ class Layer(NamedTuple):
     """Where it was configured."""
     server: str | None = None
     """The server whose it is; None: it is the gateway's, or a view's."""
+    whose: str = ""
+    """The same in words; empty: it was given in Python."""
+    globs: Sequence[str] = ()
+    """The names that it is for; empty: for all."""
 
 
 class _Look(NamedTuple):
@@ -758,6 +762,11 @@ class Chains:
         """Whether no middleware goes by names, or may leave something out of a list: then any name may pass."""
         lists = [stage for method in ("tools/list", "prompts/list") for stage in self._compiled[method]]
         return all(stage.looks for stage in lists) and all(layer.matches is None for layer in self.layers)
+
+    def around_any(self, targets: Iterable[Target]) -> list[Layer]:
+        """The middlewares around calls of any of these, the outermost first."""
+        requests = [Request(Call(LIBRARY, "tools/call", {}), target) for target in targets]
+        return [layer for layer in self.layers if layer.matches is None or any(map(layer.matches, requests))]
 
     async def hider(self, kind: Kind, name: str, caller: Caller) -> Layer | None:
         """The middleware that takes a name out of a caller's list, the innermost one; None if none does.
