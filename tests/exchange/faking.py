@@ -15,7 +15,8 @@ from muxway.catalog.build import Source
 from muxway.catalog.model import Native, NativeTool
 from muxway.catalog.naming import Naming
 from muxway.exchange.relay import Member
-from muxway.exchange.switchboard import Switchboard
+from muxway.exchange.runtime import Runtime
+from muxway.routing.snapshot import Settings
 from muxway.wire.revisions import NEWEST, NEWEST_HANDSHAKE, Revision
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def offer(upstream: str, *tools: str, prefix: str | None = None, description: by
 
 
 class World:
-    """A switchboard in front of fake upstreams."""
+    """A gateway in front of fake upstreams."""
 
     def __init__(
         self,
@@ -222,22 +223,16 @@ class World:
         for source in sources:
             if source.upstream in self.members:
                 self.members[source.upstream].prefix = source.prefix
-        self.switchboard = Switchboard(
-            name="gate",
-            version="1.2",
-            naming=Naming(),
-            members=self.members,
-            tools=tools or {},
-            page_size=page_size,
-        )
+        settings = Settings(name="gate", version="1.2", naming=Naming(), tools=tools or {}, page_size=page_size)
+        self.runtime = Runtime(settings, self.members)
         self.running: Any = None
-        self.switchboard.publish(sources)
+        self.runtime.publish(sources)
 
     def ask(self, method: str, params: Mapping[str, bytes] | None = None, caller: Caller = HANDSHAKE) -> Heard:
         """Make a request and return what came of it so far."""
         heard = Heard()
         raw = {name: Raw(value) for name, value in (params or {}).items()}
-        self.running = self.switchboard.handle(Call(caller, method, raw), heard)
+        self.running = self.runtime.dispatcher().handle(Call(caller, method, raw), heard)
         return heard
 
     def call(self, name: str, caller: Caller = HANDSHAKE, **params: bytes) -> Heard:

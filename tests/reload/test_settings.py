@@ -59,7 +59,7 @@ async def test_another_state_key_seals_from_then_on_and_the_same_one_stays() -> 
         return parse_config(config({"a": server()}, gateway={"stateKey": key, "name": name}))
 
     async with Gateway.open(sealed("k" * 40)) as gateway:
-        services = gateway.switchboard.shared.relay.forwarder.services
+        services = gateway.runtime.forwarder.services
         before = services.seal
         await gateway.apply(sealed("k" * 40, "other"))
         assert services.seal is before

@@ -17,6 +17,7 @@ from muxway.errors import InvalidParams, UpstreamError
 from muxway.exchange.exchange import Exchange, Services, Way
 from muxway.exchange.log_levels import LogLevels
 from muxway.exchange.parking import AS_TASK, PARK, agreed, declined, resume, without_retry
+from muxway.exchange.relay import Member, refuse
 from muxway.exchange.seal import INVALID, Seal
 from muxway.exchange.strategies import STRATEGIES
 from muxway.exchange.task_poller import is_task_state
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from muxway.calls.call import Call
     from muxway.calls.ports import Clock, LiveConnection, Running, Sink
     from muxway.config.model import CustomTool
-    from muxway.exchange.relay import Aim, Member
+    from muxway.exchange.runtime import Runtime
+    from muxway.routing.target import Target
     from muxway.wire.envelopes import Buffer
     from muxway.wire.result_types import Converter
-    from muxway.wire.revisions import Revision
 
     Handle = Callable[[Call, Sink], Running | None]
 
@@ -42,78 +43,67 @@ class Forwarder:
     def __init__(
         self,
         members: Mapping[str, Member],
-        connect: Callable[[str, Call], tuple[Member, LiveConnection]],
-        server_info: bytes,
+        runtime: Runtime,
         seal: Seal | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        """Prepare; `connect` gives a server and its connection for a call, or raises why there is none."""
+        """Prepare; `members` are the servers that there are, as they come and go."""
         self.services = Services(clock, seal or Seal(clock=clock), self.reach)
         self.log_levels = LogLevels()
         self._members = members
-        self._connect = connect
-        self._server_info = server_info
-        self.rewriters: Mapping[str, Converter] = {}
-        """Upstream → what is done to the links in its tools' results; empty unless several servers have resources."""
-        self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
+        self._runtime = runtime
 
-    def reconfigure(self, server_info: bytes) -> None:
-        """Another name of the gateway itself."""
-        if server_info != self._server_info:
-            self._server_info = server_info
-            self._converters.clear()
+    @property
+    def _server_info(self) -> bytes:
+        """What the gateway calls itself, in JSON."""
+        return self._runtime.snapshot.settings.server_info
 
     def reseal(self, seal: Seal) -> None:
         """Another key. What was sealed with the one before cannot be opened any more."""
         self.services.seal = seal
 
-    def send(
-        self,
-        upstream: str,
-        head: bytes,
-        call: Call,
-        sink: Sink,
-        *,
-        wrapped: bool = False,
-        tasked: bool = False,
-        reshape: Converter | None = None,
-    ) -> Running | None:
+    def _connect(self, upstream: str, call: Call) -> tuple[Member, LiveConnection]:
+        """A server and its connection for this call. Raises UpstreamError or StillStarting if there is none."""
+        member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
+        connection = member.link if member.choose is None else member.choose(call)
+        if connection is None:
+            refuse(upstream, member)
+        return member, connection
+
+    def send(self, target: Target, call: Call, sink: Sink) -> Running | None:
         """Send a request to an upstream; its result comes back in the caller's spelling.
 
         Args:
-            upstream: the upstream's name.
-            head: `"method":…,"params":{…` with what was rewritten; the call's other params follow it.
+            target: what it is about; the call's own params follow its head.
             call: the caller's request.
             sink: hears the outcome.
-            wrapped: whether the tool's output is wrapped for callers that know only objects.
-            tasked: whether the tool says that it can only be run as a task.
-            reshape: what the tool's shape does to its result.
 
         Raises:
             RpcError: it can be refused at once.
             StillStarting: the upstream may have it in a moment.
         """
+        upstream, head, reshape = target.server, target.head, target.reshape
         member, connection = self._connect(upstream, call)
         caller = call.caller
         level = caller.log_level
         if level is not None and level < connection.log_level:
             self.log_levels.ask(connection, level)
+        settings, wrapped = self._runtime.snapshot.settings, target.wrapped
+        info = settings.server_info
         eras = (caller.revision, connection.revision, wrapped)
         try:
-            convert = self._converters[eras]
+            convert = settings.converters[eras]
         except KeyError:
-            convert = result_types.result_converter(
-                caller.revision, connection.revision, self._server_info, wrapped=wrapped
-            )
-            self._converters[eras] = convert
+            convert = result_types.result_converter(caller.revision, connection.revision, info, wrapped=wrapped)
+            settings.converters[eras] = convert
         large = CONVERTED
-        if self.rewriters and call.method == "tools/call":
-            convert = chain(self.rewriters.get(upstream), convert)
+        if target.rewrite is not None and call.method == "tools/call":
+            convert = chain(target.rewrite, convert)
             large = REWRITTEN
         if reshape is not None:
             convert = chain(reshape, convert)
             large = RESHAPED
-        as_task = tasked and connection.revision.required_tasks
+        as_task = target.tasked and connection.revision.required_tasks
         if convert is None:
             if not as_task:
                 return connection.request(head, call, sink, idle=member.idle, limit=member.limit)
@@ -121,7 +111,7 @@ class Forwarder:
         if reshape is not None and connection.revision.stateless:
             # A task that its caller asked after itself would bring a result that nobody has reshaped.
             as_task = True
-        way = Way(upstream, head, connection, convert, self._server_info, member.idle, member.limit, large, as_task)
+        way = Way(upstream, head, connection, convert, info, member.idle, member.limit, large, as_task)
         return self._begin(call, way, sink)
 
     def compose(
@@ -140,21 +130,22 @@ class Forwarder:
         way = Way(tool.name, b"", link, convert, self._server_info, tool.deadline, tool.deadline, large)
         return self._begin(call, way, sink)
 
-    def retry(self, aim: Aim, sink: Sink) -> Running | None:
+    def retry(self, target: Target, call: Call, sink: Sink) -> Running | None:
         """Go on with a call of a stateless caller that was answered with questions.
 
         Args:
-            aim: where the call leads today: a state that was sealed for anything else is none.
+            target: where the call leads today: a state that was sealed for anything else is none.
+            call: the request.
             sink: hears the outcome.
 
         Raises:
             RpcError: it is not one of ours, or not any more.
             StillStarting: the upstream may have it in a moment.
         """
-        upstream, head, call, _, _, reshape = aim
+        reshape = target.reshape
         spelled = envelopes.text(call.params["requestState"]) or ""
         claims = self.services.seal.open(spelled, call)
-        leads_to = (upstream, head) if upstream else (head.decode(), b"")
+        leads_to = (target.server, target.head) if target.own is None else (target.own.name, b"")
         if (claims.upstream, claims.head) != leads_to:
             raise InvalidParams(INVALID)
         if claims.kind == "park":
@@ -184,7 +175,7 @@ class Forwarder:
             connection = self._asking(spelled, claims.upstream, connection)
         convert = result_types.result_converter(call.caller.revision, connection.revision, self._server_info)
         if call.method == "tools/call":
-            convert = chain(reshape, self.rewriters.get(claims.upstream), convert)
+            convert = chain(reshape, target.rewrite, convert)
         if convert is None:
             raise InvalidParams(INVALID)
         as_task = as_task or (claims.kind == "url" and claims.state == AS_TASK)
