@@ -22,7 +22,7 @@ FLOORS = (
     {"exchange"},
     {"middleware", "servers", "clients"},
     {"identity"},
-    {"results", "opening"},
+    {"results", "opening", "publisher", "layering"},
     {"gateway"},
     {"sync", "chaining"},
     {"control"},

@@ -147,7 +147,7 @@ async def test_a_key_opens_its_view_and_nothing_else(file: KeyFile) -> None:
         assert (await web.post(initialize(), bearer(one))).status == 200
         assert (await web.post(initialize(), bearer(one), path="/mcp/reading")).status == 200
         assert (await web.post(initialize(), bearer(one), path="/mcp/writing")).status == 403
-        assert (await web.post(initialize(), bearer(gone))).status == 403
+        assert (await web.post(initialize(), bearer(gone))).status == 404
 
 
 async def test_a_bad_key_is_refused_where_nobody_would_need_one(file: KeyFile) -> None:

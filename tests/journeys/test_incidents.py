@@ -16,9 +16,12 @@ from muxway.clients import notifications
 from muxway.clients.session import ClientRequest, Session
 from muxway.composed import running
 from muxway.errors import RpcError
-from muxway.exchange.crossing import Crossing
-from muxway.exchange.relay import Member, Relay, StillStarting
-from muxway.exchange.switchboard import Switchboard
+from muxway.exchange.dispatcher import Dispatcher
+from muxway.exchange.exchange import Exchange
+from muxway.exchange.forwarding import Forwarder
+from muxway.exchange.relay import Member, StillStarting
+from muxway.exchange.runtime import Runtime
+from muxway.routing.snapshot import Settings
 from muxway.servers.connection import Connection
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire import envelopes, result_types
@@ -29,12 +32,12 @@ from tests.noting import until
 ERAS = ["2025-11-25", "2026-07-28"]
 PORTS: dict[str, tuple[Any, str]] = {
     "before anything else": (Session, "_caller"),
-    "the middle": (Switchboard, "answer"),
-    "the middleware's target": (Switchboard, "target"),
-    "the way to the server": (Relay, "send"),
+    "the middle": (Dispatcher, "answer"),
+    "the middleware's target": (Dispatcher, "target"),
+    "the way to the server": (Forwarder, "send"),
     "the connection": (Connection, "request"),
     "what is written to the server": (Connection, "_meta"),
-    "the conversion between eras": (Crossing, "done"),
+    "the conversion between eras": (Exchange, "done"),
     "the converter": (result_types, "result_converter"),
     "the sink's result": (ClientRequest, "done"),
     "the frame of the answer": (envelopes, "result"),
@@ -95,7 +98,7 @@ async def test_a_fault_anywhere_is_an_answer_and_nothing_stays_behind(
                 if "error" in reply.message:
                     assert reply.error["data"]["muxway"]["reason"] == "internal", port
                     assert reply.error["data"]["muxway"]["incident"] in reply.error["message"]
-                assert world.gateway.switchboard.admission.running == 0, port
+                assert world.gateway.runtime.admission.running == 0, port
             assert (await client.answer(_talk(client, id_=7))).result["ok"] == 1, port
         assert client.unread == 0
         assert sum(fault.hits for fault in faults.values()) > 20
@@ -105,7 +108,7 @@ async def test_an_incident_is_logged_once_with_its_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ours: the number in the answer leads to the traceback in the log (docs/errors.md)."""
-    fault = Fault(monkeypatch, Relay, "send")
+    fault = Fault(monkeypatch, Forwarder, "send")
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         fault.armed = True
@@ -248,7 +251,7 @@ async def test_a_fault_in_a_call_that_was_held_is_the_end_of_no_other() -> None:
     """Ours: calls wait together for a server that is being started; each has an outcome of its own."""
     ended: list[Any] = []
     member = Member(1, 1)
-    board = Switchboard(name="m", version="1", naming=Naming.of("__", 64), members={"up": member}, tools={})
+    dispatcher = Runtime(Settings(name="m", version="1", naming=Naming.of("__", 64)), {"up": member}).dispatcher()
     call = Call(LIBRARY, "tools/call", {})
 
     def again(call: Call, sink: Any) -> None:
@@ -258,7 +261,7 @@ async def test_a_fault_in_a_call_that_was_held_is_the_end_of_no_other() -> None:
 
     first, second = Waiter(), Waiter()
     for sink in (first, second):
-        board.hold(StillStarting(member), again, call, sink)
+        dispatcher.hold(StillStarting(member), again, call, sink)
     member.release()
     # In turns: a turn may be over after the first one.
     await until(lambda: ended == [first, second])
@@ -296,7 +299,7 @@ async def test_a_request_is_cancelled_by_its_id_however_that_is_spelled(spelled:
         await asyncio.wait_for(heard.wait(), 10)
         notice = f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{cancelled}}}}}'
         client.say(notice.encode())
-        assert world.gateway.switchboard.admission.running == 0
+        assert world.gateway.runtime.admission.running == 0
         assert (await client.call("up__echo", {"ok": 1})).result["structuredContent"] == {"ok": 1}
 
 
@@ -320,9 +323,9 @@ async def test_calls_that_waited_together_go_on_in_turns(monkeypatch: pytest.Mon
     monkeypatch.setattr(ports, "TURN", -1.0)
     went: list[int] = []
     member = Member(1, 1)
-    board = Switchboard(name="m", version="1", naming=Naming.of("__", 64), members={"up": member}, tools={})
+    dispatcher = Runtime(Settings(name="m", version="1", naming=Naming.of("__", 64)), {"up": member}).dispatcher()
     for number in range(3):
-        board.hold(
+        dispatcher.hold(
             StillStarting(member),
             lambda *_, number=number: went.append(number),
             Call(LIBRARY, "tools/call", {}),

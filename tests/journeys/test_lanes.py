@@ -32,7 +32,7 @@ class Pipe:
 
     def __init__(self, gateway: Gateway, principal: bytes) -> None:
         self._said: asyncio.Queue[bytes] = asyncio.Queue()
-        self.endpoint = Session(gateway.switchboard, self._say, principal)
+        self.endpoint = Session(gateway.runtime.dispatcher(), self._say, principal)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         self._said.put_nowait(b"".join(frame))

@@ -376,7 +376,7 @@ async def test_one_reload_is_one_change_of_the_list(tmp_path: Path, monkeypatch:
         assert len(gateway.tools()) == 2
     async with Gateway.open(chain({"a": counting()})) as gateway:
         heard: list[frozenset[str]] = []
-        gateway.switchboard.listen(heard.append)
+        gateway.runtime.dispatcher().listen(heard.append)
         await gateway.apply(after)
         await gateway.settled()
         assert [tool.name for tool in gateway.tools()] == ["b__who", "c__who"]
@@ -566,7 +566,7 @@ async def test_a_gateway_that_ends_says_so_once() -> None:
     """Ours: building every list anew after each of many servers would take longer than to end them."""
     async with Gateway.open(chain({f"s{n}": counting() for n in range(10)})) as gateway:
         heard: list[frozenset[str]] = []
-        gateway.switchboard.listen(heard.append)
+        gateway.runtime.dispatcher().listen(heard.append)
     assert len(heard) <= 1
     assert gateway.tools() == []
 

@@ -294,7 +294,7 @@ async def a_web(
     limits = replace(limits or Limits(), idle_seconds=idle_connection)
     async with a_world(servers or {}, **(top or {})) as world:
         door = HttpDoor(
-            world.gateway.switchboard,
+            world.gateway.runtime,
             guard=guard,
             authenticator=authenticator,
             settings=HttpSettings(**settings),

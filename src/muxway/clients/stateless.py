@@ -33,7 +33,7 @@ from muxway.exchange.subscriptions import Quota
 from muxway.wire import envelopes, headers, revisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Catalog
     from muxway.clients.transports.http_response import Outlet
     from muxway.exchange.admission import Admission
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.dispatcher import Dispatcher
     from muxway.wire.envelopes import Buffer, Envelope, Params, Raw
 
 _STATUS: Final = {
@@ -74,18 +74,18 @@ class HasHeaders(Protocol):
 
 
 class Ladder:
-    """The checks, up to where the switchboard takes over."""
+    """The checks, up to where the dispatcher takes over."""
 
     def __init__(self) -> None:
         self._catalog: Catalog | None = None
-        self._mirrored: dict[str, Mapping[bytes, tuple[str, ...]]] = {}
+        self._mirrored: dict[str, _Mirrored | None] = {}
 
     def admit(
         self,
         request: HasHeaders,
         envelope: Envelope,
         method: str,
-        switchboard: Switchboard,
+        dispatcher: Dispatcher,
         principal: bytes,
         identity: Identity | None = None,
         forwarded: Forwarded = (),
@@ -118,7 +118,7 @@ class Ladder:
         if stated is None:
             raise cast("UnsupportedVersion", unsupported)
         if method == "tools/call":
-            self._check_mirrored(request.headers, params, switchboard.catalog)
+            self._check_mirrored(request.headers, params, dispatcher.visible.tools)
         caller = Caller(
             revision=revisions.NEWEST,
             capabilities=stated.capabilities,
@@ -140,18 +140,45 @@ class Ladder:
         route = None if name is None else catalog.find(name).route
         if route is None:
             return
-        mirrored = self._mirrored.get(route.public)
+        if route.public not in self._mirrored:
+            self._mirrored[route.public] = _mirrored_by(route.definition)
+        mirrored = self._mirrored[route.public]
         if mirrored is None:
-            mirrored = self._mirrored[route.public] = _mirrored_by(route.definition)
-        if not mirrored:
             return
-        arguments = params.get("arguments")
-        for header, path in mirrored.items():
-            values = given.get(_PARAM + header, ())
-            argument = _at(arguments, path)
-            if not _same(argument, values):
+        for header, path, argument in mirrored.found_in(params.get("arguments")):
+            if not _same(argument, given.get(_PARAM + header, ())):
                 shown = (_PARAM + header).decode()
                 raise RpcError(f"the header {shown} and the argument {'.'.join(path)} differ", code=HEADER_MISMATCH)
+
+
+class _Mirrored:
+    """Arguments that headers repeat: one, or those inside of one. Each object on the way is read once."""
+
+    __slots__ = ("_header", "_inside", "_path", "_pick")
+
+    def __init__(self, wanted: Mapping[tuple[str, ...], bytes], path: tuple[str, ...] = ()) -> None:
+        """`wanted`: where the arguments are → headers (lower case, without their prefix)."""
+        self._path = path
+        self._header = wanted.get(path)
+        depth = len(path)
+        names = list(dict.fromkeys(one[depth] for one in wanted if len(one) > depth))
+        self._inside = [
+            _Mirrored(
+                {one: header for one, header in wanted.items() if one[depth : depth + 1] == (name,)}, (*path, name)
+            )
+            for name in names
+        ]
+        self._pick = envelopes.picker(names)
+
+    def found_in(self, raw: Raw | None) -> Iterator[tuple[bytes, tuple[str, ...], Raw | None]]:
+        """Each header, where its argument is, and that itself; None if there is none."""
+        if raw is not None and envelopes.is_null(raw):
+            raw = None
+        if self._header is not None:
+            yield self._header, self._path, raw
+        values = [None] * len(self._inside) if raw is None or not self._inside else self._pick(raw)
+        for part, value in zip(self._inside, values, strict=True):
+            yield from part.found_in(value)
 
 
 def _agree(
@@ -168,22 +195,16 @@ def _agree(
         raise RpcError(f"the header {name} does not say what the body says", code=HEADER_MISMATCH)
 
 
-def _mirrored_by(definition: bytes) -> Mapping[bytes, tuple[str, ...]]:
-    """Header (lower case, without its prefix) → where the argument is that it repeats."""
+def _mirrored_by(definition: bytes) -> _Mirrored | None:
+    """What a tool wants repeated in headers; None: nothing."""
     if _ANNOTATION not in definition:
-        return {}
+        return None
     try:
         wanted = headers.param_headers(envelopes.value(definition)["inputSchema"])
     except (headers.BadAnnotation, ParseError):
         # Clients must not offer such a tool, and nobody can know what its headers would be.
-        return {}
-    return {header.lower().encode(): path for path, header in wanted.items()}
-
-
-def _at(raw: Raw | None, path: tuple[str, ...]) -> Raw | None:
-    for step in path:
-        raw = None if raw is None else (envelopes.members(raw) or {}).get(step)
-    return None if raw is None or envelopes.is_null(raw) else raw
+        return None
+    return _Mirrored({path: header.lower().encode() for path, header in wanted.items()}) if wanted else None
 
 
 def _same(argument: Raw | None, values: Sequence[bytes]) -> bool:
@@ -211,10 +232,10 @@ class StatelessRequest(HttpReply, eq=False, kw_only=True):
     """Where it is counted as under way, while it is."""
     running: Running | None = None
 
-    def begin(self, switchboard: Switchboard) -> None:
+    def begin(self, dispatcher: Dispatcher) -> None:
         """Have it answered, now or later; at once with an error if too much is under way."""
         if self.call.method in CALLS:
-            admission = switchboard.admission
+            admission = dispatcher.runtime.admission
             refusal = admission.enter(self.call.caller.principal)
             if refusal is not None:
                 # With status 200, as all errors of this code have (docs/errors.md#over-http). To the Python SDK 1.x
@@ -223,7 +244,7 @@ class StatelessRequest(HttpReply, eq=False, kw_only=True):
                 return
             self.admission = admission
         try:
-            self.running = switchboard.handle(self.call, self)
+            self.running = dispatcher.handle(self.call, self)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             self.failed(internal(error, method=self.call.method))
 
@@ -287,10 +308,10 @@ class ListenRequest(StatelessRequest, eq=False):
 
     listening: Listening | None = None
 
-    def open(self, call: Call, switchboard: Switchboard) -> bool:
+    def open(self, call: Call, dispatcher: Dispatcher) -> bool:
         """Begin the stream, as the middleware pass the request on; whether there is one."""
         try:
-            listening = Listening(self.id, call, switchboard, self._tell_of, self._backlog, Quota())
+            listening = Listening(self.id, call, dispatcher, self._tell_of, self._backlog, Quota())
         except RpcError as error:
             self.failed(error)
             return False

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Native
     from muxway.catalog.naming import Naming
-    from muxway.config.model import GatewaySettings, ServerConfig
+    from muxway.config.model import Config, GatewaySettings, ServerConfig
+    from muxway.config.plan import Plan
     from muxway.config.shaping import ExposedTool
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.runtime import Runtime
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
     from muxway.servers.negotiation import Era, Negotiated
@@ -98,7 +99,7 @@ class Servers:
         settings: GatewaySettings,
         naming: Naming,
         members: dict[str, Member],
-        switchboard: Switchboard,
+        runtime: Runtime,
         *,
         on_change: Callable[[Callable[[], None] | None], None],
         prepare: Callable[[Callable[[], list[Source]]], Awaitable[None]],
@@ -110,8 +111,8 @@ class Servers:
         Args:
             settings: how the gateway behaves.
             naming: how public names are made.
-            members: the servers as the switchboard sees them; kept up to date here.
-            switchboard: where news of the servers goes.
+            members: the servers as the runtime sees them; kept up to date here.
+            runtime: where news of the servers goes.
             on_change: called when something about a server has changed, with what to do when that is in force.
             prepare: waits until all is ready for a change, given what gives the sources after it.
             reaper: the process that will look after the children, if it has been started ahead.
@@ -126,7 +127,7 @@ class Servers:
         """What the servers' processes wrote to stderr, by the servers' names."""
         self.turn = Turn()
         self._members = members
-        self._switchboard = switchboard
+        self._runtime = runtime
         self._on_change = on_change
         self._prepare = prepare
         self._nursery = ProcessManager(reaper)
@@ -141,10 +142,10 @@ class Servers:
         """What each server was made of when that was last looked at."""
         self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
-        switchboard.on_left.append(self._left)
+        runtime.on_left.append(self._left)
         self._has_sessions = False
-        switchboard.audience.on_session = self._session_came
-        switchboard.audience.on_roots_changed = self._roots_changed
+        runtime.sessions.on_session = self._session_came
+        runtime.sessions.on_roots_changed = self._roots_changed
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -154,7 +155,7 @@ class Servers:
         self.stations[config.name] = station
         self._members[config.name] = station.member
         self._name_prefixes()
-        self._switchboard.subscriptions.add(config.name, station.feeds)
+        self._runtime.subscriptions.add(config.name, station.feeds)
         if self._recall(station) and config.start == "lazy":
             station.upstream.lie_down()
         else:
@@ -205,7 +206,7 @@ class Servers:
         self.journals.pop(name, None)
         self.abandon(name)
         del self._members[name]
-        self._switchboard.subscriptions.remove(name)
+        self._runtime.subscriptions.remove(name)
         self._name_prefixes()
         return station
 
@@ -253,7 +254,7 @@ class Servers:
         self.stations[name] = station
         self._members[name] = station.member
         self._name_prefixes()
-        self._switchboard.subscriptions.replace(name, station.feeds)
+        self._runtime.subscriptions.replace(name, station.feeds)
         self._changed(station)
         # Whoever waited for the old one finds the new one.
         self._on_change(old.member.release)
@@ -390,6 +391,21 @@ class Servers:
             "limits": ServerLimits(config.max_concurrency, config.max_queue, self.settings.queue_wait),
         }
 
+    def apply(self, config: Config, changes: Plan, naming: Naming) -> None:
+        """Do with the servers what was planned for this configuration."""
+        for name in changes.stop:
+            self.retire(name)
+        self.reconfigure(config.gateway, naming)
+        for name in changes.adjust:
+            self.adjust(config.servers[name])
+        for name in changes.start:
+            self.add(config.servers[name], config.objects.get(name))
+        for name in changes.swap:
+            self.swap(config.servers[name], config.objects.get(name))
+        for name in (*changes.keep, *changes.adjust):
+            self.abandon(name)
+        self.order(list(config.servers))
+
     def reconfigure(self, settings: GatewaySettings, naming: Naming) -> None:
         """The gateway behaves otherwise from now on."""
         self.settings, self.naming = settings, naming
@@ -477,12 +493,12 @@ class Servers:
         )
 
     def _feed(self, upstream: Upstream, bare: Callable[[], bool]) -> ServerFeed:
-        name, subscriptions = upstream.name, self._switchboard.subscriptions
+        name, subscriptions = upstream.name, self._runtime.subscriptions
 
         def updated(uri: str) -> None:
             subscriptions.updated(name, uri)
 
-        feed = ServerFeed(name, upstream.hear_notice, updated, partial(self._switchboard.audience.log, name), bare)
+        feed = ServerFeed(name, upstream.hear_notice, updated, partial(self._runtime.sessions.log, name), bare)
         feed.wake = upstream.wake
         return feed
 
@@ -504,12 +520,12 @@ class Servers:
             **self._terms(config),
             **more,
         )
-        upstream.on_page_done = self._switchboard.audience.page_done
+        upstream.on_page_done = self._runtime.sessions.page_done
         return upstream
 
     def _for_only_client(self) -> dict[str, Any]:
         """What a connection that everybody may share needs to know of the only client, if there is but one."""
-        only = self._switchboard.audience.only
+        only = self._runtime.sessions.only
         return {} if only is None else {"client": only}
 
     def _lanes(self, station: ManagedServer) -> Pool:
@@ -551,7 +567,7 @@ class Servers:
             keeps_state=config.transport == "stdio",
             limit=self.settings.max_instances,
             idle=self.settings.instance_idle,
-            alone=self._switchboard.audience.only is not None,
+            alone=self._runtime.sessions.only is not None,
             forward=config.forward,
         )
 
@@ -627,7 +643,7 @@ class Servers:
 
     def _roots_changed(self, party: object) -> None:
         """The roots of a client are others now: told to the connections that are for it alone."""
-        only = self._switchboard.audience.only
+        only = self._runtime.sessions.only
         for station in self.stations.values():
             connections = [] if station.lanes is None else station.lanes.of(party)
             if only is not None and only.client is party:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.dispatcher import Dispatcher
     from muxway.wire.envelopes import Buffer
 
 _MOST_EVENTS: Final = 256
@@ -101,7 +101,7 @@ class HttpSession:
 
     def __init__(
         self,
-        switchboard: Switchboard,
+        dispatcher: Dispatcher,
         owner: bytes,
         principal: bytes,
         view: str | None = None,
@@ -122,7 +122,7 @@ class HttpSession:
         self._standalone: Stream | None = None
         self._kept: deque[tuple[Stream, float, int]] | None = None
         self._bytes = 0
-        self.endpoint = Session(switchboard, self._say, principal, self._backlog, identity=identity)
+        self.endpoint = Session(dispatcher, self._say, principal, self._backlog, identity=identity)
 
     def identify(self, identity: Identity | None, forwarded: Forwarded) -> None:
         """Its owner has shown a newer token, which may say other things, or sends other headers on."""
