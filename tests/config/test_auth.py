@@ -65,6 +65,15 @@ def test_what_cannot_be_meant_is_refused(auth: Any, said: str) -> None:
     assert any(said in problem.message for problem in caught.value.details), caught.value.details
 
 
+def test_a_gateway_that_others_reach_must_know_which_tokens_are_for_it() -> None:
+    """docs/identity-team.md#audiences: `check` says so before `serve` refuses."""
+    auth = {"issuer": ISSUER}
+    (warning,) = parsed({"auth": auth, "host": "0.0.0.0"}).warnings
+    assert "publicUrl" in warning.message
+    for more in ({"publicUrl": "https://mcp.example.com"}, {"auth": {**auth, "audience": ["api://x"]}}):
+        assert parsed({"auth": auth, "host": "0.0.0.0", **more}).warnings == ()
+
+
 @pytest.mark.parametrize("issuer", ["http://localhost:8080", "http://127.0.0.1:1/x", "http://[::1]:1"])
 def test_an_issuer_of_this_machine_needs_no_tls(issuer: str) -> None:
     """Ours: for trying things out."""
