@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,6 +105,25 @@ async def test_metadata_that_is_not_the_issuers_own_is_not_believed(lie: str, pl
         with pytest.raises(HttpTrouble):
             await from_issuer(url, None)
         assert "/keys" not in place.asked
+
+
+async def test_clients_of_2025_03_26_find_the_issuers_metadata_at_our_root(place: Place) -> None:
+    """MCP 2025-03-26, basic/authorization: they look at the host of the MCP server, and know of no other place."""
+    async with serving(place) as url:
+        document = asking.IssuerDocument(url)
+        first = document.document()
+        assert isinstance(first, asyncio.Task)
+        await first
+        assert document.document() is None  # It cannot be had; nobody is asked again for a while.
+        place.pages["/.well-known/openid-configuration"] = {"issuer": url, "token_endpoint": f"{url}/token"}
+        document = asking.IssuerDocument(url)
+        again = [document.document() for _ in range(3)]
+        assert isinstance(again[0], asyncio.Task)
+        assert again[0] is again[2]
+        await again[0]
+        told = document.document()
+        assert isinstance(told, bytes)
+        assert json.loads(told)["token_endpoint"] == f"{url}/token"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

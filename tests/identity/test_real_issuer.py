@@ -105,6 +105,14 @@ def test_a_client_logs_in_and_calls_a_tool(client: str, provider: Provider, tmp_
         assert "Bearer" not in served.said()
 
 
+def test_the_issuers_metadata_is_at_our_root(provider: Provider, tmp_path: Path) -> None:
+    """MCP 2025-03-26, basic/authorization."""
+    with running(provider, tmp_path) as served:
+        status, told, headers = served.ask("GET", "/.well-known/oauth-authorization-server")
+        assert (status, told["issuer"]) == (200, provider.issuer)
+        assert headers["access-control-allow-origin"] == "*"
+
+
 @pytest.mark.parametrize("format_", ["jwt", "opaque"])
 def test_a_machine_comes_with_a_token_of_its_own(format_: str, tmp_path: Path) -> None:
     """docs/identity-team.md#machines: client credentials; JWTs by their keys, opaque tokens by asking."""

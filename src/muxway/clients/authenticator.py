@@ -67,6 +67,9 @@ class Authenticator(Protocol):
         """What `WWW-Authenticate` says at an endpoint, known by this Host, of a credential or of its absence."""
         ...
 
-    def metadata(self, path: str, host: str) -> bytes | None:
-        """The document at a well-known path, known by this Host, for everybody to read; None if there is none."""
+    def metadata(self, path: str, host: str) -> bytes | asyncio.Future[None] | None:
+        """The document at a well-known path, known by this Host, for everybody to read; None if there is none.
+
+        A future if that is not known yet: ask again when it is done.
+        """
         ...

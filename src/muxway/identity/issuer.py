@@ -7,6 +7,7 @@ asked for: whoever can answer in the issuer's place lets anybody in.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -16,10 +17,12 @@ from muxway.net.http_errors import HttpTrouble
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _LARGEST: Final = 256 * 1024
 _PATIENCE: Final = 5.0
+_KEPT: Final = 600.0
+AT_ROOT: Final = "/.well-known/oauth-authorization-server"
 
 
 async def fetch_json(url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> dict[str, Any]:
@@ -71,6 +74,33 @@ async def fetch_metadata(issuer: str) -> dict[str, Any]:
             raise HttpTrouble("has metadata of another issuer: write `issuer` exactly as its metadata does")
         return found
     raise trouble
+
+
+class IssuerDocument:
+    """The issuer's metadata, for clients of 2025-03-26: they look for it at our own root, and nowhere else."""
+
+    def __init__(self, issuer: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._issuer, self._clock = issuer, clock
+        self._document: bytes | None = None
+        self._again = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    def document(self) -> bytes | asyncio.Task[None] | None:
+        """What is known, for some minutes; None if it cannot be had at present; what to wait for if it is not known."""
+        if self._clock() < self._again:
+            return self._document
+        if self._asking is None:
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        return self._asking
+
+    async def _ask(self) -> None:
+        try:
+            self._document, seconds = envelopes.encode(await fetch_metadata(self._issuer)), _KEPT
+        except HttpTrouble:
+            seconds = _PATIENCE  # What is known goes on being told.
+        finally:
+            self._asking = None
+        self._again = self._clock() + seconds
 
 
 async def fetch_keys(url: str) -> list[Any]:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
+from muxway.identity.issuer import AT_ROOT, IssuerDocument
 from muxway.identity.jwks import IssuerKeys
 from muxway.identity.verify_jwt import LEEWAY, Checked, UnknownKey, check_jwt, invalid
 from muxway.identity.verify_opaque import OpaqueTokens
@@ -143,6 +144,7 @@ class ResourceServer:
         self.tokens = tokens
         self._resources = resources
         self._keys = keys
+        self._issuer = IssuerDocument(tokens.settings.issuer)
 
     def judges(self, token: bytes) -> bool:
         del token
@@ -178,5 +180,7 @@ class ResourceServer:
     def challenge(self, path: str, host: str, rejected: Rejected | None) -> bytes:
         return self._resources.challenge(path, host, rejected)
 
-    def metadata(self, path: str, host: str) -> bytes | None:
+    def metadata(self, path: str, host: str) -> bytes | asyncio.Future[None] | None:
+        if path == AT_ROOT:
+            return self._issuer.document()
         return self._resources.document(path, host)

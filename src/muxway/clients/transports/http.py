@@ -17,7 +17,7 @@ import contextlib
 import secrets
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from muxway.calls.identity import Denial
 from muxway.calls.incidents import internal
@@ -116,11 +116,11 @@ class Trouble(NamedTuple):
 
 
 class _Undecided(Exception):
-    """What a request's credentials are worth has to be found out first."""
+    """What a request needs to be judged, or answered, has to be found out first."""
 
-    def __init__(self, verdict: asyncio.Future[Verdict]) -> None:
+    def __init__(self, coming: asyncio.Future[Any]) -> None:
         super().__init__()
-        self.verdict = verdict
+        self.coming = coming
 
 
 class HttpDoor:
@@ -333,7 +333,7 @@ class HttpDoor:
         except Refused as refused:
             _refuse(connection, refused)
         except _Undecided as undecided:
-            self._decide(connection, head, body, decode, undecided.verdict)
+            self._decide(connection, head, body, decode, undecided.coming)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             failure = internal(error, method=head.method, path=head.path)
             under_way = connection.under_way
@@ -350,17 +350,17 @@ class HttpDoor:
         head: RequestHead,
         body: bytes,
         decode: Decode,
-        verdict: asyncio.Future[Verdict],
+        coming: asyncio.Future[Any],
     ) -> None:
         """Take a request again when it is known what its credentials are worth."""
         waiting = HttpReply(connection)
         connection.begin(waiting, None)
 
-        def decided(verdict: asyncio.Future[Verdict]) -> None:
+        def decided(coming: asyncio.Future[Any]) -> None:
             if connection.under_way is waiting:
-                self.take(connection, head, body, decode, verdict)
+                self.take(connection, head, body, decode, coming)
 
-        verdict.add_done_callback(decided)
+        coming.add_done_callback(decided)
 
     def look(self, connection: HttpConnection, head: RequestHead, size: int) -> bool:
         """Answer a request of whose body so much is there, if that needs no more of it; whether it does not."""
@@ -428,6 +428,8 @@ class HttpDoor:
         _check(self._guard.refuses_place(head.all(b"host"), ()))
         head.cors = _FOR_EVERY_PAGE
         document = authenticator.metadata(head.path.rstrip("/"), _host(head))
+        if isinstance(document, asyncio.Future):
+            raise _Undecided(document)
         if document is None:
             raise Refused(404, "there is nothing here; MCP is at /mcp, HTTP+SSE at /sse")
         if head.method == "OPTIONS":
