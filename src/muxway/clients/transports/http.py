@@ -17,7 +17,7 @@ import contextlib
 import secrets
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from muxway.calls.identity import Denial
 from muxway.calls.incidents import internal
@@ -461,11 +461,17 @@ class HttpDoor:
             headers = [(b"www-authenticate", authenticator.challenge(at, _host(head), None))]
             why = "an access token is required: log in, as WWW-Authenticate says"
             raise self._deny(head, connection, Refusal(401, why, headers), "token")
+        # Most clients show the same token again, also those who send a header and its body apart.
+        shown = (token, at, self._admitted)
+        if connection.shown == shown:
+            return cast("_Asker", connection.asker)
         if decided is not None and decided.cancelled():
             raise Refused(503, "the gateway is being stopped", close=True)
         verdict = authenticator.check(token, at) if decided is None else decided.result()
         if isinstance(verdict, Admitted):
-            return _Asker(verdict.principal, verdict.principal, verdict.view, verdict.identity)
+            asker = _Asker(verdict.principal, verdict.principal, verdict.view, verdict.identity)
+            connection.shown, connection.asker = shown, asker
+            return asker
         if not isinstance(verdict, Rejected):
             raise _Undecided(verdict)
         if verdict.status == 503:

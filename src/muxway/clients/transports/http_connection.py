@@ -123,8 +123,10 @@ class HttpConnection(asyncio.Protocol):
         "_unread",
         "_user",
         "address",
+        "asker",
         "is_behind",
         "loop",
+        "shown",
         "transport",
         "under_way",
     )
@@ -159,6 +161,10 @@ class HttpConnection(asyncio.Protocol):
         self._stall: asyncio.TimerHandle | None = None
         self._unread = 0
         self._user: int | None = _UNASKED
+        self.shown: object = None
+        """The credentials that were last found good here, at what, and under which terms."""
+        self.asker: object = None
+        """Whose they are."""
 
     @property
     def user(self) -> int | None:
