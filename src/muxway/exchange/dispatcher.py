@@ -191,7 +191,7 @@ class Dispatcher:
         # Servers whose part may be out of date are asked for it again, for the next time.
         parts = [member.home.asked(kind) for member in members if member.home is not None]
         holds = min((part for part in parts if part is not None), default=None)
-        earlier = runtime.half_read.get((self.view, stateless, kind), ())
+        earlier = runtime.half_read.get((self.view, stateless, kind), ()) if "cursor" in call.params else ()
         sink.done(*visible.lists[stateless][kind].answer(call, earlier, holds))
         return None
 
