@@ -493,7 +493,9 @@ class Gateway:
                 self._fleet.check(name, config.objects[name])
         layers = None
         if changes.modules or _chained(config) != _chained(self.config):
-            layers = self._layering.make(config)
+            # Those that know the secrets, or the code of edited modules, know the old ones.
+            anew = bool(changes.modules) or _secrets(config) != _secrets(self.config)
+            layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
         settings = self._new_settings(config, changes, layers)
         with self._publisher.at_once():

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from muxway.calls.call import Caller
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.kinds import Kind
+    from muxway.config.middlewares import MiddlewareSpec
     from muxway.middleware.engine.base import Next
     from muxway.wire.envelopes import Buffer, Params
 
@@ -96,8 +97,8 @@ class Layer(NamedTuple):
     """The server whose it is; None: it is the gateway's, or a view's."""
     whose: str = ""
     """The same in words; empty: it was given in Python."""
-    globs: Sequence[str] = ()
-    """The names that it is for; empty: for all."""
+    spec: MiddlewareSpec | None = None
+    """What it was made of."""
 
 
 class _Look(NamedTuple):
