@@ -502,7 +502,7 @@ class Gateway:
             self._fleet.apply(config, changes, settings.naming)
         self._admit(config.gateway)
         if "stateKey" in changes.gateway:
-            self.runtime.relay.reseal(Seal(config.gateway.state_key))
+            self.runtime.forwarder.reseal(Seal(config.gateway.state_key))
         self.config = config
         await self._publisher.apply(settings, OwnTools(config.tools.values()))
         # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.

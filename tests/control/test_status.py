@@ -254,6 +254,10 @@ def test_of_several_gateways_the_one_that_has_what_is_asked_for_answers(
     either = muxway("logs", "both")
     assert either.exit_code == 2
     assert "2 gateways are running" in either.stderr
+    neither = muxway("logs", "three")
+    assert neither.exit_code == 2
+    assert 'None of the 2 running gateways has a server "three". There are: both, one, two.' in neither.stderr
+    assert 'has a server "tow". Did you mean "two"?' in muxway("logs", "tow").stderr
     shown = muxway("status", "both").stdout
     assert f"both  ✓ running  gateway {one.pid}\n" in shown
     assert f"both  ✗ failed  gateway {two.pid}\n" in shown

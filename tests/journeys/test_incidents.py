@@ -16,9 +16,10 @@ from muxway.clients import notifications
 from muxway.clients.session import ClientRequest, Session
 from muxway.composed import running
 from muxway.errors import RpcError
-from muxway.exchange.crossing import Crossing
 from muxway.exchange.dispatcher import Dispatcher
-from muxway.exchange.relay import Member, Relay, StillStarting
+from muxway.exchange.exchange import Exchange
+from muxway.exchange.forwarding import Forwarder
+from muxway.exchange.relay import Member, StillStarting
 from muxway.exchange.runtime import Runtime
 from muxway.routing.snapshot import Settings
 from muxway.servers.connection import Connection
@@ -33,10 +34,10 @@ PORTS: dict[str, tuple[Any, str]] = {
     "before anything else": (Session, "_caller"),
     "the middle": (Dispatcher, "answer"),
     "the middleware's target": (Dispatcher, "target"),
-    "the way to the server": (Relay, "send"),
+    "the way to the server": (Forwarder, "send"),
     "the connection": (Connection, "request"),
     "what is written to the server": (Connection, "_meta"),
-    "the conversion between eras": (Crossing, "done"),
+    "the conversion between eras": (Exchange, "done"),
     "the converter": (result_types, "result_converter"),
     "the sink's result": (ClientRequest, "done"),
     "the frame of the answer": (envelopes, "result"),
@@ -107,7 +108,7 @@ async def test_an_incident_is_logged_once_with_its_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ours: the number in the answer leads to the traceback in the log (docs/errors.md)."""
-    fault = Fault(monkeypatch, Relay, "send")
+    fault = Fault(monkeypatch, Forwarder, "send")
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         fault.armed = True

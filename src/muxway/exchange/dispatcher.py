@@ -10,6 +10,7 @@ from muxway.catalog.kinds import KINDS, PROMPTS
 from muxway.errors import MethodNotFound, RpcError
 from muxway.exchange import completion, prompts, resources, tasks, tools
 from muxway.exchange.relay import StillStarting
+from muxway.likeness import short
 from muxway.wire import envelopes
 from muxway.wire.asking import REPEATABLE
 from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
@@ -75,13 +76,13 @@ class Dispatcher:
     It knows its view by name, so that it need not change when the snapshot does.
     """
 
-    __slots__ = ("_relay", "_router", "_snapshot", "_visible", "runtime", "view")
+    __slots__ = ("_forwarder", "_router", "_snapshot", "_visible", "runtime", "view")
 
     def __init__(self, runtime: Runtime, view: str | None = None) -> None:
         self.runtime = runtime
         self.view = view
         """The name of the view; None: all is seen."""
-        self._relay = runtime.relay
+        self._forwarder = runtime.forwarder
         self._router = runtime.router
         self._snapshot = runtime.snapshot
         self._visible = self._snapshot.visible(view)
@@ -136,7 +137,7 @@ class Dispatcher:
                 # Nearly all calls: nothing need be done to them.
                 if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
                     tools.check_arguments(target, arguments)
-                return self._relay.send(target, call, sink)
+                return self._forwarder.send(target, call, sink)
             kind = _LISTS.get(call.method)
             if kind is not None:
                 return self._list(visible, kind, call, sink)
@@ -152,12 +153,12 @@ class Dispatcher:
         return None
 
     def _retry_or_send(self, target: Target, call: Call, sink: Sink) -> Running | None:
-        relay = self._relay
+        forwarder = self._forwarder
         if "requestState" in call.params and call.caller.revision.stateless and call.method in REPEATABLE:
-            return relay.retry(target, call, sink)
+            return forwarder.retry(target, call, sink)
         if target.own is not None:
-            return relay.compose(target.own, call, sink, target.reshape, self.handle)
-        return relay.send(target, call, sink)
+            return forwarder.compose(target.own, call, sink, target.reshape, self.handle)
+        return forwarder.send(target, call, sink)
 
     def _forward(self, visible: Visible, target: Target | None, call: Call, sink: Sink) -> Running | None:
         """Start a request for a prompt, a resource or a completion."""
@@ -203,7 +204,7 @@ class Dispatcher:
         if call.method == "server/discover" and stateless:
             sink.done(_discovered(visible))
             return None
-        raise MethodNotFound(f"method {call.method} is not offered in revision {call.caller.revision.date}")
+        raise MethodNotFound(f"method {short(call.method)} is not offered in revision {call.caller.revision.date}")
 
     def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink) -> Running:
         """Keep a call until the server that may have it is up, or will not be."""

@@ -17,7 +17,7 @@ from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
 from muxway.composed import own_tools
 from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, ToolNotFound
-from muxway.exchange.relay import StillStarting
+from muxway.exchange.relay import StillStarting, refuse
 from muxway.likeness import short
 from muxway.routing.target import NOTHING, Target
 from muxway.wire import envelopes
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from muxway.calls.call import Call
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
-    from muxway.exchange.relay import Member, Relay
+    from muxway.exchange.relay import Member
+    from muxway.exchange.tasks import Tasks
     from muxway.routing.snapshot import Visible
     from muxway.routing.target import Trace
     from muxway.wire.envelopes import Buffer, Params
@@ -46,8 +47,8 @@ _MOST_WAITS: Final = 4
 class Router:
     """Finds the targets of requests."""
 
-    def __init__(self, relay: Relay, members: Mapping[str, Member]) -> None:
-        self._relay = relay
+    def __init__(self, tasks: Tasks, members: Mapping[str, Member]) -> None:
+        self._tasks = tasks
         self._members = members
         self.waited = 0
         """How often the call that is being looked at just now has waited already."""
@@ -215,7 +216,7 @@ class Router:
             candidates = [(other, member) for other, member in candidates if catalog.admits(other, name)]
         for other, member in candidates:
             if member.link is None and (other == upstream or member.starting or len(servers) == 1):
-                self._relay.refuse(other, member)
+                refuse(other, member)
         self._look_again([member for _, member in candidates], catalog.kind)
 
     def _look_again(self, members: Iterable[Member], *kinds: Kind) -> None:
@@ -376,7 +377,7 @@ class Router:
 
     def _task(self, visible: Visible, call: Call, wait: bool) -> Target:
         del wait
-        trace = self._relay.tasks.trace_of(call)
+        trace = self._tasks.trace_of(call)
         if trace is None:
             return NOTHING
         known = self.of_trace(visible, trace)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from muxway.calls.ports import in_turns
 from muxway.exchange.admission import Admission
 from muxway.exchange.dispatcher import Dispatcher
+from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.open_sessions import OpenSessions
-from muxway.exchange.relay import Relay
 from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
 from muxway.routing.snapshot import ServerNaming, Snapshot, are_many
@@ -52,8 +52,8 @@ class Runtime:
         self.snapshot = Snapshot.empty(settings)
         """What is in force. Replaced by one assignment, in `replace` and nowhere else."""
         self.servers = servers
-        self.relay = Relay(servers, self, seal)
-        self.router = Router(self.relay, servers)
+        self.forwarder = Forwarder(servers, self, seal)
+        self.router = Router(self.tasks, servers)
         self.sessions = OpenSessions()
         self.admission = Admission()
         """How much is under way. The clients' side counts what it lets in."""
@@ -74,7 +74,7 @@ class Runtime:
     @property
     def tasks(self) -> Tasks:
         """The tasks that callers may ask about."""
-        return self.relay.tasks
+        return self.forwarder.services.tasks
 
     def dispatcher(self, view: str | None = None) -> Dispatcher:
         """Where the requests of a view's callers come in; for None, of those who see all."""
@@ -180,17 +180,17 @@ class Runtime:
 
     def left(self, party: object) -> None:
         """A client session has ended."""
-        self.relay.log_levels.left(party)
+        self.forwarder.log_levels.left(party)
         for hear in self.on_left:
             hear(party)
 
     def set_log_level(self, party: object, level: int) -> None:
         """A session wants log messages from this level on: every server is asked for them while it is there."""
-        self.relay.set_log_level(party, level)
+        self.forwarder.set_log_level(party, level)
 
     def close(self) -> None:
         """The gateway has stopped."""
-        self.relay.desk.close()
+        self.forwarder.services.parked.close()
 
 
 def _prepare(

@@ -64,6 +64,8 @@ _TASK_METHODS: Final = frozenset(("tasks/get", "tasks/result", "tasks/update", "
 _REMEMBERED: Final = 1000
 _MOST_CONSULTED: Final = 32
 """Questions that a client may be asked at once outside any call."""
+_TAKEN_UP: Final = 0.2
+"""Seconds that a server gets to make use of what its client answered: server-filesystem looks up the roots on disk."""
 _SET_LEVEL: Final = 10.0
 _LINGERS: Final = 60.0
 """Seconds for which an upstream that answers no more may still be at a request that was cancelled."""
@@ -886,6 +888,9 @@ class Connection:
                 if self._consulting:
                     await self._unasked.wait()
                     await self.ask("ping", {}, timeout=timeout)
+                if self._unasked.is_set():
+                    # A ping is answered by the side of that. Nothing tells when it is over.
+                    await asyncio.sleep(_TAKEN_UP)
         except (TimeoutError, RpcError) as error:
             log.debug("not waited for", upstream=self.name, why=error)
 

@@ -344,12 +344,17 @@ class HttpDoor:
             return bound
         if named is None:
             return self._view
-        views = self.runtime.snapshot.views
-        if named not in views:
-            raise Refused(404, f"there is no such view; there are: {', '.join(views) or 'none'}")
+        if named not in self.runtime.snapshot.views:
+            raise self._no_view()
         return named
 
+    def _no_view(self) -> Refused:
+        return Refused(404, f"there is no such view; there are: {', '.join(self.runtime.snapshot.views) or 'none'}")
+
     def _dispatcher(self, head: RequestHead) -> Dispatcher:
+        if head.view is not None and head.view not in self.runtime.snapshot.views:
+            # A reload has taken it away, and is about to say who may come in.
+            raise self._no_view()
         return self.runtime.dispatcher(head.view)
 
     def _preflight(self, connection: HttpConnection, *_: object) -> None:
