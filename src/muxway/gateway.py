@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from muxway.config.middlewares import MiddlewareSpec
     from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
+    from muxway.exchange.backend import Member
     from muxway.exchange.drafting import Draft
-    from muxway.exchange.relay import Member
     from muxway.exchange.views import View
     from muxway.middleware.engine.base import Middleware
     from muxway.middleware.engine.running import Chains, Layer

@@ -14,7 +14,7 @@ from muxway.calls.leases import Leases
 from muxway.catalog.build import Source
 from muxway.catalog.model import Native, NativeTool
 from muxway.catalog.naming import Naming
-from muxway.exchange.relay import Member
+from muxway.exchange.backend import Member
 from muxway.exchange.switchboard import Switchboard
 from muxway.wire.revisions import NEWEST, NEWEST_HANDSHAKE, Revision
 

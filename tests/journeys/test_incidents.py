@@ -16,8 +16,9 @@ from muxway.clients import notifications
 from muxway.clients.session import ClientRequest, Session
 from muxway.composed import running
 from muxway.errors import RpcError
+from muxway.exchange.backend import Member, StillStarting
 from muxway.exchange.crossing import Crossing
-from muxway.exchange.relay import Member, Relay, StillStarting
+from muxway.exchange.relay import Relay
 from muxway.exchange.switchboard import Switchboard
 from muxway.servers.connection import Connection
 from muxway.testing import RawClient, ScriptedServer

@@ -23,7 +23,7 @@ from .chained import chained
 
 if TYPE_CHECKING:
     from muxway.calls.ports import Sink
-    from muxway.exchange.relay import StillStarting
+    from muxway.exchange.backend import StillStarting
     from muxway.routing.target import Chosen
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}

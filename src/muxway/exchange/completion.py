@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.model import Catalog
     from muxway.catalog.resources import ResourceCatalog
+    from muxway.exchange.backend import Member
     from muxway.exchange.prompts import Prompts
-    from muxway.exchange.relay import Member, Relay
+    from muxway.exchange.relay import Relay
     from muxway.exchange.resources import Resources
     from muxway.wire.envelopes import Buffer, Params
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muxway.errors import RpcError
-    from muxway.exchange.relay import Held
+    from muxway.exchange.backend import Held
 
 LONGEST: Final = 5.0
 """Seconds after which a session is told what is known by then."""
 
 
 class Meeting:
-    """One answer that waits. Implements `core.relay.Held` and `core.ports.Running`."""
+    """One answer that waits. Implements `exchange.backend.Held` and `core.ports.Running`."""
 
     def __init__(
         self,

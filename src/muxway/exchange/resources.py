@@ -9,7 +9,8 @@ from muxway.catalog.kinds import RESOURCES, TEMPLATES
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import unwrap
 from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, UpstreamSaid
-from muxway.exchange.relay import Aim, StillStarting
+from muxway.exchange.backend import StillStarting
+from muxway.exchange.relay import Aim
 from muxway.likeness import short
 from muxway.wire import envelopes
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from muxway.calls.call import Call
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.resources import ResourceCatalog
-    from muxway.exchange.relay import Member, Relay
+    from muxway.exchange.backend import Member
+    from muxway.exchange.relay import Relay
     from muxway.wire.envelopes import Buffer
 
 NOT_FOUND: Final = -32002

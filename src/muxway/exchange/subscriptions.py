@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from muxway.calls.incidents import attempt
 from muxway.catalog.uris import wrap
 from muxway.errors import InvalidParams, RpcError
-from muxway.exchange.relay import StillStarting
+from muxway.exchange.backend import StillStarting
 from muxway.exchange.resources import NOT_FOUND
 from muxway.likeness import short
 
@@ -81,7 +81,7 @@ class Subscriber:
 
 
 class _Again:
-    """A subscription that waits for its server. Implements `core.relay.Held`."""
+    """A subscription that waits for its server. Implements `exchange.backend.Held`."""
 
     __slots__ = ("_join", "_settled")
 

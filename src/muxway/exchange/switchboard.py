@@ -15,11 +15,12 @@ from muxway.catalog.resources import ResourceCatalog, build_resources
 from muxway.errors import MethodNotFound, RpcError
 from muxway.exchange import tasks
 from muxway.exchange.admission import Admission
+from muxway.exchange.backend import Held, StillStarting
 from muxway.exchange.completion import Completion
 from muxway.exchange.drafting import Edition, are_many, draft
 from muxway.exchange.open_sessions import OpenSessions
 from muxway.exchange.prompts import Prompts
-from muxway.exchange.relay import Held, Relay, StillStarting
+from muxway.exchange.relay import Relay
 from muxway.exchange.resources import Resources
 from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from muxway.catalog.naming import Naming
     from muxway.catalog.resources import Entry
     from muxway.config.model import CustomTool
+    from muxway.exchange.backend import Member
     from muxway.exchange.drafting import Draft
-    from muxway.exchange.relay import Member
     from muxway.exchange.seal import Seal
     from muxway.exchange.views import View
     from muxway.routing.target import Chosen, Target, Trace

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from muxway.exchange.backend import Member
 from muxway.exchange.drafting import Cut
-from muxway.exchange.relay import Member
 from muxway.exchange.switchboard import Switchboard
 from muxway.routing import instructions
 

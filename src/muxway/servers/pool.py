@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.calls.ports import Client
 from muxway.errors import UpstreamError
-from muxway.exchange.relay import Member, StillStarting
+from muxway.exchange.backend import Member, StillStarting
 from muxway.log import EventLog
 from muxway.servers.state import Status
 from muxway.servers.supervision import Restarts

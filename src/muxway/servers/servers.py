@@ -13,7 +13,7 @@ from muxway.catalog import build
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.uris import UriFilter
 from muxway.errors import SpawnError
-from muxway.exchange.relay import Member
+from muxway.exchange.backend import Member
 from muxway.log import EventLog, masker
 from muxway.net.pipes import Turn
 from muxway.net.processes.journal import Journal

@@ -21,7 +21,7 @@ from muxway.calls.incidents import deliver, internal
 from muxway.calls.ports import Waiter, aside
 from muxway.calls.server_request import ServerRequest
 from muxway.errors import RpcError, UpstreamSaid
-from muxway.exchange.relay import StillStarting
+from muxway.exchange.backend import StillStarting
 from muxway.log import EventLog
 from muxway.middleware.engine.base import HOOKS, Aside, Middleware, Outcome, Request, Result
 from muxway.middleware.engine.hiding import Hiding, may_hide
