@@ -28,7 +28,6 @@ from muxway.exchange.seal import Seal
 from muxway.exchange.switchboard import Switchboard
 from muxway.log import EventLog, first_of
 from muxway.net.memory_limit import Footprint
-from muxway.net.processes.journal import Journal
 from muxway.opening import OpeningGateway
 from muxway.results import (
     Prompt,
@@ -42,7 +41,6 @@ from muxway.results import (
     encoded_arguments,
 )
 from muxway.servers.servers import ManagedServer, Servers
-from muxway.servers.state import Status
 from muxway.servers.transports.stdio import StdioServerTransport
 from muxway.wire import envelopes
 from muxway.wire.revisions import PROGRESS_TOKEN
@@ -58,7 +56,6 @@ if TYPE_CHECKING:
     from muxway.config.middlewares import MiddlewareSpec
     from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
-    from muxway.exchange.backend import Member
     from muxway.exchange.drafting import Draft
     from muxway.exchange.views import View
     from muxway.middleware.engine.base import Middleware
@@ -67,7 +64,7 @@ if TYPE_CHECKING:
     from muxway.net.metronome import Metronome
     from muxway.net.processes.journal import Lines
     from muxway.net.processes.launch import ReaperProcess
-    from muxway.servers.instance import Upstream
+    from muxway.servers.slot import Slot
 
 log = EventLog("gateway")
 
@@ -115,7 +112,7 @@ class Gateway:
         if trace is not None:
             trace.secrets = lambda: _secrets(self.config)
         self._closed = False
-        members: dict[str, Member] = {}
+        members: dict[str, ManagedServer] = {}
         naming = Naming.of(settings.separator, settings.max_name_length)
         self._first_listing: FirstListing | None = None
         self._noted: set[str] = set()
@@ -325,8 +322,8 @@ class Gateway:
         if route is not None:
             return route.describe()
         upstream, native = self.switchboard.native_tool(name) or ("", "")
-        station = self._fleet.stations.get(upstream)
-        listed = () if station is None else station.upstream.offer(TOOLS).natives
+        station = self._fleet.by_name.get(upstream)
+        listed = () if station is None else station.lists.of(TOOLS).natives
         tool = next((one for one in listed if one.name == native), None)
         if tool is None or station is None:
             return None
@@ -426,7 +423,7 @@ class Gateway:
                 resources=resources[name],
                 resource_templates=templates[name],
             )
-            for name, station in self._fleet.stations.items()
+            for name, station in self._fleet.by_name.items()
         ]
 
     def journal(self, name: str) -> Lines:
@@ -437,7 +434,7 @@ class Gateway:
         """
         self._check_name(name)
         # Those that are no processes of ours have none.
-        return self._fleet.journals.get(name, Journal()).lines()
+        return self._fleet.by_name[name].journal.lines()
 
     async def add(
         self, name: str, entry: Mapping[str, Any] | None = None, *, server: object = None, **keys: Any
@@ -459,7 +456,7 @@ class Gateway:
             self._check_new(name)
         self._chain_more(config)
         station = self._fleet.add(config, server)
-        await station.upstream.settled.wait()
+        await station.first.state.settled()
         await self._published_all()
         return self._server(name)
 
@@ -493,12 +490,12 @@ class Gateway:
     def _check_name(self, name: str) -> None:
         """Raise UnknownName if there is no such server."""
         self._check_open()
-        if name not in self._fleet.stations:
-            raise UnknownName("server", name, self._fleet.stations)
+        if name not in self._fleet.by_name:
+            raise UnknownName("server", name, self._fleet.by_name)
 
     def _check_new(self, name: str) -> None:
         """Raise ConfigError if there is such a server already."""
-        if name in self._fleet.stations:
+        if name in self._fleet.by_name:
             raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
 
     def _check_open(self) -> None:
@@ -547,9 +544,10 @@ class Gateway:
         """What `apply` would change."""
         from muxway.config.plan import plan
 
-        stations = self._fleet.stations
+        stations = self._fleet.by_name
         running = {name: station.config for name, station in stations.items()}
-        objects = {name: station.thing for name, station in stations.items() if station.thing is not None}
+        instances = {name: station.instance for name, station in stations.items()}
+        objects = {name: one.thing for name, one in instances.items() if one.thing is not None}
         edited, outdated = _edited_modules()
         changes = plan(replace(self.config, servers=running, objects=objects), config)
         return replace(changes, modules=edited, outdated=outdated)
@@ -713,7 +711,7 @@ class Gateway:
     def _drafting(self, sources: list[Source]) -> Callable[[], Draft] | None:
         """What is to be done beside the event loop before these are in force; None: nothing."""
         given = [self._custom.source(sources), *sources]
-        if (given, [*self._fleet.stations]) == self._published[:2]:
+        if (given, [*self._fleet.by_name]) == self._published[:2]:
             return None
         return self.switchboard.drafting(given)
 
@@ -735,7 +733,7 @@ class Gateway:
 
     def _publish(self) -> None:
         sources = self._fleet.sources()
-        given = [self._custom.source(sources), *sources], [*self._fleet.stations], self._fleet.complete
+        given = [self._custom.source(sources), *sources], [*self._fleet.by_name], self._fleet.complete
         if given != self._published:
             self._published = given
             self._put_in_force()
@@ -828,39 +826,38 @@ def _tool(route: Route) -> Tool:
     return Tool(route.public, route.upstream, route.native, route.definition)
 
 
-def _server(station: ManagedServer, tools: Sequence[Tool], findings: Sequence[str]) -> Server:
-    upstream = station.upstream
-    channel = upstream.channel if isinstance(upstream.channel, StdioServerTransport) else None
-    stats, ready_at = upstream.stats, upstream.ready_at
-    links = [link for one in station.connections if (link := one.link) is not None]
-    pids = [pid for one in station.connections if (pid := _pid(one)) is not None]
+def _server(server: ManagedServer, tools: Sequence[Tool], findings: Sequence[str]) -> Server:
+    first, slots = server.first, server.instance.pool.slots.values()
+    state, counters = first.state, server.counters
+    transport = first.transport if isinstance(first.transport, StdioServerTransport) else None
+    connections = [slot.connection for slot in slots if slot.connection is not None]
     return Server(
-        upstream.name,
-        upstream.status,
-        upstream.error,
+        first.name,
+        state.now.status,
+        state.reason,
         tools,
-        revision=None if upstream.greeting is None else upstream.greeting.revision.date,
-        pid=_pid(upstream),
-        pids=pids,
-        seconds=upstream.took,
-        notes=(*upstream.notes, *findings),
-        stderr=channel.stderr.lines() if channel is not None else (),
-        restarts=upstream.restarts,
-        retry_in=upstream.retry_in,
-        uptime=None if ready_at is None else asyncio.get_running_loop().time() - ready_at,
-        in_flight=sum(link.in_flight for link in links),
-        queued=sum(link.waiting for link in links),
-        calls=stats.calls,
-        errors=stats.errors,
-        p50=stats.quantile(0.5),
-        p99=stats.quantile(0.99),
+        revision=None if first.greeting is None else first.greeting.revision.date,
+        pid=_pid(first),
+        pids=[pid for slot in slots if (pid := _pid(slot)) is not None],
+        seconds=state.took,
+        notes=(*first.lists.notes, *findings),
+        stderr=transport.stderr.lines() if transport is not None else (),
+        restarts=state.restarts,
+        retry_in=first.retry_in,
+        uptime=None if state.ready_at is None else asyncio.get_running_loop().time() - state.ready_at,
+        in_flight=sum(connection.in_flight for connection in connections),
+        queued=sum(connection.waiting for connection in connections),
+        calls=counters.calls,
+        errors=counters.errors,
+        p50=counters.quantile(0.5),
+        p99=counters.quantile(0.99),
     )
 
 
-def _pid(upstream: Upstream) -> int | None:
+def _pid(slot: Slot) -> int | None:
     """The process id of its child, if that runs."""
-    running = upstream.status is Status.RUNNING
-    return upstream.channel.pid if running and isinstance(upstream.channel, StdioServerTransport) else None
+    transport = slot.transport if slot.connection is not None else None
+    return transport.pid if isinstance(transport, StdioServerTransport) else None
 
 
 def _progress(tell: Callable[[float, float | None, str | None], None]) -> Callable[[dict[str, envelopes.Buffer]], None]:

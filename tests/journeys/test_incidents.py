@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from muxway.calls import ports
+from muxway.calls.backend import StillStarting
 from muxway.calls.call import LIBRARY, Call
 from muxway.calls.ports import Waiter
 from muxway.catalog.naming import Naming
@@ -16,7 +17,6 @@ from muxway.clients import notifications
 from muxway.clients.session import ClientRequest, Session
 from muxway.composed import running
 from muxway.errors import RpcError
-from muxway.exchange.backend import Member, StillStarting
 from muxway.exchange.crossing import Crossing
 from muxway.exchange.relay import Relay
 from muxway.exchange.switchboard import Switchboard
@@ -24,6 +24,7 @@ from muxway.servers.connection import Connection
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire import envelopes, result_types
 from tests.conftest import a_world
+from tests.exchange.faking import FakeBackend
 from tests.faulting import Fault
 from tests.noting import until
 
@@ -248,7 +249,7 @@ async def test_a_fault_in_a_later_turn_of_a_composed_tool_is_an_answer(monkeypat
 async def test_a_fault_in_a_call_that_was_held_is_the_end_of_no_other() -> None:
     """Ours: calls wait together for a server that is being started; each has an outcome of its own."""
     ended: list[Any] = []
-    member = Member(1, 1)
+    member = FakeBackend()
     board = Switchboard(name="m", version="1", naming=Naming.of("__", 64), members={"up": member}, tools={})
     call = Call(LIBRARY, "tools/call", {})
 
@@ -260,7 +261,7 @@ async def test_a_fault_in_a_call_that_was_held_is_the_end_of_no_other() -> None:
     first, second = Waiter(), Waiter()
     for sink in (first, second):
         board.hold(StillStarting(member), again, call, sink)
-    member.release()
+    member.waiting.release()
     # In turns: a turn may be over after the first one.
     await until(lambda: ended == [first, second])
     with pytest.raises(RpcError, match="internal error"):
@@ -320,7 +321,7 @@ async def test_calls_that_waited_together_go_on_in_turns(monkeypatch: pytest.Mon
     """docs/behaviour.md#size-limits: what calls for unlisted names cost is spread over turns, however many waited."""
     monkeypatch.setattr(ports, "TURN", -1.0)
     went: list[int] = []
-    member = Member(1, 1)
+    member = FakeBackend()
     board = Switchboard(name="m", version="1", naming=Naming.of("__", 64), members={"up": member}, tools={})
     for number in range(3):
         board.hold(
@@ -329,7 +330,7 @@ async def test_calls_that_waited_together_go_on_in_turns(monkeypatch: pytest.Mon
             Call(LIBRARY, "tools/call", {}),
             Waiter(),
         )
-    member.release()
+    member.waiting.release()
     assert went == [0]
     async with asyncio.timeout(10):
         while went != [0, 1, 2]:

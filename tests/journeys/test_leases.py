@@ -117,7 +117,7 @@ async def _begun(world: World, case: Case) -> RawClient:
 
 
 def _busy(world: World) -> bool:
-    return world.gateway._fleet.stations["up"].busy  # pyright: ignore[reportPrivateUsage]
+    return world.gateway._fleet.by_name["up"].instance.busy  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -15,11 +15,11 @@ from muxway.wire import envelopes
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from muxway.calls.backend import Backend
     from muxway.calls.call import Call
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.model import Catalog
     from muxway.catalog.resources import ResourceCatalog
-    from muxway.exchange.backend import Member
     from muxway.exchange.prompts import Prompts
     from muxway.exchange.relay import Relay
     from muxway.exchange.resources import Resources
@@ -33,7 +33,7 @@ class Completion:
     """Sends completions to the server that has what is being filled in."""
 
     def __init__(
-        self, relay: Relay, members: Mapping[str, Member], prompts: Prompts, resources: Resources, stamp: bytes
+        self, relay: Relay, members: Mapping[str, Backend], prompts: Prompts, resources: Resources, stamp: bytes
     ) -> None:
         """`stamp` is the `_meta` of results for stateless callers."""
         self._relay = relay
@@ -93,7 +93,7 @@ class Completion:
         if "context" not in call.params:
             return call
         member = self._members.get(upstream)
-        link = None if member is None else member.link_for(call)
+        link = None if member is None else member.choose(call)
         if link is None or link.revision.completion_context:
             return call
         params = {name: raw for name, raw in call.params.items() if name != "context"}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 import msgspec
 from msgspec import Raw
 
+from muxway.calls.backend import StillStarting
 from muxway.calls.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
 from muxway.catalog.model import EMPTY
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.composed import own_tools
 from muxway.errors import InvalidParams, ToolNotFound, UpstreamError
-from muxway.exchange.backend import Member, StillStarting
 from muxway.exchange.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, agreed, declined
 from muxway.exchange.log_levels import LogLevels
 from muxway.exchange.seal import INVALID, Seal
@@ -24,6 +24,7 @@ from muxway.wire import asking, envelopes, result_types
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from muxway.calls.backend import Backend
     from muxway.calls.call import Call
     from muxway.calls.ports import LiveConnection, Running, Sink
     from muxway.catalog.kinds import Kind
@@ -59,7 +60,7 @@ class Relay:
 
     def __init__(
         self,
-        members: Mapping[str, Member],
+        members: Mapping[str, Backend],
         tools: Mapping[str, CustomTool],
         server_info: bytes,
         seal: Seal | None = None,
@@ -244,7 +245,7 @@ class Relay:
                 self._refuse(other, member)
         self.look_again([member for _, member in candidates], catalog.kind)
 
-    def look_again(self, members: Iterable[Member], *kinds: Kind) -> None:
+    def look_again(self, members: Iterable[Backend], *kinds: Kind) -> None:
         """What is not listed may be new at one of these servers.
 
         Raises:
@@ -253,11 +254,8 @@ class Relay:
         if self.waited >= _MOST_WAITS:
             return
         # All of them at once; then one after the other is waited for.
-        homes = [(member, member.home) for member in members if member.link is not None]
-        begin = not self.waited
-        wanted = [
-            (member, home.want(kind, begin=begin)) for member, home in homes for kind in kinds if home is not None
-        ]
+        begin, there = not self.waited, [member for member in members if member.link is not None]
+        wanted = [(member, member.want(kind.method, begin=begin)) for member in there for kind in kinds]
         for member, reading in wanted:
             if reading:
                 raise StillStarting(member)
@@ -270,9 +268,9 @@ class Relay:
             StillStarting: that is being done.
         """
         only = next(iter(self._members.values()), None)
-        if only is None or not only.bare or only.home is None or self.waited >= _MOST_WAITS:
+        if only is None or not only.bare or self.waited >= _MOST_WAITS:
             return
-        if only.home.want(kind, begin=False) if self.waited else only.home.renew(kind):
+        if only.want(kind.method, begin=False) if self.waited else only.renew(kind.method):
             raise StillStarting(only)
 
     def owner(self, name: str) -> str:
@@ -285,19 +283,22 @@ class Relay:
         ]
         return max(owners, default=(0, ""))[1]
 
-    def _refuse(self, upstream: str, member: Member) -> NoReturn:
-        if member.starting or (member.home is not None and member.home.wake()):
+    def _refuse(self, upstream: str, member: Backend) -> NoReturn:
+        if member.starting or member.wake():
             raise StillStarting(member)
-        retry_in = None if member.home is None else member.home.retry_in
+        retry_in = member.retry_in
         why = f'server "{upstream}" is not running: {member.absence}'
         if retry_in is not None:
             why += f"; it is started again in {max(retry_in, 0.1):.1f} s"
         raise UpstreamError(upstream, "not_running", why, retry_after=retry_in)
 
-    def _connection(self, upstream: str, call: Call) -> tuple[Member, LiveConnection]:
+    def _connection(self, upstream: str, call: Call) -> tuple[Backend, LiveConnection]:
         """An upstream and its link for this call. Raises UpstreamError or StillStarting if there is none."""
-        member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
-        link = member.link if member.choose is None else member.choose(call)
+        member = self._members.get(upstream)
+        if member is None:
+            why = f'server "{upstream}" is not running: it is not configured or disabled'
+            raise UpstreamError(upstream, "not_running", why)
+        link = member.choose(call)
         if link is None:
             self._refuse(upstream, member)
         return member, link

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from muxway.calls.backend import StillStarting
 from muxway.calls.sinks import Changing, chain
 from muxway.catalog.kinds import RESOURCES, TEMPLATES
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import unwrap
 from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, UpstreamSaid
-from muxway.exchange.backend import StillStarting
 from muxway.exchange.relay import Aim
 from muxway.likeness import short
 from muxway.wire import envelopes
@@ -17,10 +17,10 @@ from muxway.wire import envelopes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from muxway.calls.backend import Backend
     from muxway.calls.call import Call
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.resources import ResourceCatalog
-    from muxway.exchange.backend import Member
     from muxway.exchange.relay import Relay
     from muxway.wire.envelopes import Buffer
 
@@ -32,7 +32,7 @@ _SAYS_NOT_FOUND: Final = ("not found", "unknown resource", "no such resource", "
 class Resources:
     """Sends requests for resources where the catalog says."""
 
-    def __init__(self, relay: Relay, members: Mapping[str, Member]) -> None:
+    def __init__(self, relay: Relay, members: Mapping[str, Backend]) -> None:
         self._relay = relay
         self._members = members
 
@@ -81,7 +81,7 @@ class Resources:
         """The sink for the outcome."""
         stateless = call.caller.revision.stateless
         member = self._members.get(place.upstream)
-        link = None if member is None else member.link_for(call)
+        link = None if member is None else member.choose(call)
         change = chain(catalog.contents_rewriter(uri, place), _with_hint if stateless else None)
         return Changing(sink, change, _excuse(stateless, link is not None and link.revision.stateless))
 

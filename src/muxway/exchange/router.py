@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from muxway.calls.backend import StillStarting
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import spellings
 from muxway.composed import own_tools
 from muxway.errors import ParseError, RpcError
-from muxway.exchange.backend import StillStarting
 from muxway.routing.target import NOTHING, Chosen, Target
 from muxway.wire import envelopes
 

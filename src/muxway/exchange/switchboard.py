@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from muxway.calls.backend import Held, StillStarting
 from muxway.calls.incidents import attempt, internal
 from muxway.calls.ports import in_turns
 from muxway.catalog import build
@@ -15,7 +16,6 @@ from muxway.catalog.resources import ResourceCatalog, build_resources
 from muxway.errors import MethodNotFound, RpcError
 from muxway.exchange import tasks
 from muxway.exchange.admission import Admission
-from muxway.exchange.backend import Held, StillStarting
 from muxway.exchange.completion import Completion
 from muxway.exchange.drafting import Edition, are_many, draft
 from muxway.exchange.open_sessions import OpenSessions
@@ -33,6 +33,7 @@ from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED, Revision
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from muxway.calls.backend import Backend
     from muxway.calls.call import Call, Caller
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from muxway.catalog.naming import Naming
     from muxway.catalog.resources import Entry
     from muxway.config.model import CustomTool
-    from muxway.exchange.backend import Member
     from muxway.exchange.drafting import Draft
     from muxway.exchange.seal import Seal
     from muxway.exchange.views import View
@@ -107,7 +107,7 @@ class Shared(NamedTuple):
     """What a gateway and all its views have in common."""
 
     naming: Naming
-    members: Mapping[str, Member]
+    members: Mapping[str, Backend]
     page_size: int | None
     relay: Relay
     audience: OpenSessions
@@ -161,7 +161,7 @@ class Switchboard:
         name: str,
         version: str,
         naming: Naming,
-        members: Mapping[str, Member],
+        members: Mapping[str, Backend],
         tools: Mapping[str, CustomTool],
         page_size: int | None = None,
         seal: Seal | None = None,
@@ -281,8 +281,8 @@ class Switchboard:
             shelves = self._shelves if call.caller.revision.stateless else self._handshake_shelves
             if shelves is self._handshake_shelves:
                 opening = next((one.opening for one in self._members.values() if one.opening is not None), None)
-                if opening is not None and opening.starting:
-                    return _HeldCall(opening.held, self.relay, self.answer, call, sink)
+                if opening is not None:
+                    return _HeldCall(opening, self.relay, self.answer, call, sink)
             self.relay.renew(kind)
             sink.done(*shelves[kind].answer(call, self._asked(kind)))
         except RpcError as error:
@@ -302,7 +302,7 @@ class Switchboard:
 
         Returns for how many milliseconds all parts still hold, if anybody knows.
         """
-        parts = [member.home.asked(kind) for member in self._members.values() if member.home is not None]
+        parts = [member.asked(kind.method) for member in self._members.values()]
         return min((part for part in parts if part is not None), default=None)
 
     def pass_on(self, kind: Kind, name: str) -> Route | None:
@@ -382,7 +382,7 @@ class Switchboard:
 
     def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink) -> Running:
         """Keep a call until the server that may have it is up, or will not be."""
-        return _HeldCall(wait.member.held, self.relay, again, call, sink)
+        return _HeldCall(wait.queue, self.relay, again, call, sink)
 
     @property
     def tasks(self) -> tasks.Tasks:
@@ -422,7 +422,7 @@ class Switchboard:
             return None
         if self._held_listings is not None:
             return self._held_listings
-        return only.opening.held if only.opening is not None and only.opening.starting else None
+        return only.opening
 
     def capabilities(self, revision: Revision) -> dict[str, Any]:
         """What callers of a revision are offered at the moment."""

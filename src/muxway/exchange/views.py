@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muxway.exchange.backend import Member
+from muxway.calls.backend import Backend
 from muxway.exchange.drafting import Cut
 from muxway.exchange.switchboard import Switchboard
 from muxway.routing import instructions
@@ -95,14 +95,14 @@ class View(Switchboard):
         return [*self.catalog.findings, *self.prompts.findings]
 
 
-class _Members(Mapping[str, Member]):
+class _Members(Mapping[str, Backend]):
     """The servers of a view, as they come and go."""
 
-    def __init__(self, all_of_them: Mapping[str, Member], selection: Selection) -> None:
+    def __init__(self, all_of_them: Mapping[str, Backend], selection: Selection) -> None:
         self._all = all_of_them
         self.selection = selection
 
-    def __getitem__(self, name: str) -> Member:
+    def __getitem__(self, name: str) -> Backend:
         if not self.selection.has_server(name):
             raise KeyError(name)
         return self._all[name]
