@@ -23,7 +23,7 @@ from muxway.control import folders, serving
 from muxway.control.answering import Answering
 from muxway.control.client import ControlError, find
 from muxway.control.serving import ControlSocket
-from muxway.control.watching import Reloader, Source
+from muxway.control.watching import Reloader, WatchedConfig
 from tests.control.conftest import Gateway, talker, until
 
 if TYPE_CHECKING:
@@ -377,7 +377,7 @@ async def test_what_a_reload_would_change_is_not_told_while_the_servers_rest(run
     async def never(_: Config) -> Plan:
         raise AssertionError("nothing is to be applied")
 
-    reloader = Reloader(Source(tmp_path / "muxway.json", lambda: config), config, never)
+    reloader = Reloader(WatchedConfig(tmp_path / "muxway.json", lambda: config), config, never)
     control = ControlSocket(lambda: None, "here", reloader)
     await control.start()
     (running,) = (await asyncio.to_thread(find)).gateways

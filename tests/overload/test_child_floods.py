@@ -14,7 +14,7 @@ from .watched import hostile, watched
 if TYPE_CHECKING:
     import pytest
 
-FLOODING = str(Path(__file__).parents[1] / "upstream" / "flooding.py")
+FLOODING = str(Path(__file__).parents[1] / "servers" / "flooding.py")
 
 
 def test_a_child_that_floods_is_ended_with_the_reason_while_others_are_served(
