@@ -184,6 +184,19 @@ async def test_restart_and_stop_whatever_it_is_doing(state: str) -> None:
     assert (slot.state.now, server.running) == (State.STOPPED, 0)
 
 
+async def test_one_that_is_stopped_while_it_is_started_anew_leaves_nothing() -> None:
+    """Ours: also what a start before that had begun has ended by then."""
+    server = Slow(tools={"echo": None})
+    slot = a_server(server)
+    slot.start()
+    await until(lambda: server.running == 1)
+    restarting = asyncio.ensure_future(slot.restart())
+    await asyncio.sleep(0)
+    await slot.stop()
+    assert (slot.state.now, server.running) == (State.STOPPED, 0)
+    await restarting
+
+
 @pytest.mark.parametrize("how", ["sleep", "stop", "restart"])
 async def test_one_that_ends_by_itself_while_it_is_ended(how: str) -> None:
     """Ours: the loss of a link that is let go is nobody's business any more."""

@@ -143,8 +143,8 @@ class ServerFeed:
         self.disconnect(None)
         way = _Listening(self, link, greeting) if link.revision.stateless else _Subscribing(self, link, greeting)
         self._way = way
-        link.on_notice = self._hear
-        link.on_log = self._hear_log
+        link.notices.on_notice = self._hear
+        link.notices.on_log = self._hear_log
         for uri in list(self.wanted):
             way.turn(uri)
 

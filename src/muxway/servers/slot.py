@@ -112,6 +112,7 @@ class Slot:
         self.supervision = Supervision(self, instance.terms.care if first else ON_DEMAND)
         self._starting: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        """What is being ended: connections, and work on them that was given up."""
 
     # --- asked ----------------------------------------------------------------------------------
 
@@ -170,7 +171,7 @@ class Slot:
         if self.key is FIRST:
             self.supervision.care = self.terms.care
         if self.connection is not None:
-            self.connection.adjust(self.terms.limits)
+            self.connection.queue.adjust(self.terms.limits)
             self.supervision.look_after(self.connection)
 
     def expect(self, greeting: Negotiated, offers: dict[Kind, Offer]) -> None:
@@ -240,16 +241,17 @@ class Slot:
         self._end(self._let_go(event))
         self._disconnect_feed(None if self.starting else "was stopped")
         self.changed()
-        tasks = [one for one in (self._starting, self.lists.task, self.supervision.task) if one is not None]
-        for task in tasks:
-            task.cancel()
+        for task in (self._starting, self.lists.task, self.supervision.task):
+            if task is not None and not task.done():
+                task.cancel()
+                self._await_end(task)
         # What is left of connections that were lost is being ended, too: that must not be cut short.
-        return [*tasks, *self._closing]
+        return list(self._closing)
 
-    def _let_go(self, event: Event, **more: Any) -> Connection | None:
+    def _let_go(self, event: Event) -> Connection | None:
         """There is no connection any more. Returns the one there was."""
         connection, self.connection = self.connection, None
-        self._meet(event, **more)
+        self._meet(event)
         return connection
 
     def _meet(self, event: Event, *, reason: str | None = None, retry_in: float | None = None) -> None:
@@ -295,7 +297,7 @@ class Slot:
     def _ready(self, connection: Connection) -> None:
         self.connection = connection
         connection.on_lost = self.lost
-        connection.introduced()
+        connection.transport.introduced()
         self._meet(Event.READY)
         self.supervision.history.ready(self.state.ready_at or 0.0)
         self.supervision.look_after(connection)
@@ -373,9 +375,11 @@ class Slot:
             # From here on, what becomes of it is no news.
             connection.on_lost = None
             # The process may still be there with its output closed, or have left others behind.
-            closing = asyncio.get_running_loop().create_task(connection.close(at_once=at_once))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._await_end(asyncio.get_running_loop().create_task(connection.close(at_once=at_once)))
+
+    def _await_end(self, ending: asyncio.Task[None]) -> None:
+        self._closing.add(ending)
+        ending.add_done_callback(self._closing.discard)
 
     # --- news -----------------------------------------------------------------------------------
 

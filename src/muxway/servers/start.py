@@ -103,7 +103,7 @@ class Start:
             await slot.lists.read_all(connection)
             tenant = slot.tenant
             if tenant.client is not None and "roots" in tenant.capabilities and not connection.revision.stateless:
-                await connection.consulted(_FIRST_QUESTIONS)
+                await connection.questions.answered(_FIRST_QUESTIONS)
             connection.check()
         return connection
 
@@ -139,9 +139,9 @@ class Start:
         connection = self.connection = Connection(
             slot.name, slot.transport, slot.terms.limits, server.counters, slot.mask, server.is_bare
         )
-        connection.on_notice = slot.hear_notice
+        connection.notices.on_notice = slot.hear_notice
         slot.lists.forget_changes()
-        connection.client = slot.tenant.client
+        connection.questions.client = slot.tenant.client
         return connection
 
     async def _greet(self, connection: Connection, era: Era) -> None:
@@ -203,7 +203,8 @@ async def _met(only: OnlyClient) -> Caller | None:
 
 def _said_instead(connection: Connection, why: str) -> str:
     """What to add to how a program ended, or was silent, that has answered nothing: it may be no MCP server."""
-    if connection.answered or not ("exited with status" in why or why.endswith("(startTimeout)")):
+    if connection.answers or not ("exited with status" in why or why.endswith("(startTimeout)")):
         return ""
     hint = " before it answered, as a program does that is no MCP server" if why.endswith("status 0") else ""
-    return hint if connection.first_junk is None else f"{hint}; its first line on stdout: {connection.first_junk}"
+    line = connection.junk.first
+    return hint if line is None else f"{hint}; its first line on stdout: {line}"

@@ -139,7 +139,7 @@ class Supervision:
 
     def look_after(self, connection: Connection) -> None:
         """From now on, this connection, as `care` says by now."""
-        connection.on_timeout = self._search if self.care.restart_unresponsive else None
+        connection.deadlines.on_timeout = self._search if self.care.restart_unresponsive else None
         if self._watch is not None:
             self._watch.cancel()
         interval = min(self.care.probe_interval or float("inf"), self.care.idle_stop or float("inf"))
