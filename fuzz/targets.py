@@ -23,7 +23,7 @@ from muxway.catalog.naming import SEPARATORS, Naming
 from muxway.catalog.shaping import Shaping
 from muxway.composed.evaluation import StepOutcome, StepScope, Unfit, fill, holds, read_result
 from muxway.config import Config, load_config, parse_config
-from muxway.config.expand import StepScope as Names
+from muxway.config.expand import Scope as Names
 from muxway.config.expand import expand
 from muxway.config.templates import BadTemplate, parse_condition, parse_template, parse_text
 from muxway.errors import ConfigError, ParseError

@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from muxway import Gateway
 from muxway.config import parse_config
@@ -16,6 +17,10 @@ from muxway.testing import RawClient, ScriptedServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
+
+# A law holds or does not, however busy the machine is that tries it.
+settings.register_profile("muxway", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("muxway")
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 HANDSHAKE_REVISIONS = REVISIONS[:-1]

@@ -16,7 +16,7 @@ from pathlib import Path
 import uv
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = [f"tests/{name}" for name in ("protocol", "catalog", "config", "core", "journeys")]
+FOLDERS = [f"tests/{name}" for name in ("wire", "catalog", "config", "exchange", "composed", "journeys")]
 LOCK = ROOT / "requirements" / "dev.txt"
 
 

@@ -100,7 +100,8 @@ _HOME = {
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # What this file needs itself is nothing to be offered; editors look at what Python puts into every module.
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})
 
 
 def __getattr__(name: str) -> Any:

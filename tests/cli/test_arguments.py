@@ -25,12 +25,12 @@ ROOT = {"$defs": {"Size": {"enum": [1, 2, "many"]}, "Count": {"type": "integer"}
 OPTIONAL_INT = {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}
 ECHO = """
 import json
-from muxway.demo.serving import Server, Tool
-class Echo(Server):
+from muxway.demo.serving import DemoServer, DemoTool
+class Echo(DemoServer):
     def _result(self, params, run):
         return {"content": [{"type": "text", "text": json.dumps(params.get("arguments"))}]}
 fields = {"n": {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "text": {"type": "string", "description": "Words."}}
-Echo("echo", "2025-06-18", {"it": Tool("Echo.", fields, ("text",), lambda a, r: "")}).serve()
+Echo("echo", "2025-06-18", {"it": DemoTool("Echo.", fields, ("text",), lambda a, r: "")}).serve()
 """
 
 

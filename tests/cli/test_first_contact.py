@@ -41,9 +41,11 @@ def test_launched_by_a_program_it_serves_the_default_config(
 
 
 def test_without_a_config_it_shows_help(launch: Callable[..., Launched], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours: a script that runs `muxway` to see what it is."""
-    code, out, _ = launch().end()
+    """Ours: a script that runs `muxway` to see what it is; a client that launched it gets the reason for its log."""
+    code, out, err = launch().end()
     assert (code, out.splitlines()[0]) == (0, "Usage: muxway [OPTIONS] COMMAND [ARGS]...")
+    assert err.startswith("Nothing is served: No config file found. Looked for:")
+    assert "Name one with --config FILE" in err
     monkeypatch.setenv("MUXWAY_CONFIG", "/nowhere.json")
     assert with_verb([]) == ["stdio"]
 

@@ -56,8 +56,9 @@ def test_every_verb_has_the_summary_that_the_overview_shows(muxway: Callable[...
         assert shown.startswith(summary.removesuffix("."))
 
 
-def test_nothing_at_all_shows_help(muxway: Callable[..., Result]) -> None:
+def test_nothing_at_all_shows_help(muxway: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: a plain `muxway` on a terminal is a question, not a mistake."""
+    monkeypatch.setattr("os.isatty", lambda fd: fd == 0)
     result = muxway()
     assert result.exit_code == 0
     assert result.output == muxway("--help").output

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from muxway import demo
 from tests.cli.conftest import processes_with, until
 
 if TYPE_CHECKING:
@@ -35,6 +36,31 @@ def test_it_serves_and_ends_with_its_input(
     assert (code, out) == (0, "")
     assert "server ready upstream=notes" in err
     until(lambda: not processes_with(tmp_path))
+
+
+def test_what_python_of_the_users_prints_is_no_message(
+    launch: Callable[..., Launched], write: Callable[..., Path]
+) -> None:
+    """docs/middleware/writing.md: `print` goes to stderr, when the module is loaded, at a call, and from C."""
+    write(
+        "import os\n"
+        "from muxway import Middleware\n"
+        "print('loaded')\n"
+        "class Chatty(Middleware):\n"
+        "    def before(self, request):\n"
+        "        print('before', request.method)\n"
+        "        os.write(1, b'from below\\n')\n",
+        "chatty.py",
+    )
+    config = write({**demo.config(), "middleware": [{"use": "chatty:Chatty"}]})
+    gateway = launch("stdio", "--config", config)
+    gateway.hello()
+    assert len(gateway.tools(8)) == 8
+    gateway.say(id=5, method="tools/call", params={"name": "text__count", "arguments": {"text": "a b"}})
+    assert gateway.hear()["id"] == 5
+    code, out, err = gateway.end()
+    assert (code, out) == (0, "")
+    assert {"loaded", "before tools/call", "from below"} <= set(err.splitlines())
 
 
 def test_it_answers_before_any_server_is_ready(launch: Callable[..., Launched], write: Callable[..., Path]) -> None:

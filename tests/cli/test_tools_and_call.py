@@ -86,6 +86,38 @@ def test_tools_as_json_have_their_whole_definition(muxway: Callable[..., Result]
     assert tool["definition"]["inputSchema"]["required"] == ["text"]
 
 
+FRONT = """
+from muxway import chain
+
+class Shelf:
+    def keep(self) -> str:
+        "Stays."
+        return ""
+
+    def drop(self) -> str:
+        "Goes."
+        return ""
+
+async def friendly(metadata, next):
+    metadata = await next(metadata)
+    kept = [tool for tool in metadata["tools"] if "drop" not in tool["name"]]
+    return {**metadata, "tools": [{**tool, "description": "Friendly."} for tool in kept]}
+
+async def failing(metadata, next):
+    raise ValueError("no list today")
+
+gateway = chain(%s).then(s=Shelf())
+"""
+
+
+def test_the_tools_are_those_that_clients_see(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
+    """docs/middleware/writing.md: what a middleware makes of the list is shown, and that it fails is told."""
+    assert muxway("tools", "-c", write(FRONT % "friendly", "front.py")).stdout.split() == ["s__keep", "Friendly."]
+    failed = muxway("tools", "-c", write(FRONT % "failing", "front.py"))
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    assert 'middleware "failing" failed with ValueError: no list today (front.py:' in failed.stderr
+
+
 def test_failed_servers_are_told_beside_the_tools(muxway: Callable[..., Result], mixed: Path) -> None:
     """Ours: a server that fails does not hide the others, nor itself."""
     result = muxway("tools", "--config", mixed)
@@ -206,8 +238,8 @@ def test_wrong_arguments_are_told_before_anything_starts(
 def test_blocks_that_are_no_text_are_summed_up(muxway: Callable[..., Result], write: Callable[..., Path]) -> None:
     """Ours: `[image image/png, 12 kB]`; structured content as JSON if there is no text."""
     program = """
-from muxway.demo.serving import Server, Tool
-class Odd(Server):
+from muxway.demo.serving import DemoServer, DemoTool
+class Odd(DemoServer):
     def _result(self, params, run):
         if params["name"] == "structured":
             return {"content": [], "structuredContent": {"a": 1}}
@@ -218,7 +250,7 @@ class Odd(Server):
             {"type": "resource", "resource": {"uri": "file:///z", "blob": "AAAA"}},
             {"type": "hologram"},
         ]}
-tool = Tool("", {}, (), lambda a, r: "")
+tool = DemoTool("", {}, (), lambda a, r: "")
 Odd("odd", "2025-06-18", {"blocks": tool, "structured": tool}).serve()
 """
     file = write({"mcpServers": {"odd": {"command": sys.executable, "args": ["-c", program]}}})

@@ -605,6 +605,23 @@ def test_a_file_that_would_take_minutes_is_refused_in_moments(name: str, tmp_pat
     assert time.thread_time() - began < 10
 
 
+ODD_LINES = {
+    "what begins like a table": "[" + " " * 200_000,
+    "a long word and many dots": "x" * 200_000 + " ." * 100,
+    "what begins like a key": "'a'" * 60_000,
+    "blanks": " " * 200_000,
+}
+
+
+@pytest.mark.parametrize("name", ODD_LINES)
+def test_no_line_of_a_text_takes_long(name: str, tmp_path: Path) -> None:
+    """docs/behaviour.md#size-limits: keys are looked for line by line, also in a text of many lines."""
+    (tmp_path / "a.toml").write_text(f'x-note = """\n{ODD_LINES[name]}\n"""\n[mcpServers.s]\ncommand = "c"\n')
+    began = time.thread_time()
+    assert "s" in load_config(tmp_path / "a.toml").servers
+    assert time.thread_time() - began < 5
+
+
 def test_what_is_just_within_the_limits_is_read(tmp_path: Path) -> None:
     """Ours: limits are for files that nobody writes."""
     server = '[mcpServers.s]\ncommand = "c"\nargs = ["%s"]' % ("a." * 99)

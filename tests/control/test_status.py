@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import urllib.request
@@ -42,6 +43,7 @@ def test_status_shows_every_server_that_is_on(launch: Callable[..., Gateway], mu
     assert f"pid {gateway.pid}" in first
     assert "http://127.0.0.1:" in first
     assert "3 of 4 servers up" in first
+    assert re.search(r"longest turn [\d.]+m?s\b", first)
     assert file == str(gateway.file)
     assert heads.split() == [
         *("server", "state", "revision", "pid", "up", "restarts", "busy", "queue", "calls", "p50", "p99", "errors"),
@@ -252,6 +254,10 @@ def test_of_several_gateways_the_one_that_has_what_is_asked_for_answers(
     either = muxway("logs", "both")
     assert either.exit_code == 2
     assert "2 gateways are running" in either.stderr
+    neither = muxway("logs", "three")
+    assert neither.exit_code == 2
+    assert 'None of the 2 running gateways has a server "three". There are: both, one, two.' in neither.stderr
+    assert 'has a server "tow". Did you mean "two"?' in muxway("logs", "tow").stderr
     shown = muxway("status", "both").stdout
     assert f"both  ✓ running  gateway {one.pid}\n" in shown
     assert f"both  ✗ failed  gateway {two.pid}\n" in shown

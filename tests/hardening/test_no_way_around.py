@@ -18,8 +18,8 @@ from muxway.clients.session import Session
 from muxway.clients.transports.memory import MemoryClientTransport
 from muxway.config import parse_config
 from muxway.exchange import tasks
-from muxway.testing import RawClient
-from tests.journeys.worker import TASKS
+from muxway.testing import RawClient, ScriptedServer
+from tests.journeys.worker import TASKS, Worker
 from tests.noting import NoteServer
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from muxway import Next, Request, Result
     from muxway.calls.server_request import ServerRequest
     from muxway.config.model import Config
-    from muxway.testing import ScriptedServer
 
 HERE = "tests.hardening.test_no_way_around"
 PATIENCE = 10.0
@@ -238,6 +237,35 @@ async def test_no_task_gets_around_a_middleware(
         Guard.closed = True
         for verb, more in (("get", {}), ("update", {"inputResponses": {}}), ("cancel", {})):
             assert said_no(await client.ask(f"tasks/{verb}", {"taskId": task, **more})), verb
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_is_masked_in_a_call_is_masked_in_its_task(revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/middleware/secrets.md: nobody sees the value, whether the task is the gateway's or the server's."""
+    monkeypatch.setattr(tasks, "PATIENCE", 0.0)
+    leaked = "value hunter2hunter2 AKIAIOSFODNN7EXAMPLE"
+
+    async def late(self: ScriptedServer, request: dict[str, Any]) -> None:
+        await asyncio.sleep(0.05)  # Longer than it takes to become a task.
+        assert request["params"]["arguments"] == {"p": "hunter2hunter2"}
+        self.reply(request, {"content": [{"type": "text", "text": leaked}]})
+
+    own = revision == "2025-11-25"
+    server = (
+        ScriptedServer(tools={"tell": late}) if own else Worker(revision, work={"tell": lambda job: job.done(leaked)})
+    )
+    around = [
+        {"use": "secrets", "match": ["db__*"], "values": {"PASSWORD": "hunter2hunter2"}},
+        {"use": "redact", "match": ["db__*"]},
+    ]
+    entries = {"mcpServers": {"db": {"command": "(in process)"}}, "gateway": {"middleware": around}}
+    async with a_gateway(replace(parse_config(entries), objects={"db": server})) as gateway:
+        client = await a_client(gateway, "2026-07-28", None)
+        shown = (await client.call("db__tell", {"p": "${PASSWORD}"})).result
+        task = shown["taskId"]
+        while shown["status"] == "working":
+            shown = (await client.ask("tasks/get", {"taskId": task})).result
+        assert shown["result"]["content"][0]["text"] == "value ${PASSWORD} [redacted: aws_key]"
 
 
 @pytest.mark.parametrize(("place", "view"), VIEWS)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.interpreters import ROOT, interpreters, named
+from tests.interpreters import FOLDERS, ROOT, interpreters, named
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,11 @@ def test_a_shim_that_stands_for_nothing_does_not_hide_the_interpreter_behind_it(
 def test_every_version_that_is_promised_is_looked_for() -> None:
     """pyproject.toml: the classifiers are the promise."""
     assert named((ROOT / "pyproject.toml").read_text(encoding="utf-8")) == ["3.11", "3.12", "3.13"]
+
+
+def test_every_folder_that_other_interpreters_run_is_there() -> None:
+    """Ours: a folder that was renamed is found here, and not by whoever has a second interpreter."""
+    assert [folder for folder in FOLDERS if not [*(ROOT / folder).glob("test_*.py")]] == []
 
 
 def _venv_for(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,12 +1,14 @@
 """A server over stdio that works on its client's roots, as server-filesystem does: asks at its start, and on a change.
 
-Its tool `roots` says what it has, and what it was told of its client.
+Its tool `roots` says what it has, and what it was told of its client. With `--looks-up` it takes the roots up only
+after a while in which it goes on to answer.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
 from typing import Any
 
 from line_server import introduction, say, text, tool
@@ -20,6 +22,11 @@ def ask() -> None:
     global asked
     asked += 1
     say({"id": f"roots-{asked}", "method": "roots/list"})
+
+
+def take_up(uris: list[str]) -> None:
+    global roots
+    roots = uris
 
 
 for line in sys.stdin:
@@ -38,6 +45,10 @@ for line in sys.stdin:
     elif method == "ping":
         say({"id": heard["id"], "result": {}})
     elif method is None and "result" in heard:
-        roots = [root["uri"] for root in heard["result"]["roots"]]
+        uris = [root["uri"] for root in heard["result"]["roots"]]
+        if "--looks-up" in sys.argv:
+            threading.Timer(0.05, take_up, [uris]).start()
+        else:
+            take_up(uris)
     elif "id" in heard and method is not None:
         say({"id": heard["id"], "error": {"code": -32601, "message": "no such method"}})

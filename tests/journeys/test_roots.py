@@ -109,6 +109,15 @@ async def test_the_first_call_on_a_pipe_finds_the_clients_roots(
     assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+async def test_a_call_that_waited_for_the_start_comes_after_the_roots_are_taken_up() -> None:
+    """docs/questions.md: server-filesystem looks roots up on disk and answers calls meanwhile, as if it had none."""
+    async with piped(a_config(args=[SERVER, "--looks-up"])) as (_, wire):
+        client = RawClient(wire, capabilities=ROOTS)
+        Folders(client, "file:///one")
+        await client.hello()
+        assert (await seen(client))["roots"] == ["file:///one"]
+
+
 async def test_an_only_server_that_asks_first_and_its_client_do_not_wait_for_each_other() -> None:
     """docs/questions.md: the client hears of its only server before it is ready, but not of one that asks it first."""
     async with piped(a_config(prefix="")) as (_, wire):

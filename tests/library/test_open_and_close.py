@@ -147,6 +147,7 @@ def test_every_public_name_can_be_completed() -> None:
     """Ours: IPython and editors ask `dir`."""
     assert set(muxway.__all__) <= set(dir(muxway))
     assert dir(muxway) == sorted(dir(muxway))
+    assert {name for name in dir(muxway) if not name.startswith("__")} <= set(muxway.__all__)
     assert [name for name in muxway.__all__ if getattr(muxway, name, None) is None] == []
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muxway.net.metronome import LONG
 from muxway.servers.transports import intake
+from tests.servers import flooding
 
 from .watched import hostile, watched
 
 if TYPE_CHECKING:
     import pytest
-
-FLOODING = str(Path(__file__).parents[1] / "servers" / "flooding.py")
 
 
 def test_a_child_that_floods_is_ended_with_the_reason_while_others_are_served(
@@ -23,8 +21,8 @@ def test_a_child_that_floods_is_ended_with_the_reason_while_others_are_served(
     """Ours: `y` without end costs its own calls, and nobody else's."""
     monkeypatch.setattr(intake, "_BURST", 0.02)
     monkeypatch.setattr(intake, "FLOOD_SECONDS", 0.5)
-    flooding = {"command": sys.executable, "args": [FLOODING, "short"]}
-    with watched({"s": hostile(), "up": flooding}) as gateway:
+    floods = {"command": sys.executable, "args": [flooding.__file__, "short"]}
+    with watched({"s": hostile(), "up": floods}) as gateway:
         session = gateway.session()
         gateway.call(session, "s__say", kind="")
         gateway.longest(anew=True)

@@ -39,3 +39,29 @@ def test_other_processes_of_the_user_cannot_read_what_the_gateway_knows() -> Non
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True).stdout
     assert said.strip() == "0"
+
+
+@linux
+@pytest.mark.parametrize("verb", [["stdio"], ["serve", "--port", "0"]])
+def test_whoever_serves_is_hidden(verb: list[str], tmp_path: Path) -> None:
+    """The same, of a gateway that is run: as long as there are servers, they can read nothing of it."""
+    file = tmp_path / "servers.json"
+    file.write_text('{"mcpServers": {"none": {"command": "muxway-no-such-program"}}}')
+    # The state of another process cannot be asked for, so it tells its own when it has ended.
+    code = (
+        "import atexit, ctypes, sys; from muxway.cli import cli; "
+        "atexit.register(lambda: print('dumpable', ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), file=sys.stderr)); "
+        f"cli({[*verb, str(file)]!r})"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        said = ""
+        while "no-such-program" not in said:
+            line = running.stderr.readline()
+            assert line, said
+            said += line
+        running.terminate()
+        _, rest = running.communicate(timeout=30)
+    assert rest.splitlines()[-1] == "dumpable 0"

@@ -127,16 +127,22 @@ def with_verb(args: Sequence[str]) -> list[str]:
 
 
 def _is_config_there() -> bool:
-    from muxway.config.find import VARIABLES, find_config
+    from muxway.config.find import VARIABLES
+
+    # Named by a variable: there, or named in vain, which must be told.
+    return any(map(os.environ.get, VARIABLES)) or _why_no_config() is None
+
+
+def _why_no_config() -> str | None:
+    """Where a config was looked for in vain; None if there is one."""
+    from muxway.config.find import find_config
     from muxway.errors import ConfigError
 
-    if any(map(os.environ.get, VARIABLES)):
-        return True  # or named in vain, which must be told
     try:
         find_config()
-    except ConfigError:
-        return False
-    return True
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def _expected(error: Exception) -> Failed | None:
@@ -180,6 +186,9 @@ def cli(ctx: click.Context, config: tuple[str, ...]) -> None:
     ctx.color = _colour()
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+        if not os.isatty(0):
+            # A client that launched us shows its user what is on stderr, and takes no help.
+            click.echo(f"Nothing is served: {_why_no_config()}", err=True)
 
 
 def _open_standard_descriptors() -> None:

@@ -17,7 +17,7 @@ from muxway.cli.output import one_line
 from muxway.control.client import ControlError, Found, RunningGateway, find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Collection, Generator, Mapping
 
     from muxway.cli.processes import StartedProcess
 
@@ -67,8 +67,12 @@ def pick_for(server: str, pid: int | None, config: str | None) -> RunningGateway
     chosen = pick_any(pid, config)
     if len(chosen) > 1:
         with answered():
-            having = [one for one in chosen if any(it["name"] == server for it in one.ask("status")["servers"])]
-        chosen = having or chosen
+            names = {one.pid: [it["name"] for it in one.ask("status")["servers"]] for one in chosen}
+        having = [one for one in chosen if server in names[one.pid]]
+        if not having:
+            there = sorted({name for some in names.values() for name in some})
+            raise click.UsageError(f"None of the {len(chosen)} running gateways has a server {_nearest(server, there)}")
+        chosen = having
     if len(chosen) > 1:
         raise several(chosen, config)
     return chosen[0]
@@ -157,9 +161,16 @@ def known_server(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
     servers = {server["name"]: server for server in facts["servers"]}
     if name in servers:
         return servers[name]
-    near = get_close_matches(name, servers, n=1)
-    hint = f'Did you mean "{near[0]}"?' if near else f"There are: {', '.join(map(one_line, servers)) or 'none'}."
-    raise click.UsageError(f'The gateway has no server "{one_line(name)}". {hint}')
+    raise click.UsageError(f"The gateway has no server {_nearest(name, servers)}")
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """A name that nobody has, and the one that may be meant instead."""
+    near = get_close_matches(name, known, n=1)
+    hint = (
+        f'Did you mean "{one_line(near[0])}"?' if near else f"There are: {', '.join(map(one_line, known)) or 'none'}."
+    )
+    return f'"{one_line(name)}". {hint}'
 
 
 def failure(error: ControlError) -> Failed | click.UsageError:

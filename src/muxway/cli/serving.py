@@ -32,11 +32,12 @@ def run_stdio(
     view: str | None,
     trace: MessageTrace | None,
     *,
+    stdout: int,
     watch: bool,
 ) -> int:
     """Serve this configuration, or one view of it. Returns the exit code."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(source, config, reaper, view, trace, watch=watch))
+        return runner.run(_serve(source, config, reaper, view, trace, stdout=stdout, watch=watch))
 
 
 async def _serve(
@@ -46,11 +47,12 @@ async def _serve(
     view: str | None,
     trace: MessageTrace | None,
     *,
+    stdout: int,
     watch: bool,
 ) -> int:
     """Serve until the client or a signal ends it. Returns the exit code."""
     gateway = Gateway(config, reaper=reaper, trace=trace)
-    door = gateway.stdio_door(view=view)
+    door = gateway.stdio_door(stdout=stdout, view=view)
     loop = asyncio.get_running_loop()
     serving = loop.create_task(door.serve())
 

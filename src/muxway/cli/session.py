@@ -111,7 +111,8 @@ def _shown_waiting(gateway: Gateway) -> Generator[None]:
         nonlocal timer
         servers = gateway.servers()
         waiting = [one_line(server.name) for server in servers if server.status is Status.INITIALIZING]
-        failed = sum(server.status is Status.FAILED for server in servers)
+        # Nobody has run yet: one that restarts has failed, and is tried again.
+        failed = sum(server.status in (Status.FAILED, Status.RESTARTING) for server in servers)
         parts = [f"waiting for {', '.join(waiting)} ({loop.time() - began:.0f} s)"]
         if len(servers) > 1:
             there = f"{len(servers) - len(waiting) - failed} of {len(servers)} servers are there"

@@ -136,10 +136,10 @@ def _refuse(source: str, kind: str, message: str, line: int | None = None, colum
 
 # --- TOML ---------------------------------------------------------------------------------------------------------
 
-_TOML_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
+_TOML_HEADER = re.compile(r"\s*+(\[\[?)([^\[\]]++)\]")
 _TOML_ASSIGNMENT = re.compile(r"\s*((?:[\w.-]|\"[^\"]*\"|'[^']*')+)\s*=")
 _TOML_PART = r"(?:[\w-]++|\"[^\"]*+\"|'[^']*+')"
-_TOML_LONG_KEY = re.compile(rf"{_TOML_PART}(?:\s*+\.\s*+{_TOML_PART}){{{MAX_KEY_PARTS}}}")
+_TOML_LONG_KEY = re.compile(rf"(?<![\w-]){_TOML_PART}(?:\s*+\.\s*+{_TOML_PART}){{{MAX_KEY_PARTS}}}")
 _TOML_KEY = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
 
 

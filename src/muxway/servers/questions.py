@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _MOST_CONSULTED: Final = 32
 """Questions that a client may be asked at once outside any call."""
+_TAKEN_UP: Final = 0.2
+"""Seconds that a server gets to make use of what its client answered: server-filesystem looks up the roots on disk."""
 _MOST_ASKS: Final = 4096
 """Questions that a server may have no answer to yet: as many as calls may be parked, and a few."""
 
@@ -201,5 +203,8 @@ class ServerQuestions:
                 if self._consulting:
                     await self._unasked.wait()
                     await connection.ask("ping", {}, timeout=timeout)
+                if self._unasked.is_set():
+                    # A ping is answered by the side of that. Nothing tells when it is over.
+                    await asyncio.sleep(_TAKEN_UP)
         except (TimeoutError, RpcError) as error:
             log.debug("not waited for", upstream=connection.name, why=error)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,7 @@ from muxway.config import find_config
 from muxway.net.processes.launch import ReaperProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from muxway.config import Config
     from muxway.control.watching import WatchedConfig
@@ -108,6 +110,15 @@ def command(
     """
     file = chosen(file, config)
     start_log(os.environ, debug=debug)
+    # Before any Python of the user's is loaded: it may print at once.
+    with stdout_for_messages() as stdout:
+        raise click.exceptions.Exit(_serve(file, stdout, view, trace_file, overrides, watch=watch))
+
+
+def _serve(
+    file: str | None, stdout: int, view: str | None, trace_file: str | None, overrides: dict[str, Any], *, watch: bool
+) -> int:
+    """Read the configuration and serve it until the client ends. Returns the exit code."""
     # Its own start-up overlaps all that is loaded from here on.
     reaper = ReaperProcess()
     try:
@@ -122,7 +133,27 @@ def command(
     from muxway.cli.serving import run_stdio
 
     trace = trace_to(trace_file)
-    raise click.exceptions.Exit(run_stdio(source, loaded, reaper, view, trace, watch=watch))
+    return run_stdio(source, loaded, reaper, view, trace, stdout=stdout, watch=watch)
+
+
+@contextlib.contextmanager
+def stdout_for_messages() -> Generator[int]:
+    """A descriptor of the stdout we were given. What is printed meanwhile, by whatever code, goes to stderr.
+
+    One `print` in somebody's middleware would stand between two messages, and clients give up at such a line.
+    """
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    if (configure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        # For a pipe Python buffers until the end, which is too late for somebody who looks for a fault.
+        configure(line_buffering=True)
+    try:
+        yield ours
+    finally:
+        sys.stdout.flush()
+        os.dup2(ours, 1)
+        os.close(ours)
 
 
 def trace_to(file: str | None) -> MessageTrace | None:
