@@ -23,7 +23,7 @@ from muxway.servers.transports.memory import MemoryServerTransport
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire import envelopes
 from tests.conftest import a_world
-from tests.journeys.test_lanes import SERVER, a_gateway, client_of, gone, who
+from tests.journeys.test_pool import SERVER, a_gateway, client_of, gone, who
 from tests.noting import notes, until
 from tests.servers.faking import a_slot, play
 

@@ -15,7 +15,7 @@ import pytest
 
 from muxway import Gateway
 from muxway.config import parse_config
-from tests.journeys.test_lanes import client_of
+from tests.journeys.test_pool import client_of
 from tests.journeys.worker import TASKS
 from tests.noting import until
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from muxway.wire.envelopes import Buffer
 
-SERVER = str(Path(__file__).with_name("lane_server.py"))
+SERVER = str(Path(__file__).with_name("who_server.py"))
 BESIDE = f"import sys; sys.path.insert(0, {str(Path(SERVER).parent)!r})"
 """What a script has to begin with that runs the server's source itself."""
 
