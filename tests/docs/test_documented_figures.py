@@ -64,7 +64,7 @@ LIMITS: dict[str, dict[str, list[str]]] = {
     },
     "docs/questions.md#limits": {
         "a question waits for its answer": ["_ANSWER_SECONDS"],
-        "rounds of questions in one call": ["_MOST_ROUNDS"],
+        "rounds of questions in one call": ["MOST_ROUNDS"],
         "calls waiting for stateless clients": _HELD,
         "open questions": ["MOST_OPEN", "_MOST_QUESTIONS"],
         "what a stateless client keeps (`requestState`)": ["seal._LARGEST"],

@@ -97,18 +97,76 @@ class Sent:
         return {**head, **own}
 
 
-class FakeLink:
-    """Implements `core.ports.Link`: plays its script to each request, or keeps it waiting."""
+class FakeTimer:
+    """Something that a `FakeClock` is to do."""
 
-    def __init__(self, script: Script | None = None, revision: Revision = NEWEST_HANDSHAKE) -> None:
+    def __init__(self, at: float, do: Callable[[], None]) -> None:
+        self.at = at
+        self.do = do
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """It need not be done any more."""
+        self.cancelled = True
+
+
+class FakeClock:
+    """Implements `calls.ports.Clock`: time passes when the test says so."""
+
+    def __init__(self) -> None:
+        self._now = 1_000_000.0
+        self._timers: list[FakeTimer] = []
+
+    def now(self) -> float:
+        """The time of day."""
+        return self._now
+
+    def steady(self) -> float:
+        """The same: nobody sets it."""
+        return self._now
+
+    def later(self, seconds: float, do: Callable[..., None], *args: object) -> FakeTimer:
+        """Do something when so much time has passed."""
+        timer = FakeTimer(self._now + seconds, lambda: do(*args))
+        self._timers.append(timer)
+        return timer
+
+    @property
+    def waiting(self) -> int:
+        """How many timers run."""
+        return sum(not timer.cancelled for timer in self._timers)
+
+    def pass_(self, seconds: float) -> None:
+        """Let time pass; what is due by then is done in its order, each at its own time."""
+        until = self._now + seconds
+        while due := [timer for timer in self._timers if not timer.cancelled and timer.at <= until]:
+            first = min(due, key=lambda timer: timer.at)
+            self._timers.remove(first)
+            self._now = max(self._now, first.at)
+            first.do()
+        self._timers = [timer for timer in self._timers if not timer.cancelled]
+        self._now = until
+
+
+class FakeLink:
+    """Implements `calls.ports.LiveConnection`: plays its script to each request, or keeps it waiting."""
+
+    def __init__(
+        self, script: Script | None = None, revision: Revision = NEWEST_HANDSHAKE, clock: FakeClock | None = None
+    ) -> None:
         self.revision = revision
-        self.leases = Leases()
+        self.leases = Leases(clock or FakeClock())
+        self.label = ""
+        self.log_level = 0
         self.own_process = False
         self.sent: list[Sent] = []
         self._script = script
 
     def check(self) -> None:
         """It never ends."""
+
+    def set_log_level(self, level: int) -> None:
+        """It logs nothing."""
 
     def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Sent:
         """Note the request and let the script answer."""

@@ -108,3 +108,17 @@ def test_nonsense_is_refused(text: str) -> None:
     for forged in (text, f"mw1.{text}"):
         with pytest.raises(InvalidParams):
             SEAL.open(forged, CALL)
+
+
+def test_a_large_call_is_compared_byte_by_byte_and_at_once() -> None:
+    """docs/behaviour.md#size-limits: what 4 MB of arguments mean would take half a second to find out."""
+    raw = Raw(b"[" + b"{}," * 1_300_000 + b"{}]")
+    large = Call(CALL.caller, "tools/call", {"name": Raw(b'"t"'), "arguments": raw})
+    best = 60.0
+    for _ in range(3):
+        began = time.thread_time()
+        known = digest(large)
+        best = min(best, time.thread_time() - began)
+    assert best < 0.1
+    assert known == digest(large)
+    assert known != digest(Call(CALL.caller, "tools/call", {**large.params, "arguments": Raw(b" " + bytes(raw))}))

@@ -343,3 +343,14 @@ async def test_a_large_result_is_reshaped_beside_the_event_loop() -> None:
             result = (await client.call("s__t")).result
     assert result["structuredContent"]["result"] == [note["text"] for note in notes]
     assert [name.rsplit("_", 1)[0] for name in threads] == ["muxway-aside"]
+
+
+# --- digits -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one", [b"0." + b"9" * 16_000_000, b"1e-" + b"9" * 16_000_000], ids=["fraction", "exponent"])
+def test_digits_that_are_no_integer_are_passed_over_at_once(one: bytes) -> None:
+    """docs/behaviour.md#size-limits: they were looked at one by one, ten nanoseconds each."""
+    frame = b"[" + one + b"]"
+    assert not envelopes.has_huge_integer(frame)
+    assert cpu(lambda: envelopes.has_huge_integer(frame)) < ALLOWED * SLACK

@@ -14,6 +14,7 @@ from muxway.exchange import tasks
 from muxway.testing import RawClient, ScriptedServer
 from tests.journeys.test_roots import ROOTS, Folders, a_config, piped, seen
 from tests.journeys.worker import TASKS, Job, Worker
+from tests.noting import until
 
 if TYPE_CHECKING:
     from muxway import Request
@@ -107,6 +108,104 @@ async def test_questions_of_a_stateless_server_to_a_stateless_caller_are_judged(
             assert "the judge says no" in reply.error["message"]
         else:
             assert reply.result["structuredContent"] == outcome
+
+
+ERAS = ("2025-11-25", "2026-07-28")
+CELLS = [
+    (client, server, kind)
+    for client in ERAS
+    for server in ERAS
+    for kind in ("a call", "a task", "a task that its client knows", "a call that becomes a task", "a client away")
+    if kind in ("a call", "a task")
+    or (client == "2026-07-28" and (kind == "a task that its client knows" or server == "2025-11-25"))
+]
+"""Every way in which a server's question may come to its client."""
+POEM = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "hi"}}
+
+
+class Asker:
+    """A server whose tool asks one thing, in the way of its revision and kind, and notes how it was answered."""
+
+    def __init__(self, revision: str, kind: str) -> None:
+        self.answered: list[str] = []
+        self.away = asyncio.Event() if kind == "a client away" else None
+        """Set when the client was told of a first question, and has yet to come back."""
+        self.server: ScriptedServer
+        if "a task" in kind and "becomes" not in kind:
+            self.server = Worker(revision, work={"asks": self._works})
+        else:
+            stateless = revision == "2026-07-28"
+            self.server = ScriptedServer(revision, tools={"asks": self._ends if stateless else self._asks})
+
+    async def _works(self, job: Job) -> None:
+        self.answered.append((await job.ask("sure", "elicitation/create", FORM)).get("action", "error"))
+        await job.done("done")
+
+    async def _asks(self, server: ScriptedServer, request: dict[str, Any]) -> None:
+        if self.away is not None:
+            first = asyncio.ensure_future(server.ask("sampling/createMessage", SAMPLE))
+            await self.away.wait()
+            answer = await server.ask("elicitation/create", FORM)
+            await first
+        else:
+            await asyncio.sleep(0.01)  # Longer than it takes to become a task.
+            answer = await server.ask("elicitation/create", FORM)
+        self.answered.append(answer.get("result", {}).get("action", "error"))
+        server.reply(request, {"content": []})
+
+    def _ends(self, server: ScriptedServer, request: dict[str, Any]) -> None:
+        answers = request["params"].get("inputResponses")
+        if answers is None:
+            server.need(request, {"sure": QUESTIONS["sure"]}, "theirs")
+        else:
+            self.answered.append(answers["sure"]["action"])
+            server.reply(request, {"content": []})
+
+
+async def _see_through(gateway: Gateway, client: RawClient, away: asyncio.Event | None) -> None:
+    """Make the call, and answer what is asked, however it is asked."""
+    client.answers["elicitation/create"] = lambda _: YES
+    client.answers["sampling/createMessage"] = lambda _: POEM
+    params: dict[str, Any] = {"name": "up__asks", "arguments": {}}
+    if away is not None:
+        shown = (await client.ask("tools/call", params)).result
+        away.set()
+        parked = gateway.switchboard.shared.relay.forwarder.services.parked
+        await until(lambda: any(one.asks is not None and one.asks.late for one in parked))
+        params |= {"inputResponses": dict.fromkeys(shown["inputRequests"], POEM), "requestState": shown["requestState"]}
+    result = (await client.complete("tools/call", params)).result
+    while "taskId" in result and result["status"] not in ("completed", "failed", "cancelled"):
+        if result.get("inputRequests"):
+            answers = dict.fromkeys(result["inputRequests"], YES)
+            await client.ask("tasks/update", {"taskId": result["taskId"], "inputResponses": answers})
+        await asyncio.sleep(0.01)
+        result = (await client.ask("tasks/get", {"taskId": result["taskId"]})).result
+
+
+@pytest.mark.parametrize("verdict", ["pass", "refuse", "answer", "later"])
+@pytest.mark.parametrize(("revision", "server_revision", "kind"), CELLS)
+async def test_a_question_is_judged_in_every_cell(
+    revision: str, server_revision: str, kind: str, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/middleware/writing.md: `ask` sees what servers ask, whichever way, and however their client is asked."""
+    if "becomes" in kind:
+        monkeypatch.setattr(tasks, "PATIENCE", 0.0)
+    judge, asker = Judge(elicitation=verdict), Asker(server_revision, kind)
+    known = {**KNOWN, "extensions": {TASKS: {}}} if "knows" in kind or "becomes" in kind else KNOWN
+    async with asyncio.timeout(PATIENCE), chain(judge).then(up=asker.server).open() as gateway:
+        client = RawClient(gateway.memory_door(), revision=revision, capabilities=known)
+        await client.hello()
+        seen = asyncio.ensure_future(_see_through(gateway, client, asker.away))
+        if verdict == "later":
+            while not judge.held:
+                await asyncio.sleep(0.01)
+            judge.held.pop().answer(b'{"action":"decline"}')
+        await seen
+    refused = "cancel" if server_revision == "2026-07-28" else "error"
+    assert asker.answered == [{"pass": "accept", "refuse": refused}.get(verdict, "decline")]
+    assert ("up", "elicitation/create") in judge.seen
+    if isinstance(asker.server, Worker):
+        asker.server.stop_jobs()
 
 
 @pytest.mark.parametrize("verdict", ["pass", "refuse", "answer"])

@@ -463,7 +463,7 @@ async def test_a_question_outlasts_the_wrong_one_of_two_calls_of_a_client(revisi
         if end == "result":
             ends_now.set()
         elif stateless:
-            for parked in list(world.gateway.switchboard.shared.relay.desk.parked.values()):
+            for parked in world.gateway.switchboard.shared.relay.forwarder.services.parked:
                 parked.cancel(None)
         else:
             client.tell("notifications/cancelled", {"requestId": second})
@@ -598,23 +598,24 @@ async def test_what_comes_for_a_parked_call_is_counted(outcome: str, monkeypatch
     async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
         client, _ = await client_of(world, "2026-07-28")
         states = [(await client.call("up__asks")).result["requestState"] for _ in range(2)]
-        desk = world.gateway.switchboard.shared.relay.desk
+        parked = world.gateway.switchboard.shared.relay.forwarder.services.parked
+        kept = parked._holding  # pyright: ignore[reportPrivateUsage]
         go.set()
         if outcome == "question":
             # The first is put to the client when it comes back, for the second there is no room.
             await until(lambda: bool(answers))
             assert answers[0]["error"]["message"].startswith("too many calls wait")
-            assert not desk.holding.is_over(b"")
+            assert not kept.is_over(b"")
         else:
-            await until(lambda: all(parked._outcome is not None for parked in desk.parked.values()))  # pyright: ignore[reportPrivateUsage]
+            await until(lambda: all(exchange.outcome is not None for exchange in parked))
         replies = [await client.call("up__asks", requestState=state, inputResponses={}) for state in states]
         if outcome != "question":
             assert large in str(replies[0].message)
             error = replies[1].error
             assert error["data"]["muxway"]["reason"] == "too_large"
             assert "the call has run" in error["message"]
-            assert desk.holding._of == {}  # pyright: ignore[reportPrivateUsage]
-            assert desk.holding._all == (0, 0)  # pyright: ignore[reportPrivateUsage]
+            assert kept._of == {}  # pyright: ignore[reportPrivateUsage]
+            assert kept._all == (0, 0)  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_nothing_is_kept_of_questions_that_nobody_need_answer_any_more() -> None:
@@ -744,7 +745,7 @@ async def test_a_thousand_parked_calls_hold_in_little_memory_and_are_all_answere
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """docs/behaviour.md#questions-of-servers: under 50 MB."""
-    monkeypatch.setattr("muxway.exchange.crossing._GATHERING", 0.001)
+    monkeypatch.setattr("muxway.exchange.parking._GATHERING", 0.001)
 
     async def asks(server: ScriptedServer, request: dict[str, Any]) -> None:
         answer = await server.ask("elicitation/create", ELICIT)

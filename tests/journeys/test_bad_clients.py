@@ -322,3 +322,14 @@ async def test_a_batch_that_is_none_is_refused(line: bytes, code: int) -> None:
         client.say(line)
         assert (await client.answer(None)).error["code"] == code
         await _echo_still_works(client)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["session", "stranger"])
+async def test_a_long_method_is_not_sent_back_whole(known: bool) -> None:
+    """docs/behaviour.md#size-limits: what is said of a foreign word does not grow with it."""
+    async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
+        client = await world.client() if known else RawClient(world.gateway.memory_door())
+        client.say(json.dumps({"jsonrpc": "2.0", "id": 5, "method": "x" * 1_000_000}).encode())
+        error = (await client.answer(5)).error
+        assert "xxx…" in error["message"]
+        assert len(error["message"]) < 1000

@@ -17,8 +17,8 @@ from muxway.clients import notifications
 from muxway.clients.session import ClientRequest, Session
 from muxway.composed import running
 from muxway.errors import RpcError
-from muxway.exchange.crossing import Crossing
-from muxway.exchange.relay import Relay
+from muxway.exchange.exchange import Exchange
+from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.switchboard import Switchboard
 from muxway.servers.connection import Connection
 from muxway.testing import RawClient, ScriptedServer
@@ -33,10 +33,10 @@ PORTS: dict[str, tuple[Any, str]] = {
     "before anything else": (Session, "_caller"),
     "the middle": (Switchboard, "answer"),
     "the middleware's target": (Switchboard, "target"),
-    "the way to the server": (Relay, "send"),
+    "the way to the server": (Forwarder, "send"),
     "the connection": (Connection, "request"),
     "what is written to the server": (Connection, "_meta"),
-    "the conversion between eras": (Crossing, "done"),
+    "the conversion between eras": (Exchange, "done"),
     "the converter": (result_types, "result_converter"),
     "the sink's result": (ClientRequest, "done"),
     "the frame of the answer": (envelopes, "result"),
@@ -107,7 +107,7 @@ async def test_an_incident_is_logged_once_with_its_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ours: the number in the answer leads to the traceback in the log (docs/errors.md)."""
-    fault = Fault(monkeypatch, Relay, "send")
+    fault = Fault(monkeypatch, Forwarder, "send")
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         fault.armed = True

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway import Gateway, UpstreamError
-from muxway.calls.leases import Leases, PassedTasks
 from muxway.config import parse_config
 from muxway.exchange import tasks
+from muxway.exchange.parking import give_up
 from muxway.testing import RawClient, ScriptedServer
 from tests.conftest import World, a_world
-from tests.exchange.faking import FakeLink
 from tests.journeys.worker import TASKS, Job, Worker
 from tests.noting import until
 from tests.stdio.harness import child
@@ -150,40 +149,11 @@ async def test_a_call_that_is_cancelled_gives_the_server_back(name: str, monkeyp
             await client.ask("tasks/cancel", {"taskId": case.shown["taskId"]})
             await client.ask("tasks/get", {"taskId": case.shown["taskId"]})
         else:
-            for parked in list(world.gateway.switchboard.shared.relay.desk.parked.values()):
-                parked._give_up("nobody comes")  # pyright: ignore[reportPrivateUsage]
+            for parked in world.gateway.switchboard.shared.relay.forwarder.services.parked:
+                give_up(parked, "nobody comes")
         await until(lambda: not _busy(world))
     if isinstance(case.server, Worker):
         case.server.stop_jobs()
-
-
-async def test_a_lease_by_name_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours: a task that nobody asks after is thought to go on for its ttl, and no longer."""
-    now = 0.0
-    monkeypatch.setattr("muxway.calls.leases.steady", lambda: now)
-    link = FakeLink()
-    passed = PassedTasks()
-    for number in range(5000):
-        passed.add(f"t{number}", b"", link, 10.0)  # pyright: ignore[reportArgumentType]
-    assert link.leases.any
-    now = 9.9
-    assert link.leases.any
-    now = 10.1
-    assert not link.leases.any
-    assert not Leases().any
-
-
-async def test_no_task_is_forgotten_for_what_others_have_made() -> None:
-    """Ours: however many tasks one principal has made, those of another can be asked after (docs/tasks.md)."""
-    link = FakeLink()
-    passed = PassedTasks()
-    passed.add("bob's", b"bob", link, 10.0)  # pyright: ignore[reportArgumentType]
-    for number in range(5000):
-        passed.add(f"t{number}", b"ann", link, 10.0)  # pyright: ignore[reportArgumentType]
-    present = FakeLink()
-    assert passed.find("bob's", present) is link  # pyright: ignore[reportArgumentType]
-    assert passed.find("t0", present) is not link  # pyright: ignore[reportArgumentType]
-    assert passed.find("t4999", present) is link  # pyright: ignore[reportArgumentType]
 
 
 async def test_calls_that_run_as_tasks_end_at_the_old_process_after_a_reload() -> None:

@@ -17,7 +17,7 @@ from muxway.calls.call import Call, Caller
 from muxway.clients.session import Session
 from muxway.clients.transports.memory import MemoryClientTransport
 from muxway.config import parse_config
-from muxway.exchange import holding, tasks
+from muxway.exchange import tasks
 from muxway.servers import pool
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire.revisions import NEWEST
@@ -796,21 +796,6 @@ class TestOwn:
                     assert (shown["status"], shown["error"]["code"]) == ("failed", -32602)
                     assert visits == 1
 
-    async def test_a_question_that_nobody_answers_is_cancelled(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tasks, "LIFETIME", 0.2)
-
-        async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
-            await asyncio.sleep(0.2)
-            who = await server.ask("elicitation/create", ELICIT)
-            poem = await server.ask("sampling/createMessage", SAMPLE)
-            words = f"{who['result']['action']} {poem['error']['code']}"
-            server.reply(request, {"content": [{"type": "text", "text": words}]})
-
-        async with self.slow(script) as (world, _):
-            client = await client_of(world)
-            shown = await when(client, (await client.call("up__slow")).result["taskId"], *ENDED)
-            assert text(shown["result"]) == "cancel -32603"
-
     async def test_cancelling_the_task_cancels_the_call(self) -> None:
         async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
             del request
@@ -851,80 +836,6 @@ class TestOwn:
                 assert await error_of(client, "update", name, inputResponses={}) == -32602
             assert text((await when(ann, hers, *ENDED))["result"]) == "ann"
             assert text((await when(bob, his, *ENDED))["result"]) == "bob"
-
-    async def test_an_outcome_is_kept_for_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tasks, "KEPT", 0.3)
-
-        async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
-            await asyncio.sleep(0.2)
-            server.reply(request, {"content": []})
-
-        async with self.slow(script) as (world, _):
-            client = await client_of(world)
-            name = (await client.call("up__slow")).result["taskId"]
-            await when(client, name, "completed")
-            await asyncio.sleep(0.5)
-            assert await error_of(client, "get", name) == -32602
-            assert not world.gateway.switchboard.tasks
-
-    async def test_outcomes_that_take_too_much_room_go_oldest_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(holding, "MOST_BYTES", 2500)
-
-        async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
-            await asyncio.sleep(0.2)
-            server.reply(request, {"content": [{"type": "text", "text": "x" * 1000}]})
-
-        async with self.slow(script) as (world, _):
-            client = await client_of(world)
-            names: list[str] = []
-            for _ in range(3):
-                names.append((await client.call("up__slow")).result["taskId"])
-                await when(client, names[-1], "completed")
-            assert await error_of(client, "get", names[0]) == -32602
-            assert [(await ask_task(client, "get", name))["status"] for name in names[1:]] == ["completed"] * 2
-
-    async def test_questions_of_tasks_are_counted_by_their_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Ours: 64 MiB of a principal's (docs/tasks.md); here 10,000 bytes."""
-        monkeypatch.setattr(holding, "MOST_BYTES_EACH", 10_000)
-        refused: list[str] = []
-
-        async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
-            await asyncio.sleep(0.2)
-            answer = await server.ask("elicitation/create", {**ELICIT, "message": "x" * 6000})
-            if "error" in answer:
-                refused.append(answer["error"]["message"])
-            server.reply(request, {"content": []})
-
-        async with self.slow(script) as (world, _):
-            ann = await client_of(world, principal=b"ann")
-            first = (await ann.call("up__slow")).result["taskId"]
-            asked = await when(ann, first, "input_required")
-            second = (await ann.call("up__slow")).result["taskId"]
-            await when(ann, second, "completed")
-            assert refused == ["too many calls wait for answers; try again later"]
-            # What was answered counts no more, nor what was refused.
-            await ask_task(ann, "update", first, inputResponses=dict.fromkeys(asked["inputRequests"], ANN))
-            await when(ann, first, "completed")
-            third = (await ann.call("up__slow")).result["taskId"]
-            await when(ann, third, "input_required")
-            assert len(refused) == 1
-
-    async def test_nobody_has_more_tasks_than_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Ours: beyond the limit a call is simply answered when it is over."""
-        monkeypatch.setattr(holding, "MOST_EACH", 2)
-        monkeypatch.setattr(holding, "MOST", 3)
-
-        async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
-            await asyncio.sleep(0.3)
-            server.reply(request, {"content": []})
-
-        async with self.slow(script) as (world, _):
-            ann, bob = await client_of(world, principal=b"ann"), await client_of(world, principal=b"bob")
-            ids = [ann.start("tools/call", {"name": "up__slow", "arguments": {}}) for _ in range(3)]
-            kinds = [(await ann.answer(id_)).result["resultType"] for id_ in ids]
-            assert sorted(kinds) == ["complete", "task", "task"]
-            ids = [bob.start("tools/call", {"name": "up__slow", "arguments": {}}) for _ in range(2)]
-            assert sorted([(await bob.answer(id_)).result["resultType"] for id_ in ids]) == ["complete", "task"]
 
     async def test_a_server_that_dies_fails_its_tasks(self) -> None:
         async def script(server: ScriptedServer, request: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from muxway.calls.call import Call, Caller
 from muxway.calls.ports import Waiter
 from muxway.middleware.builtin import cache
 from muxway.middleware.builtin.cache import Cache
+from muxway.middleware.engine.base import Outcome, Result
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire import envelopes
 from muxway.wire.revisions import NEWEST, REVISIONS
@@ -343,3 +345,13 @@ async def test_a_step_and_a_client_of_its_date_do_not_share_results(order: tuple
         client = await world.client("2025-11-25")
         got = {name: (await client.call(name, {})).result["structuredContent"] for name in order}
     assert got == {"up__numbers": {"result": [1]}, "Made": {"got": [1]}}
+
+
+@pytest.mark.parametrize("told", [b"", b',"isError":true'], ids=["kept", "not kept"])
+def test_a_result_of_a_million_members_is_not_taken_apart(told: bytes) -> None:
+    """docs/behaviour.md#size-limits: half a second for what only a few of them say."""
+    result = Result(b'{"content":[],' + b",".join(b'"k%d":1' % number for number in range(500_000)) + told + b"}")
+    began = time.thread_time()
+    assert (result.is_final, result.is_error) == (True, bool(told))
+    assert Outcome(0.0, None, (), result).word == ("isError" if told else "ok")
+    assert time.thread_time() - began < 0.1

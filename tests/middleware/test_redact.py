@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
+from muxway.errors import RpcError
 from muxway.exchange import tasks
 from muxway.middleware.builtin.masking import Masker, change_strings
 from muxway.middleware.builtin.patterns import KINDS, compiled
@@ -385,3 +387,50 @@ async def test_a_large_result_is_searched_beside_the_event_loop(monkeypatch: pyt
             blocks = (await client.call("up__tell", {"many": many})).result["content"]
             assert where == [here]
             assert [block["text"] for block in blocks] == [f"{n} [redacted: github_token]" for n in range(many)]
+
+
+async def test_large_errors_are_searched_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/behaviour.md#size-limits: the same for errors, whose data a server chooses: 9 MB of it took five seconds."""
+    where: list[bool] = []
+    search = Masker.error
+
+    def noted(self: Masker, error: RpcError) -> None:
+        where.append(threading.current_thread() is threading.main_thread())
+        search(self, error)
+
+    monkeypatch.setattr(Masker, "error", noted)
+
+    def fail(server: ScriptedServer, request: dict[str, Any]) -> None:
+        data = [GITHUB] * request["params"]["arguments"]["many"]
+        server.say({"jsonrpc": "2.0", "id": request["id"], "error": {"code": 7, "message": "no", "data": data}})
+
+    async with chained({"up": ScriptedServer(tools={"fail": fail})}, Redact()) as world:
+        client = await world.client()
+        for many, here in ((1, True), (5_000, False)):
+            where.clear()
+            error = (await client.call("up__fail", {"many": many})).error
+            assert where == [here]
+            assert (error["code"], error["data"]) == (7, ["[redacted: github_token]"] * many)
+
+
+@pytest.mark.parametrize("data", [[""] * 5_000, "x" * 100_000], ids=["strings", "text"])
+def test_a_notice_that_would_take_long_to_search_is_withheld(data: Any) -> None:
+    """docs/behaviour.md#size-limits: a notice is not worth everybody's time; what may have a secret is not shown."""
+    masker = Masker({}, ALL)
+    long, harmless = json.dumps([data, AWS]).encode(), b'"good morning"'
+    shown = masker.notice({"level": b'"info"', "data": long, "message": harmless, "_meta": b'{"a":%b}' % long})
+    withheld = {"data": b'"[redacted: too long to search]"', "_meta": b"{}"}
+    assert shown == {"level": b'"info"', "message": harmless, **withheld}
+    # What cannot have any is shown, however long it is.
+    assert Masker({}, ["aws_key"]).notice({"data": json.dumps(data).encode()}) == {"data": json.dumps(data).encode()}
+
+
+def test_a_question_that_would_take_long_to_search_is_refused() -> None:
+    """docs/behaviour.md#size-limits: its server is told why."""
+    masker = Masker({}, ALL)
+    text = Raw(json.dumps(f"{AWS} " + "x" * 100_000).encode())
+    assert b"redacted: aws_key" in bytes(masker.question({"message": text})["message"])
+    with pytest.raises(RpcError, match="too long to be searched"):
+        masker.question({"message": Raw(json.dumps(f"{AWS} " + "x" * 2_000_000).encode())})
+    with pytest.raises(RpcError, match="too long to be searched"):
+        masker.question({"messages": Raw(json.dumps([AWS] * 100_000).encode())})

@@ -59,12 +59,12 @@ async def test_another_state_key_seals_from_then_on_and_the_same_one_stays() -> 
         return parse_config(config({"a": server()}, gateway={"stateKey": key, "name": name}))
 
     async with Gateway.open(sealed("k" * 40)) as gateway:
-        relay = gateway.switchboard.shared.relay
-        before = relay.desk.seal
+        services = gateway.switchboard.shared.relay.forwarder.services
+        before = services.seal
         await gateway.apply(sealed("k" * 40, "other"))
-        assert relay.desk.seal is relay.tasks.seal is before
+        assert services.seal is before
         await gateway.apply(sealed("n" * 40, "other"))
-        assert relay.desk.seal is relay.tasks.seal is not before
+        assert services.seal is not before
 
 
 async def test_limits_of_further_connections_count_at_once() -> None:

@@ -10,7 +10,7 @@ from muxway.clients.session import ClientRequest, Session
 from muxway.clients.stateless import Ladder, StatelessRequest
 from muxway.clients.transports.guard import Guard
 from muxway.errors import RpcError
-from muxway.exchange.relay import Relay
+from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.switchboard import Switchboard
 from muxway.testing import ScriptedServer
 from muxway.wire import envelopes
@@ -23,7 +23,7 @@ PORTS: dict[str, tuple[Any, str]] = {
     "the checks of a stateless request": (Ladder, "admit"),
     "who calls": (Session, "_caller"),
     "the middle": (Switchboard, "answer"),
-    "the way to the server": (Relay, "send"),
+    "the way to the server": (Forwarder, "send"),
     "the sink of a session": (ClientRequest, "done"),
     "the sink of a stateless request": (StatelessRequest, "done"),
     "the frame of the answer": (envelopes, "result"),

@@ -13,6 +13,7 @@ from muxway.testing import ScriptedServer
 from muxway.wire.headers import encode_value
 
 from .harness import BOTH, ENVELOPE, MODERN, Web, initialize, modern, request
+from .test_connections import ALLOWED, SLACK, longest_turn
 from .test_sessions import Held, reporting
 
 if TYPE_CHECKING:
@@ -322,6 +323,20 @@ async def test_arguments_that_a_tool_wants_in_headers(
         answer = await http.stateless("tools/call", {"name": "s__m", "arguments": arguments}, dict(headers))
         assert answer.json.get("error", {}).get("code") == code
         assert answer.status == (200 if code is None else 400)
+
+
+async def test_large_arguments_are_compared_with_headers_at_once(web: Webs) -> None:
+    """docs/behaviour.md#size-limits: they were opened anew for each header, and each member became an object."""
+    properties = {f"p{number}": {"type": "string", "x-mcp-header": f"H{number}"} for number in range(50)}
+    tool = {"name": "m", "inputSchema": {"type": "object", "properties": properties}}
+    async with web({"s": ScriptedServer(tools={"m": None}, definitions=[tool])}) as http:
+        arguments = {f"x{number}": 1 for number in range(250_000)}
+        message, headers = modern("tools/call", {"name": "s__m", "arguments": {**arguments, "p0": "eu"}})
+        body = json.dumps(message, separators=(",", ":")).encode()
+        async with longest_turn() as turns:
+            answer = await http.post(body, {**headers, "Mcp-Param-H0": "us"})
+        assert "mcp-param-h0 " in answer.json["error"]["message"]
+        assert turns[0] < ALLOWED * SLACK
 
 
 # --- streams ------------------------------------------------------------------------------------

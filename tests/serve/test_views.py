@@ -258,3 +258,20 @@ def test_views_are_served_over_http_by_the_command(serving: str) -> None:
     assert status("/mcp", "reading-token-1") == 200
     assert status("/mcp/other", "reading-token-1") == 403
     assert status("/mcp", None) == 401
+
+
+@pytest.mark.parametrize("path", ["/mcp/agent", "/mcp"])
+async def test_a_view_that_a_reload_has_just_taken_away_is_no_internal_error(
+    path: str, web: Webs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/views.md: what is not there is 404, also while the rest of a reload is under way."""
+    guard = Guard(tokens=["all"], views={"agent-token": "agent"})
+    token = _bearer("agent-token" if path == "/mcp" else "all")
+    async with web(_servers(), top=TOP, guard=guard) as http:
+        assert await _listed(http, path, token) == ["s__get"]
+        del http.door.switchboard.views["agent"]
+        message, given = modern("tools/list")
+        assert (await http.post(message, {**given, **token}, path)).status == 404
+        assert (await http.post(initialize(), token, path)).status == 404
+        assert (await http.open("GET", path.replace("mcp", "sse"), token)).status == 404
+    assert "internal error" not in caplog.text

@@ -11,13 +11,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
-from muxway.calls.ports import steady
+from muxway.calls.ports import LOOP_CLOCK
 from muxway.errors import UpstreamError
 
 if TYPE_CHECKING:
     from weakref import ReferenceType
 
-    from muxway.calls.ports import LiveConnection
+    from muxway.calls.ports import Clock, LiveConnection
 
 _MOST_NAMED: Final = 4000
 _LONGEST: Final = 3600.0
@@ -27,9 +27,10 @@ _LONGEST: Final = 3600.0
 class Leases:
     """The leases on one connection."""
 
-    __slots__ = ("_held", "_named")
+    __slots__ = ("_clock", "_held", "_named")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = LOOP_CLOCK) -> None:
+        self._clock = clock
         self._held = 0
         self._named: dict[str, float] = {}
         """Until when, by name."""
@@ -47,7 +48,7 @@ class Leases:
         self._named.pop(name, None)
         if len(self._named) >= _MOST_NAMED:
             del self._named[next(iter(self._named))]
-        self._named[name] = steady() + min(seconds, _LONGEST)
+        self._named[name] = self._clock.steady() + min(seconds, _LONGEST)
 
     def drop(self, name: str) -> None:
         """The lease of this name is over, if there is one."""
@@ -59,7 +60,7 @@ class Leases:
         if self._held:
             return True
         if self._named:
-            now = steady()
+            now = self._clock.steady()
             self._named = {name: until for name, until in self._named.items() if until > now}
         return bool(self._named)
 

@@ -154,6 +154,33 @@ def clock() -> float:
     return time.time()
 
 
+class Clock(Protocol):
+    """What time it is, and what is to happen later. An argument where that matters, so that a test needs no loop."""
+
+    def now(self) -> float:
+        """The time of day, see `clock`."""
+        ...
+
+    def steady(self) -> float:
+        """See `steady`."""
+        ...
+
+    def later(self, seconds: float, do: Callable[..., None], *args: object) -> Timer:
+        """See `later`."""
+        ...
+
+
+class _LoopClock:
+    """That of the event loop that runs."""
+
+    now = staticmethod(clock)
+    steady = staticmethod(steady)
+    later = staticmethod(later)
+
+
+LOOP_CLOCK: Final[Clock] = _LoopClock()
+
+
 class _Aside:
     """Work that another thread does. Implements `Running`."""
 

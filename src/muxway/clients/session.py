@@ -26,6 +26,7 @@ from muxway.exchange.admission import CALLS
 from muxway.exchange.meeting import Meeting
 from muxway.exchange.open_sessions import Listener
 from muxway.exchange.subscriptions import Quota, Subscriber
+from muxway.likeness import short
 from muxway.log import EventLog
 from muxway.wire import envelopes, revisions
 from muxway.wire.asking import ELICIT, BadAnswer
@@ -450,7 +451,8 @@ class Session:
             return None
         if self.session is None:
             raise InvalidRequest(
-                f"{method} before initialize: send `initialize` first, or give params._meta the 2026-07-28 envelope"
+                f"{short(method)} before initialize: send `initialize` first, "
+                "or give params._meta the 2026-07-28 envelope"
             )
         return self.session
 

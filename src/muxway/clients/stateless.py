@@ -33,7 +33,7 @@ from muxway.exchange.subscriptions import Quota
 from muxway.wire import envelopes, headers, revisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from muxway.calls.ports import Running
     from muxway.calls.server_request import ServerRequest
@@ -76,7 +76,7 @@ class Ladder:
 
     def __init__(self) -> None:
         self._catalog: Catalog | None = None
-        self._mirrored: dict[str, Mapping[bytes, tuple[str, ...]]] = {}
+        self._mirrored: dict[str, _Mirrored | None] = {}
 
     def admit(
         self, request: HasHeaders, envelope: Envelope, method: str, switchboard: Switchboard, principal: bytes
@@ -129,18 +129,45 @@ class Ladder:
         route = None if name is None else catalog.find(name).route
         if route is None:
             return
-        mirrored = self._mirrored.get(route.public)
+        if route.public not in self._mirrored:
+            self._mirrored[route.public] = _mirrored_by(route.definition)
+        mirrored = self._mirrored[route.public]
         if mirrored is None:
-            mirrored = self._mirrored[route.public] = _mirrored_by(route.definition)
-        if not mirrored:
             return
-        arguments = params.get("arguments")
-        for header, path in mirrored.items():
-            values = given.get(_PARAM + header, ())
-            argument = _at(arguments, path)
-            if not _same(argument, values):
+        for header, path, argument in mirrored.found_in(params.get("arguments")):
+            if not _same(argument, given.get(_PARAM + header, ())):
                 shown = (_PARAM + header).decode()
                 raise RpcError(f"the header {shown} and the argument {'.'.join(path)} differ", code=HEADER_MISMATCH)
+
+
+class _Mirrored:
+    """Arguments that headers repeat: one, or those inside of one. Each object on the way is read once."""
+
+    __slots__ = ("_header", "_inside", "_path", "_pick")
+
+    def __init__(self, wanted: Mapping[tuple[str, ...], bytes], path: tuple[str, ...] = ()) -> None:
+        """`wanted`: where the arguments are → headers (lower case, without their prefix)."""
+        self._path = path
+        self._header = wanted.get(path)
+        depth = len(path)
+        names = list(dict.fromkeys(one[depth] for one in wanted if len(one) > depth))
+        self._inside = [
+            _Mirrored(
+                {one: header for one, header in wanted.items() if one[depth : depth + 1] == (name,)}, (*path, name)
+            )
+            for name in names
+        ]
+        self._pick = envelopes.picker(names)
+
+    def found_in(self, raw: Raw | None) -> Iterator[tuple[bytes, tuple[str, ...], Raw | None]]:
+        """Each header, where its argument is, and that itself; None if there is none."""
+        if raw is not None and envelopes.is_null(raw):
+            raw = None
+        if self._header is not None:
+            yield self._header, self._path, raw
+        values = [None] * len(self._inside) if raw is None or not self._inside else self._pick(raw)
+        for part, value in zip(self._inside, values, strict=True):
+            yield from part.found_in(value)
 
 
 def _agree(
@@ -157,22 +184,16 @@ def _agree(
         raise RpcError(f"the header {name} does not say what the body says", code=HEADER_MISMATCH)
 
 
-def _mirrored_by(definition: bytes) -> Mapping[bytes, tuple[str, ...]]:
-    """Header (lower case, without its prefix) → where the argument is that it repeats."""
+def _mirrored_by(definition: bytes) -> _Mirrored | None:
+    """What a tool wants repeated in headers; None: nothing."""
     if _ANNOTATION not in definition:
-        return {}
+        return None
     try:
         wanted = headers.param_headers(envelopes.value(definition)["inputSchema"])
     except (headers.BadAnnotation, ParseError):
         # Clients must not offer such a tool, and nobody can know what its headers would be.
-        return {}
-    return {header.lower().encode(): path for path, header in wanted.items()}
-
-
-def _at(raw: Raw | None, path: tuple[str, ...]) -> Raw | None:
-    for step in path:
-        raw = None if raw is None else (envelopes.members(raw) or {}).get(step)
-    return None if raw is None or envelopes.is_null(raw) else raw
+        return None
+    return _Mirrored({path: header.lower().encode() for path, header in wanted.items()}) if wanted else None
 
 
 def _same(argument: Raw | None, values: Sequence[bytes]) -> bool:

@@ -69,7 +69,7 @@ class Completion:
         head = b'"method":"completion/complete","params":{"ref":' + native
         # What one of several servers cannot do is no error; the only one says so itself.
         sink = Changing(sink, _at_most, lambda error: nothing if not bare and _unknown(error) else error)
-        return self._relay.send(upstream, head, self._without_news(upstream, call), sink)
+        return self._relay.forwarder.send(upstream, head, self._without_news(upstream, call), sink)
 
     def _native(self, prompts: Catalog, resources: ResourceCatalog, ref: Params) -> tuple[str, bytes]:
         kind = envelopes.text(ref.get("type"))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.calls.call import Call
 from muxway.wire import envelopes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muxway.exchange.exchange import Exchange
 
 MOST: Final = 4000
 MOST_EACH: Final = 1000
@@ -64,6 +69,51 @@ class Holding:
         its = self._of[principal] = _Held(its.number + number, its.size + size)
         if not its.number:
             del self._of[principal]
+
+
+class ParkedCalls:
+    """Calls whose server waits while the client was told to come back, by the names that their states have sealed."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Exchange] = {}
+        self._holding = Holding()
+
+    def __iter__(self) -> Iterator[Exchange]:
+        return iter(list(self._calls.values()))
+
+    def has_room(self, exchange: Exchange, size: int) -> bool:
+        """Whether this one may be parked too."""
+        return self._holding.has_room(exchange.call.caller.principal, size)
+
+    def add(self, exchange: Exchange, size: int) -> None:
+        """Park it; whether there is room has been asked."""
+        exchange.size = size
+        self._holding.take(exchange.call.caller.principal, size)
+        self._calls[exchange.key] = exchange
+
+    def find(self, key: str | None) -> Exchange | None:
+        """The call of this name, if it is still here."""
+        return self._calls.get(key or "")
+
+    def resize(self, exchange: Exchange, size: int) -> bool:
+        """It takes so many bytes now; whether that is not too much."""
+        if exchange.key not in self._calls:
+            return True
+        principal = exchange.call.caller.principal
+        self._holding.resize(principal, size, exchange.size)
+        exchange.size = size
+        return not self._holding.is_over(principal)
+
+    def drop(self, exchange: Exchange) -> None:
+        """It is parked no more, if it was."""
+        if self._calls.pop(exchange.key, None) is not None:
+            self._holding.give_back(exchange.call.caller.principal, exchange.size)
+
+    def close(self) -> None:
+        """The gateway has stopped: nobody comes back, and the servers are gone."""
+        for exchange in self:
+            exchange.end()
+        self._calls.clear()
 
 
 def own_call(call: Call) -> Call:

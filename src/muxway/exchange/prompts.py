@@ -30,7 +30,7 @@ class Prompts:
             StillStarting: its server may have it in a moment.
         """
         aim, sink = self.aim(catalog, call, sink)
-        return self._relay.send(aim.upstream, aim.head, call, sink)
+        return self._relay.forwarder.send(aim.upstream, aim.head, call, sink)
 
     def aim(self, catalog: Catalog, call: Call, sink: Sink) -> tuple[Aim, Sink]:
         """Where a request for a prompt leads, and the sink for its outcome. Raises as `get` does."""

@@ -1,4 +1,4 @@
-"""One tool call: public name → upstream and native name → the upstream's answer in the caller's spelling."""
+"""One tool call: public name → upstream and native name, or why there is none."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ import msgspec
 from msgspec import Raw
 
 from muxway.calls.backend import StillStarting
-from muxway.calls.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
+from muxway.calls.sinks import chain
 from muxway.catalog.model import EMPTY
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.composed import own_tools
 from muxway.errors import InvalidParams, ToolNotFound, UpstreamError
-from muxway.exchange.crossing import Asking, Crossing, Desk, Parking, Way, Wrapping, agreed, declined
-from muxway.exchange.log_levels import LogLevels
-from muxway.exchange.seal import INVALID, Seal
-from muxway.exchange.task_poller import TaskPoller, is_task_state
-from muxway.exchange.tasks import Background, Tasks
+from muxway.exchange.forwarding import Forwarder
 from muxway.likeness import short
-from muxway.wire import asking, envelopes, result_types
+from muxway.wire import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,9 +26,9 @@ if TYPE_CHECKING:
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
     from muxway.config.model import CustomTool
+    from muxway.exchange.seal import Seal
     from muxway.routing.target import Chosen
     from muxway.wire.result_types import Converter
-    from muxway.wire.revisions import Revision
 
     Handle = Callable[[Call, Sink], Running | None]
 
@@ -65,31 +61,19 @@ class Relay:
         server_info: bytes,
         seal: Seal | None = None,
     ) -> None:
-        self.desk = Desk(seal or Seal())
-        self.tasks = Tasks(self.desk.seal, self.reach, self.desk.passed)
-        self.log_levels = LogLevels()
+        self.forwarder = Forwarder(members, self._connection, server_info, seal)
         self._members = members
         self.tools = tools
         """The gateway's own, as configured."""
-        self._server_info = server_info
-        self.rewriters: Mapping[str, Converter] = {}
-        """Upstream → what is done to the links in its tools' results; empty unless several servers have resources."""
         self.whole: Catalog = EMPTY
         """Every tool, whatever the view of a caller shows."""
-        self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
         self.waited = 0
         """How often the call that is being looked at just now has waited already."""
 
     def reconfigure(self, tools: Mapping[str, CustomTool], server_info: bytes) -> None:
         """Other tools of the gateway's own, another name of the gateway itself."""
         self.tools = tools
-        if server_info != self._server_info:
-            self._server_info = server_info
-            self._converters.clear()
-
-    def reseal(self, seal: Seal) -> None:
-        """Another key. What was sealed with the one before cannot be opened any more."""
-        self.desk.seal = self.tasks.seal = seal
+        self.forwarder.reconfigure(server_info)
 
     def call_tool(
         self, catalog: Catalog, call: Call, sink: Sink, handle: Handle, chosen: Chosen | None = None
@@ -118,13 +102,15 @@ class Relay:
                 _check_arguments(route, call)
             if "task" in params:
                 call = _without_task(call)
-            return self.send(route.upstream, route.head, call, sink, wrapped=route.wrapped, tasked=route.tasked)
+            return self.forwarder.send(
+                route.upstream, route.head, call, sink, wrapped=route.wrapped, tasked=route.tasked
+            )
         else:
             aim = self._aim(route, call)
         upstream, head, call, wrapped, tasked, reshape = aim
         if not upstream:
-            return self._compose(self.tools[head.decode()], call, sink, reshape, handle)
-        return self.send(upstream, head, call, sink, wrapped=wrapped, tasked=tasked, reshape=reshape)
+            return self.forwarder.compose(self.tools[head.decode()], call, sink, reshape, handle)
+        return self.forwarder.send(upstream, head, call, sink, wrapped=wrapped, tasked=tasked, reshape=reshape)
 
     def aim(self, catalog: Catalog, call: Call, chosen: Chosen | None = None) -> Aim:
         """A call as its server gets it. Raises as `call_tool` does."""
@@ -192,23 +178,6 @@ class Relay:
             return None
         starts = [start + separator for start in (upstream, member.prefix) if start for separator in SEPARATORS]
         return upstream, name.removeprefix(next(start for start in starts if name.startswith(start)))
-
-    def _compose(
-        self, tool: CustomTool, call: Call, sink: Sink, reshape: Converter | None, handle: Handle
-    ) -> Running | None:
-        # Only for those who have such tools: it takes its part of a start.
-        from muxway.composed.running import Composition
-
-        link = Composition(tool, handle)
-        convert = result_types.result_converter(call.caller.revision, link.revision, self._server_info)
-        convert = chain(reshape, convert)
-        if convert is None:
-            return link.request(b"", call, sink, idle=tool.deadline, limit=tool.deadline)
-        large = CONVERTED if reshape is None else RESHAPED
-        way = Way(tool.name, link, convert, self._server_info, tool.deadline, tool.deadline, large)
-        across = self._across(sink, way, b"", call)
-        across.begin()
-        return across
 
     def _find(self, catalog: Catalog, call: Call, name: str | None) -> Route:
         if name is None:
@@ -302,156 +271,6 @@ class Relay:
         if link is None:
             self._refuse(upstream, member)
         return member, link
-
-    def send(
-        self,
-        upstream: str,
-        head: bytes,
-        call: Call,
-        sink: Sink,
-        *,
-        wrapped: bool = False,
-        tasked: bool = False,
-        reshape: Converter | None = None,
-    ) -> Running | None:
-        """Send a request to an upstream; its result comes back in the caller's spelling.
-
-        Args:
-            upstream: the upstream's name.
-            head: `"method":…,"params":{…` with what was rewritten; the call's other params follow it.
-            call: the caller's request.
-            sink: hears the outcome.
-            wrapped: whether the tool's output is wrapped for callers that know only objects.
-            tasked: whether the tool says that it can only be run as a task.
-            reshape: what the tool's shape does to its result.
-
-        Raises:
-            RpcError: it can be refused at once.
-            StillStarting: the upstream may have it in a moment.
-        """
-        member, link = self._connection(upstream, call)
-        caller = call.caller
-        level = caller.log_level
-        if level is not None and level < link.log_level:
-            self.log_levels.ask(link, level)
-        crossing = (caller.revision, link.revision, wrapped)
-        try:
-            convert = self._converters[crossing]
-        except KeyError:
-            convert = result_types.result_converter(caller.revision, link.revision, self._server_info, wrapped=wrapped)
-            self._converters[crossing] = convert
-        large = CONVERTED
-        if self.rewriters and call.method == "tools/call":
-            convert = chain(self.rewriters.get(upstream), convert)
-            large = REWRITTEN
-        if reshape is not None:
-            convert = chain(reshape, convert)
-            large = RESHAPED
-        if (tasked and link.revision.required_tasks) or (reshape is not None and link.revision.stateless):
-            # A task that its caller asked after itself would bring a result that nobody has reshaped.
-            link = TaskPoller(upstream, link)
-        if convert is None:
-            return link.request(head, call, sink, idle=member.idle, limit=member.limit)
-        way = Way(upstream, link, convert, self._server_info, member.idle, member.limit, large)
-        across = self._across(sink, way, head, call)
-        across.begin()
-        return across
-
-    def reach(self, upstream: str, call: Call) -> Way:
-        """The way to an upstream for a stateless caller's request.
-
-        Raises:
-            RpcError: there is none.
-            StillStarting: there may be one in a moment.
-        """
-        member, link = self._connection(upstream, call)
-        convert = result_types.result_converter(call.caller.revision, link.revision, self._server_info)
-        if convert is None:
-            raise InvalidParams(INVALID)
-        return Way(upstream, link, convert, self._server_info, member.idle, member.limit)
-
-    def set_log_level(self, party: object, level: int) -> None:
-        """Ask every upstream for log messages from this level on, unless it gives them already."""
-        self.log_levels.want(party, level)
-        for member in self._members.values():
-            link = member.link
-            if link is not None and level < link.log_level:
-                self.log_levels.ask(link, level)
-
-    def _across(self, sink: Sink, way: Way, head: bytes, call: Call, round_: int = 0) -> Crossing:
-        caller = call.caller
-        if caller.revision.stateless:
-            if way.link.revision.stateless:
-                return Wrapping(sink, way, head, call, self.desk, round_)
-            if call.method == "tools/call" and asking.knows_tasks(caller.capabilities, caller.revision):
-                return Background(sink, way, head, call, self.desk, round_, tasks=self.tasks)
-            return Parking(sink, way, head, call, self.desk, round_)
-        return (Asking if way.link.revision.stateless else Crossing)(sink, way, head, call)
-
-    def retry(self, aim: Aim, sink: Sink) -> Running | None:
-        """Go on with a call of a stateless caller that was answered with questions.
-
-        Args:
-            aim: where the call leads today: a state that was sealed for anything else is none.
-            sink: hears the outcome.
-
-        Raises:
-            RpcError: it is not one of ours, or not any more.
-            StillStarting: the upstream may have it in a moment.
-        """
-        upstream, head, call, _, _, reshape = aim
-        spelled = envelopes.text(call.params["requestState"]) or ""
-        claims = self.desk.seal.open(spelled, call)
-        leads_to = (upstream, head) if upstream else (head.decode(), b"")
-        if (claims.upstream, claims.head) != leads_to:
-            raise InvalidParams(INVALID)
-        if claims.kind == "park":
-            parked = self.desk.parked.get(claims.state or "")
-            if parked is None:
-                raise InvalidParams(INVALID)
-            return parked.resume(call, claims, sink)
-        params = {name: raw for name, raw in call.params.items() if name != "requestState"}
-        if claims.kind == "url":
-            if not agreed(envelopes.members(params.pop("inputResponses", b"{}")) or {}):
-                raise declined(claims.upstream)
-        elif claims.state is not None:
-            params["requestState"] = Raw(envelopes.encode(claims.state))
-        if claims.answers:
-            given = envelopes.members(params.get("inputResponses", b"{}"))
-            if given is None:
-                raise InvalidParams("params.inputResponses must be an object: key → answer")
-            # What was answered in its place is not the caller's to say.
-            answers = {**given, **(envelopes.members(claims.answers) or {})}
-            params["inputResponses"] = Raw(envelopes.object_of(answers.items()))
-        again = msgspec.structs.replace(call, params=params)
-        if claims.upstream not in self._members:
-            raise InvalidParams(INVALID)
-        member, link = self._connection(claims.upstream, call)
-        tasked = claims.kind == "wrap" and is_task_state(claims.state)
-        if tasked:
-            link = self._asking(spelled, claims.upstream, link)
-        convert = result_types.result_converter(call.caller.revision, link.revision, self._server_info)
-        if call.method == "tools/call":
-            convert = chain(reshape, self.rewriters.get(claims.upstream), convert)
-        if convert is None:
-            raise InvalidParams(INVALID)
-        if tasked or (claims.kind == "url" and claims.state is not None):
-            link = TaskPoller(claims.upstream, link)
-        large = CONVERTED if reshape is None else RESHAPED
-        way = Way(claims.upstream, link, convert, self._server_info, member.idle, member.limit, large)
-        across = self._across(sink, way, claims.head, again, claims.round + 1)
-        across.begin()
-        return across
-
-    def _asking(self, state: str, upstream: str, present: LiveConnection) -> LiveConnection:
-        """The connection to the process whose task asked, which waits for the answers."""
-        link = self.desk.passed.find(state, present)
-        if link is None:
-            why = f'server "{upstream}" has ended since its task asked, and the task with it; make the call again'
-            raise UpstreamError(upstream, "lost", why)
-        # From here on the call that goes on keeps it in use.
-        link.leases.drop(state)
-        return link
 
 
 def _check_arguments(route: Route, call: Call) -> None:

@@ -44,7 +44,7 @@ class Resources:
             StillStarting: the server that has it may be up in a moment.
         """
         aim, sink = self.aim(catalog, call, sink)
-        return self._relay.send(aim.upstream, aim.head, call, sink)
+        return self._relay.forwarder.send(aim.upstream, aim.head, call, sink)
 
     def aim(self, catalog: ResourceCatalog, call: Call, sink: Sink) -> tuple[Aim, Sink]:
         """Where a read leads, and the sink for its outcome. Raises as `read` does."""

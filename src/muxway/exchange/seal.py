@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
-from muxway.calls.ports import clock, log
+from muxway.calls.ports import LOOP_CLOCK, log
 from muxway.errors import InvalidParams, ParseError
 from muxway.routing.target import Trace
 from muxway.wire import envelopes
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from muxway.calls.call import Call, Caller
+    from muxway.calls.ports import Clock
 
 LIFETIME: Final = 600.0
 """Seconds a caller has for its answers."""
 _VERSION: Final = "mw1."
 _NONCE: Final = 12
 _LARGEST: Final = 16 * 1024
+_MOST_FOLDED: Final = 64 * 1024
+"""Bytes of a value that is compared by what it means, at some 100 ns each. Of a larger one each byte counts."""
 INVALID: Final = "Invalid or expired requestState: make the call again without it"
 
 
@@ -59,7 +62,8 @@ class StateTooLarge(Exception):
 class Seal:
     """Seals and opens with one key."""
 
-    def __init__(self, key: str | None = None) -> None:
+    def __init__(self, key: str | None = None, clock: Clock = LOOP_CLOCK) -> None:
+        self._clock = clock
         # A configured text may have any length and little randomness per byte; a key has neither.
         self._key = hashlib.sha256(key.encode()).digest() if key is not None else secrets.token_bytes(32)
         self._cipher: AESGCM | None = None
@@ -84,7 +88,7 @@ class Seal:
         claims = self._decipher(text or "")
         if claims is None:
             why = "not sealed here"
-        elif claims.expires < clock():
+        elif claims.expires < self._clock.now():
             why = "expired"
         elif claims.principal != call.caller.principal:
             why = "somebody else's"
@@ -149,6 +153,8 @@ def digest(call: Call) -> bytes:
 
 
 def _canonical(raw: Raw) -> bytes:
+    if len(raw) > _MOST_FOLDED:
+        return bytes(raw)
     try:
         return envelopes.encode(_folded(envelopes.value(raw)), order="deterministic")
     except (ParseError, RecursionError):

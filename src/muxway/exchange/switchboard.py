@@ -24,6 +24,7 @@ from muxway.exchange.relay import Relay
 from muxway.exchange.resources import Resources
 from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
+from muxway.likeness import short
 from muxway.routing import instructions, offering
 from muxway.routing.listings import Shelf
 from muxway.wire import envelopes
@@ -249,7 +250,7 @@ class Switchboard:
             for shelf in (*board._shelves.values(), *board._handshake_shelves.values()):  # noqa: SLF001
                 shelf.reconfigure(page_size, board._stamp)  # noqa: SLF001
         if seal is not None:
-            self.relay.reseal(seal)
+            self.relay.forwarder.reseal(seal)
         if renamed:
             self._anew = True
 
@@ -327,15 +328,15 @@ class Switchboard:
         if call.method == "server/discover" and call.caller.revision.stateless:
             sink.done(self._discover())
             return None
-        raise MethodNotFound(f"method {call.method} is not offered in revision {call.caller.revision.date}")
+        raise MethodNotFound(f"method {short(call.method)} is not offered in revision {call.caller.revision.date}")
 
     def _retry(self, call: Call, sink: Sink, chosen: Chosen | None) -> Running | None:
         """Go on with a call that was answered with questions; looked up anew, as what it is for may be gone by now."""
         if call.method == "resources/read":
-            return self.relay.retry(*self.reading.aim(self.resources, call, sink))
+            return self.relay.forwarder.retry(*self.reading.aim(self.resources, call, sink))
         if call.method == "prompts/get":
-            return self.relay.retry(*self._prompting.aim(self.prompts, call, sink))
-        return self.relay.retry(self.relay.aim(self.catalog, call, chosen), sink)
+            return self.relay.forwarder.retry(*self._prompting.aim(self.prompts, call, sink))
+        return self.relay.forwarder.retry(self.relay.aim(self.catalog, call, chosen), sink)
 
     def _may_see(self, trace: Trace) -> bool:
         """Whether callers may know of the tool that a task is of. Raises as sending a call of it does."""
@@ -368,17 +369,17 @@ class Switchboard:
 
     def close(self) -> None:
         """The gateway has stopped."""
-        self.relay.desk.close()
+        self.relay.forwarder.services.parked.close()
 
     def left(self, party: object) -> None:
         """A client session has ended."""
-        self.relay.log_levels.left(party)
+        self.relay.forwarder.log_levels.left(party)
         for hear in self.on_left:
             hear(party)
 
     def set_log_level(self, party: object, level: int) -> None:
         """A session wants log messages from this level on: every server is asked for them while it is there."""
-        self.relay.set_log_level(party, level)
+        self.relay.forwarder.set_log_level(party, level)
 
     def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink) -> Running:
         """Keep a call until the server that may have it is up, or will not be."""
@@ -387,7 +388,7 @@ class Switchboard:
     @property
     def tasks(self) -> tasks.Tasks:
         """The tasks that callers may ask about."""
-        return self.relay.tasks
+        return self.relay.forwarder.services.tasks
 
     def hold_listings(self) -> None:
         """Keep listings waiting until `release_listings`: most clients list once, and the servers are being started."""
@@ -452,7 +453,7 @@ class Switchboard:
         self._configured, self.sources, self._anew = edition.configured, edition.sources, False
         self.resources, self.prompts = edition.resources, edition.prompts
         self.resources.forget_others()
-        self.relay.rewriters = self.resources.rewriters
+        self.relay.forwarder.rewriters = self.resources.rewriters
         self.catalog = self.relay.whole = edition.tools
         self.instructions = instructions.merged(self.sources, self._naming)
         self._completing = frozenset(source.upstream for source in self.sources if source.completes)

@@ -3,7 +3,7 @@
 A task of a stateless upstream stays its own: only its name is ours, sealed, so that it leads nobody else there. Calls
 of older upstreams become tasks of the gateway: those that take long, and those that the upstream itself runs as tasks.
 Callers of 2025-11-25 are offered no tasks (`execution` is taken out of what is listed for them, and a `task` in their
-calls is not passed on): what must be a task is polled for them, see `polling`.
+calls is not passed on): what must be a task is polled for them, see `task_poller`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,14 @@ import msgspec
 from msgspec import Raw
 
 from muxway.calls.incidents import attempt
-from muxway.calls.ports import aside, clock, later, log
-from muxway.calls.server_request import ServerRequest
+from muxway.calls.ports import aside, log
+from muxway.calls.server_request import ServerRequests
 from muxway.calls.sinks import CONVERTED, REWRITTEN, Nobody, Passing, is_large
 from muxway.errors import InvalidParams, MethodNotFound, RpcError, UpstreamError, UpstreamSaid
-from muxway.exchange.crossing import Parking, declined
-from muxway.exchange.holding import Holding, own_call, size_of
-from muxway.exchange.polled_task import ENDED
-from muxway.exchange.questions import Questions
+from muxway.exchange.holding import Holding
 from muxway.exchange.seal import LIFETIME
-from muxway.exchange.task_poller import TaskPoller
-from muxway.routing.target import Trace
+from muxway.exchange.task_poller import ENDED
 from muxway.wire import asking, envelopes
-from muxway.wire.asking import BadAnswer
 from muxway.wire.result_types import few_questions
 from muxway.wire.revisions import SERVER_INFO
 
@@ -38,9 +33,10 @@ if TYPE_CHECKING:
 
     from muxway.calls.call import Call
     from muxway.calls.leases import PassedTasks
-    from muxway.calls.ports import Running, Sink, Timer
-    from muxway.exchange.crossing import Desk, Way
-    from muxway.exchange.seal import Claims, Seal
+    from muxway.calls.ports import Clock, Running, Sink
+    from muxway.calls.server_request import ServerRequest
+    from muxway.exchange.exchange import Exchange, Services, Way
+    from muxway.routing.target import Trace
     from muxway.wire.envelopes import Buffer, Params
     from muxway.wire.result_types import Converter
 
@@ -59,10 +55,9 @@ _UNKNOWN: Final = "Unknown task: there is none of this name, or not any more"
 class Tasks:
     """All tasks that callers may ask about."""
 
-    def __init__(self, seal: Seal, reach: Callable[[str, Call], Way], passed: PassedTasks) -> None:
-        """`reach` gives the way to an upstream, and may raise what sending a call may; `passed` are upstreams' own."""
-        self.seal = seal
-        self._passed = passed
+    def __init__(self, services: Services, reach: Callable[[str, Call], Way]) -> None:
+        """`reach` gives the way to a server, and may raise what sending a call may."""
+        self._services = services
         self._reach = reach
         self.on_ended: Callable[[str], None] | None = None
         """Called with the name of each task of our own that is over."""
@@ -100,16 +95,14 @@ class Tasks:
         upstream, native = trace.upstream, trace.task
         way = self._reach(upstream, call)
         # After a reload, the process that has the task may be another one than that which takes new calls.
-        link = self._passed.find(name, way.link)
+        link = self._services.passed.find(name, way.connection)
         if link is None or not link.revision.stateless:
             raise InvalidParams(_UNKNOWN)
-        way = msgspec.structs.replace(way, link=link)
+        way = msgspec.structs.replace(way, connection=link)
         head = b'"method":%b,"params":{"taskId":%b' % (envelopes.encode(call.method), envelopes.encode(native))
         params = {key: raw for key, raw in call.params.items() if key != "taskId"}
-        answer = _Renaming(sink, way, call, name, native, rewriters.get(upstream), self._passed)
-        return way.link.request(
-            head, msgspec.structs.replace(call, params=params), answer, idle=way.idle, limit=way.limit
-        )
+        answer = _Renaming(sink, way, call, name, native, rewriters.get(upstream), self._services.passed)
+        return link.request(head, msgspec.structs.replace(call, params=params), answer, idle=way.idle, limit=way.limit)
 
     def trace_of(self, call: Call) -> Trace | None:
         """The call that a request about a task is about; None if there is no such task of this caller's."""
@@ -117,21 +110,33 @@ class Tasks:
         own = self._own.get(name)
         if own is not None:
             return own.trace if own.principal == call.caller.principal else None
-        return self.seal.find_task(name, call.caller)
+        return self._services.seal.find_task(name, call.caller)
 
-    def open(self, work: Background, way: Way) -> Task | None:
-        """A new task, if its principal may have one more."""
-        size = work.settle_down()
-        if not self._calls.has_room(work.principal, size):
-            log.warning("too many tasks; a call is answered only when it is over", upstream=way.upstream)
-            return None
-        task = Task(self, secrets.token_urlsafe(24), work, way, size)
+    def be_patient(self, exchange: Exchange) -> None:
+        """The call becomes a task if its caller has waited for long."""
+        exchange.start("patience", PATIENCE, self.open)
+
+    def open(self, exchange: Exchange) -> None:
+        """Answer the caller of a call with a task, if it may have one more; the call goes on."""
+        caller = exchange.call.caller
+        knows = asking.knows_tasks(caller.capabilities, caller.revision)
+        if not exchange.under_way or exchange.key or exchange.task is not None or not knows:
+            return
+        size = exchange.settle_down()
+        if not self._calls.has_room(caller.principal, size):
+            log.warning("too many tasks; a call is answered only when it is over", upstream=exchange.way.upstream)
+            return
+        task = Task(self, self._services.clock, secrets.token_urlsafe(24), exchange, size)
         self._calls.take(task.principal, size)
         self._own[task.name] = task
-        return task
+        sink, exchange.sink, exchange.task = exchange.sink, task, task
+        exchange.asker = sink
+        sink.done(task.shown("task"))
 
     def resize(self, task: Task, size: int) -> bool:
-        """A task that goes on takes so many bytes now; whether that is not too much."""
+        """A task takes so many bytes now, if it goes on; whether that is not too much."""
+        if task.ended:
+            return True
         self._calls.resize(task.principal, size, task.size)
         task.size = size
         return not self._calls.is_over(task.principal)
@@ -143,7 +148,7 @@ class Tasks:
         self._calls.resize(task.principal, 0, task.size)
         task.size = task.outcome_size()
         self._outcomes.take(task.principal, task.size)
-        later(KEPT, self._forget, task)
+        self._services.clock.later(KEPT, self._forget, task)
         if not self._outcomes.is_over(task.principal):
             return
         # Whoever keeps too much loses the oldest of it; others do only if that was not enough.
@@ -163,26 +168,29 @@ class Tasks:
 class Task:
     """A call that goes on after its caller was told its name. The sink of its outcome."""
 
-    def __init__(self, tasks: Tasks, name: str, work: Background, way: Way, size: int) -> None:
+    def __init__(self, tasks: Tasks, clock: Clock, name: str, exchange: Exchange, size: int) -> None:
         self.name = name
-        self.principal = work.principal
-        self.trace = work.trace
+        self.principal = exchange.call.caller.principal
+        self.trace = exchange.trace
         self.ended = ""
         """How it ended; empty while it goes on."""
         self.size = size
         """What it counts for: its call and its questions while it goes on, then its outcome."""
         self._tasks = tasks
-        self._work: Background | None = work
-        self._created = self._updated = clock()
+        self._clock = clock
+        self._exchange: Exchange | None = exchange
+        """The call; None when it is over."""
+        self._created = self._updated = clock.now()
         self._message: str | None = None
         self._outcome: dict[str, Buffer] = {}
-        self._meta = envelopes.object_of([(SERVER_INFO, way.server_info)])
+        self._meta = envelopes.object_of([(SERVER_INFO, exchange.way.server_info)])
 
     def shown(self, kind: str = "complete") -> bytes:
         """The task as the answer to `tasks/get`; of the kind "task", as the answer to the call that became it."""
-        questions = {} if self._work is None else self._work.questions()
+        asks = None if self._exchange is None else self._exchange.asks
+        questions = {} if asks is None else asks.entries
         # It grows while the task goes on, so that none is ever forgotten before the time that was told.
-        ttl = (self._updated if self.ended else clock()) - self._created + KEPT
+        ttl = (self._updated if self.ended else self._clock.now()) - self._created + KEPT
         told: dict[str, Any] = {
             "resultType": kind,
             "taskId": self.name,
@@ -209,17 +217,33 @@ class Task:
             answers = envelopes.members(call.params.get("inputResponses", b""))
             if answers is None:
                 raise InvalidParams("params.inputResponses must be an object: key → answer")
-            if self._work is not None:
-                self._work.take(answers)
-                self.touch()
-        elif self._work is not None:
-            self._work.cancel("the client cancelled the task")
+            if self._exchange is not None:
+                self._take(self._exchange, answers)
+        elif self._exchange is not None:
+            self._exchange.cancel("the client cancelled the task")
             self._end("cancelled")
         return b'{"resultType":"complete","_meta":' + self._meta + b"}"
 
-    def touch(self) -> None:
+    def _take(self, exchange: Exchange, answers: Params) -> None:
+        """Answers to some of the questions; what answers none is ignored. Raises InvalidParams, and takes none."""
+        asks = exchange.asking()
+        fit, unfit = asks.check(answers)
+        for key, error in unfit.items():
+            raise InvalidParams(f"params.inputResponses.{key}: {error.message}")
+        for key, answer in fit.items():
+            asks.answer(key, answer)
+        exchange.fits()
+        self._touch()
+
+    def asks(self) -> None:
+        """The server asks something: whoever looks at the task is shown it, for as long as it has time to answer."""
+        self._touch()
+        if self._exchange is not None:
+            self._exchange.start("expiry", LIFETIME, _do_without)
+
+    def _touch(self) -> None:
         """Something about it is new."""
-        self._updated = clock()
+        self._updated = self._clock.now()
 
     # --- the sink -----------------------------------------------------------------------------
 
@@ -236,7 +260,7 @@ class Task:
         said = envelopes.text(params.get("message"))
         if said:
             self._message = said
-            self.touch()
+            self._touch()
 
     def log(self, params: dict[str, Buffer]) -> None:
         """Tasks have no log."""
@@ -246,8 +270,8 @@ class Task:
 
     def _end(self, status: str) -> None:
         self.ended = status
-        self._work = None
-        self.touch()
+        self._exchange = None
+        self._touch()
         self._tasks.keep(self)
 
     def outcome_size(self) -> int:
@@ -255,171 +279,10 @@ class Task:
         return sum(len(bytes(raw)) for raw in self._outcome.values())
 
 
-class Background(Parking):
-    """A call to a handshake upstream, of a caller that knows tasks: if it takes long it becomes one."""
-
-    __slots__ = ("_before", "_patience", "_task", "_tasks", "_under_way")
-
-    def __init__(
-        self, sink: Sink, way: Way, head: bytes, call: Call, desk: Desk, round_: int = 0, *, tasks: Tasks
-    ) -> None:
-        super().__init__(sink, way, head, call, desk, round_)
-        self._tasks = tasks
-        self._task: Task | None = None
-        self._before: Sink | None = None
-        """The sink of the call before it became a task: questions still pass what stands around the call."""
-        self._patience: Timer | None = None
-        self._under_way = False
-        """Whether the upstream is at the call: one that is over must not become a task, which nothing would end."""
-
-    def begin(self) -> None:
-        if isinstance(self._way.link, TaskPoller):
-            # The upstream says itself that it will take long.
-            self._way.link.on_created = self._detach
-        else:
-            self._be_patient()
-        try:
-            super().begin()
-        except RpcError:
-            self._drop_timers()
-            raise
-
-    def resume(self, call: Call, claims: Claims, sink: Sink) -> Running | None:
-        running = super().resume(call, claims, sink)
-        if running is not None:
-            self._be_patient()
-        return running
-
-    def _be_patient(self) -> None:
-        """Begin to count the time that the caller waits."""
-        if self._patience is not None:
-            self._patience.cancel()
-        self._patience = later(PATIENCE, attempt, self.failed, self._detach)
-
-    def _send(self, call: Call) -> None:
-        self._under_way = True
-        super()._send(call)
-
-    def cancel(self, reason: str | None) -> None:
-        self._under_way = False
-        self._drop_timers()
-        super().cancel(reason)
-
-    def _drop_timers(self) -> None:
-        # A call that is parked expires all the same, whatever became of it.
-        for timer in (self._patience, None if self._task is None else self._expiry):
-            if timer is not None:
-                timer.cancel()
-
-    def _detach(self) -> None:
-        """Answer the caller with a task."""
-        caller = self._call.caller
-        knows = asking.knows_tasks(caller.capabilities, caller.revision)
-        if not self._under_way or self._key or self._task is not None or not knows:
-            return
-        self._task = task = self._tasks.open(self, self._way)
-        if task is not None:
-            sink, self._sink = self._sink, task
-            self._before = sink
-            sink.done(task.shown("task"))
-
-    @property
-    def _asker(self) -> Sink:
-        return self._before or self._sink
-
-    def settle_down(self) -> int:
-        """It may outlast its caller's request by long: keep nothing of that but the call. Returns the call's size."""
-        self._call = self._sent = own_call(self._call)
-        return size_of(self._call)
-
-    @property
-    def trace(self) -> Trace:
-        """What is remembered of the call."""
-        return Trace(self._way.upstream, envelopes.text(self._call.params.get("name")) or "", self._head)
-
-    # --- questions ----------------------------------------------------------------------------
-
-    def questions(self) -> dict[str, Buffer]:
-        """What the upstream wants to know before it goes on."""
-        return {key: entry for key, (_, entry) in self._pending.items()}
-
-    def take(self, answers: Params) -> None:
-        """Answers to some of the questions; what answers none is ignored. Raises InvalidParams, and takes none."""
-        given: dict[str, bytes] = {}
-        for key, (ask, _) in self._pending.items():
-            if key in answers:
-                try:
-                    given[key] = ask.check(answers[key])
-                except BadAnswer as error:
-                    raise InvalidParams(f"params.inputResponses.{key}: {error.message}") from None
-        for key, answer in given.items():
-            self._settle(key, answer)
-
-    def _settle(self, key: str, answer: bytes | None) -> None:
-        """Answer a question, or (None) say that nobody does; unless that was settled by the answer to another."""
-        pending = self._pending.pop(key, None)
-        self._fits()
-        if pending is not None and answer is not None:
-            pending[0].answer(answer)
-        elif pending is not None:
-            pending[0].give_up(RpcError("nobody answered in time"))
-
-    def _fits(self) -> bool:
-        if self._task is None or self._task.ended:
-            return super()._fits()
-        return self._tasks.resize(self._task, self._weight)
-
-    def _park(self) -> None:
-        if self._task is None:
-            super()._park()
-            return
-        self._gathering = None
-        self._task.touch()
-        if self._expiry is not None:
-            self._expiry.cancel()
-        self._expiry = later(LIFETIME, self._do_without)
-
-    def _do_without(self) -> None:
-        """The caller does not answer."""
-        for key in list(self._pending):
-            self._settle(key, None)
-
-    def _end_with_questions(self, sink: Sink, claims: Claims, entries: Params | dict[str, Buffer]) -> bool:
-        if self._task is None:
-            return super()._end_with_questions(sink, claims, entries)
-        # The upstream ended the call because it wants web pages visited first; the task goes on with another call.
-        for entry in entries.values():
-            params = envelopes.members((envelopes.members(entry) or {}).get("params", b"{}")) or {}
-            self._asked += 1
-            key = f"q{self._asked}"
-            answer, refuse = self._page_answered, self._sink.failed
-            link = self._way.link
-            ask = ServerRequest(
-                self._way.upstream,
-                link.revision,
-                asking.ELICIT,
-                params,
-                answer=answer,
-                refuse=refuse,
-                label=link.label,
-            )
-            self._pending[key] = (ask, bytes(entry))
-        self._park()
-        return True
-
-    def _page_answered(self, answer: bytes) -> None:
-        if envelopes.text((envelopes.members(answer) or {}).get("action")) != "accept":
-            self._pending.clear()
-            self._sink.failed(declined(self._way.upstream))
-        elif not self._pending:
-            self._call_anew()
-
-    # --- the outcome --------------------------------------------------------------------------
-
-    def _end(self, result: tuple[Buffer, ...], error: RpcError | None) -> None:
-        self._under_way = False
-        self._drop_timers()
-        super()._end(result, error)
+def _do_without(exchange: Exchange) -> None:
+    """The caller does not answer."""
+    exchange.asking().give_up("nobody answered in time")
+    exchange.fits()
 
 
 class _Told(NamedTuple):
@@ -487,25 +350,27 @@ class _Renaming(Passing):
         if not entries:
             self._sink.done(whole)
             return
+        asks = ServerRequests()
+        asks.on_settled = partial(self._show, fields, asks)
         try:
-            questions = Questions(
-                self._way.upstream, self._way.link, self._call, entries, lambda questions: self._show(fields, questions)
-            )
+            asks.read(self._way.upstream, self._way.connection, self._call.caller, entries)
         except RpcError as error:
             self._fail(f"asks for what it was told this caller cannot give: {error.message}")
         else:
-            questions.put(self._sink)
+            asks.put(self._sink)
 
-    def _show(self, fields: dict[str, Buffer], questions: Questions) -> None:
+    def _show(self, fields: dict[str, Buffer], asks: ServerRequests) -> None:
         """The questions have passed what stands around the request."""
-        if questions.refusal:
-            self._fail(f"asked, and {questions.refusal}")
+        asks.on_settled = None
+        if asks.refusal is not None:
+            method, error = asks.refusal
+            self._fail(f"asked, and {method} was refused: {error.message}")
             return
-        if questions.answers:
-            self._update(questions.answers)
-        if questions.worded:
-            fields["inputRequests"] = envelopes.object_of(questions.worded.items())
-        elif questions.answers:
+        if asks.answers:
+            self._update(asks.answers)
+        if asks.entries:
+            fields["inputRequests"] = envelopes.object_of(asks.entries.items())
+        elif asks.answers:
             fields["status"] = b'"working"'
         self._work(partial(self._whole, fields), lambda whole: self._sink.done(whole()))
 
@@ -515,7 +380,7 @@ class _Renaming(Passing):
         params = {key: raw for key, raw in self._call.params.items() if key != "taskId"}
         params["inputResponses"] = Raw(envelopes.object_of(answers.items()))
         update = msgspec.structs.replace(self._call, method="tasks/update", params=params)
-        self._way.link.request(head, update, Nobody(), idle=self._way.idle, limit=self._way.limit)
+        self._way.connection.request(head, update, Nobody(), idle=self._way.idle, limit=self._way.limit)
 
     def _fail(self, what: str) -> None:
         upstream = self._way.upstream

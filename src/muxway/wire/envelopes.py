@@ -21,7 +21,7 @@ from muxway.errors import ParseError, RpcError, UpstreamSaid
 from muxway.wire import depth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 Buffer: TypeAlias = bytes | Raw
 """A piece of an outgoing frame; frames are lists of these, joined only by the system call that writes them."""
@@ -287,34 +287,53 @@ _STRIDE: Final = MAX_DIGITS // 3
 _TWO_DIGITS = re.compile(rb"[0-9]{2}")
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 _STRING_END = re.compile(rb'(?:[^"\\]++|\\.)*+"')
-_HUGE = re.compile(rb"(?<![0-9.eE+])(?<![eE]-)[0-9]{%d,}+(?![.eE])" % (MAX_DIGITS + 1))
+_DIGITS: Final = b"0123456789"
+_ALL_DIGITS = re.compile(rb"[0-9]*+")
+_BEFORE: Final = frozenset((b".", b"e", b"E", b"+"))
+_NEGATIVE: Final = frozenset((b"e-", b"E-"))
+_BEHIND: Final = frozenset((b".", b"e", b"E"))
+"""What makes digits, before or behind them, a part of a fraction or an exponent."""
 
 
 def has_huge_integer(frame: bytes) -> bool:
     """Whether valid JSON has an integer that is too long. Digits inside strings and fractions are no integers.
 
-    Every frame of some length is asked this, so it first looks at a few bytes only. So many digits in a row have three
-    of these among them, and if the first was taken for a pair with the byte before, the other two are a pair.
+    Every frame of some length is asked this, so it looks at a few bytes only. So many digits in a row have three of
+    these among them, and if the first was taken for a pair with the byte before, the other two are a pair.
     """
-    sample = frame[::_STRIDE]
-    for match in _TWO_DIGITS.finditer(sample):
-        start = match.start() * _STRIDE
-        if frame[start : start + _STRIDE].isdigit():
-            return _has_huge_integer(frame)
-    return False
-
-
-def _has_huge_integer(frame: bytes) -> bool:
-    outside = 0
-    while (match := _HUGE.search(frame, outside)) is not None:
-        if b'"' not in _STRING.sub(b"", frame[outside : match.start()]):
+    end = outside = 0
+    for match in _TWO_DIGITS.finditer(frame[::_STRIDE]):
+        place = match.start() * _STRIDE
+        if place < end or not frame[place : place + _STRIDE].isdigit():
+            continue
+        start, end = _run(frame, place)
+        if end - start <= MAX_DIGITS or _is_fraction(frame, start, end) or start < outside:
+            continue
+        if b'"' not in _STRING.sub(b"", frame[outside:start]):
             return True
         # It is inside a string: go on behind that.
-        end = _STRING_END.match(frame, match.end())
-        if end is None:
+        string_end = _STRING_END.match(frame, end)
+        if string_end is None:
             return False
-        outside = end.end()
+        outside = string_end.end()
     return False
+
+
+def _run(frame: bytes, place: int) -> tuple[int, int]:
+    """Where the digits that stand around a place begin and end. Not by a search, which would look at each of them."""
+    start, rest = place, b""
+    while start and not rest:
+        before = frame[max(0, start - _STRIDE) : start]
+        rest = before.rstrip(_DIGITS)
+        start -= len(before) - len(rest)
+    found = _ALL_DIGITS.match(frame, place)
+    return start, place if found is None else found.end()
+
+
+def _is_fraction(frame: bytes, start: int, end: int) -> bool:
+    """Whether digits are part of a number with a fraction or an exponent."""
+    before = frame[max(0, start - 2) : start]
+    return before[-1:] in _BEFORE or before in _NEGATIVE or frame[end : end + 1] in _BEHIND
 
 
 def check_integers(frame: bytes, envelope: Envelope) -> None:
@@ -436,6 +455,27 @@ def members(raw: Raw | bytes) -> Params | None:
         return _decode_params(raw)
     except _INVALID:
         return None
+
+
+def picker(names: Sequence[str]) -> Callable[[Raw | bytes], list[Raw | None]]:
+    """What takes these members out of a JSON object, in their order, and makes nothing of all others.
+
+    There may be a million of them, and each would become an object. None stands for what is not there.
+    """
+    fields = [f"f{number}" for number in range(len(names))]
+    kind = msgspec.defstruct(
+        "Picked", [(field, Raw, ABSENT) for field in fields], rename=dict(zip(fields, names, strict=True))
+    )
+    decode_picked = msgspec.json.Decoder(kind).decode
+
+    def picked(raw: Raw | bytes) -> list[Raw | None]:
+        try:
+            found = decode_picked(raw)
+        except _INVALID:
+            return [None] * len(fields)
+        return [None if (value := getattr(found, field)) is ABSENT else value for field in fields]
+
+    return picked
 
 
 def text(raw: Raw | bytes | None) -> str | None:

@@ -343,13 +343,21 @@ class HttpDoor:
             return bound
         if named is None:
             return self._view
-        views = self.switchboard.views
-        if named not in views:
-            raise Refused(404, f"there is no such view; there are: {', '.join(views) or 'none'}")
+        if named not in self.switchboard.views:
+            raise self._no_view()
         return named
 
+    def _no_view(self) -> Refused:
+        return Refused(404, f"there is no such view; there are: {', '.join(self.switchboard.views) or 'none'}")
+
     def _board(self, head: RequestHead) -> Switchboard:
-        return self.switchboard if head.view is None else self.switchboard.views[head.view]
+        if head.view is None:
+            return self.switchboard
+        board = self.switchboard.views.get(head.view)
+        if board is None:
+            # A reload has taken it away, and is about to say who may come in.
+            raise self._no_view()
+        return board
 
     def _preflight(self, connection: HttpConnection, *_: object) -> None:
         connection.answer(204, b"")

@@ -12,8 +12,9 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
+from muxway.calls.ports import TURN, stopwatch
 from muxway.clients.transports.http_parser import BadRequest, RequestParser
-from muxway.clients.transports.http_request import RequestHead
+from muxway.clients.transports.http_request import RequestHead, is_sole
 from muxway.clients.transports.lingering import linger
 from muxway.log import EventLog
 from muxway.wire.sse import SseParser
@@ -32,6 +33,8 @@ _EVENTS: Final = (
 )
 _LARGE: Final = 64 * 1024
 """Bytes of a body that is not copied behind its header."""
+_PIECE: Final = 16 * 1024
+"""Bytes that are parsed at once: a read may have thousands of requests, or of chunks."""
 _NO_HEAD: Final = RequestHead("", "", b"", (), keep_alive=False)
 
 log = EventLog("http")
@@ -104,6 +107,7 @@ class HttpConnection(asyncio.Protocol):
     """A connection that does not wait for ever."""
 
     __slots__ = (
+        "_bad",
         "_clocked",
         "_closes",
         "_head",
@@ -113,6 +117,7 @@ class HttpConnection(asyncio.Protocol):
         "_repeats",
         "_server",
         "_stall",
+        "_unparsed",
         "_unread",
         "address",
         "is_behind",
@@ -132,6 +137,10 @@ class HttpConnection(asyncio.Protocol):
         self.is_behind = False
         """Whether the client has yet to read much of what was written."""
         self._parser = RequestParser(server.limits, server.door.max_body_bytes)
+        self._unparsed = b""
+        """What has arrived and waits for its turn, or for requests before it. Nothing more is read meanwhile."""
+        self._bad: BadRequest | None = None
+        """What came behind the last request, and is no request."""
         self._head = _NO_HEAD
         """That of the present request: the one that is, or was last, under way."""
         self._repeats: Known | None = None
@@ -165,7 +174,7 @@ class HttpConnection(asyncio.Protocol):
         self._reminder.stop()
         self._reminder.clear()
         self._parser.close()
-        self._repeats = None
+        self._repeats, self._unparsed = None, b""
         if self._stall is not None:
             self._stall.cancel()
         under_way, self.under_way = self.under_way, None
@@ -193,28 +202,52 @@ class HttpConnection(asyncio.Protocol):
                 self._head = head = known.head
                 self._server.take(self, head, body)
                 return
+        if self._unparsed or (len(data) > _PIECE and not (self._parser.silent and is_sole(data))):
+            self._unparsed += data
+        else:
+            self._parse(data)
+        self._advance()
+        if (self._parser.whole or self._unparsed or self._bad is not None) and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed(data)
         except BadRequest as bad:
+            self._bad, self._unparsed = bad, b""
             if bad.status == 400:
                 log.info("a client sent what is no HTTP", client=self.address)
-            self.refuse(bad.status, bad.why)
-            return
-        self._advance()
-        if self._parser.whole:
-            self.transport.pause_reading()
+
+    def _parse_on(self) -> bool:
+        """Look at what waits, up to the end of a request; whether the turn was long enough for it."""
+        unparsed, parser = memoryview(self._unparsed), self._parser
+        until, place = stopwatch() + TURN, 0
+        self._unparsed = b""
+        while place < len(unparsed) and not parser.whole and self._bad is None:
+            if stopwatch() > until:
+                self.loop.call_soon(self._advance)
+                break
+            self._parse(bytes(unparsed[place : place + _PIECE]))
+            place += _PIECE
+        if self._bad is None:
+            self._unparsed = bytes(unparsed[place:])
+        return not self._unparsed or bool(parser.whole)
 
     def _advance(self) -> None:
         """Take the next request if none is under way, and its client has read the answers before."""
         if self.under_way is not None or self.is_behind or self.transport.is_closing():
             return
         parser = self._parser
+        if self._unparsed and not parser.whole and not self._parse_on():
+            return
+        if not self._unparsed and len(parser.whole) < 2 and self._bad is None:
+            self.transport.resume_reading()
         if parser.whole:
             self._head, body = parser.whole.popleft()
-            if not parser.whole:
-                self.transport.resume_reading()
             self._clocked = None
             self._server.take(self, self._head, body)
+        elif self._bad is not None:
+            self._refuse_rest(self._bad)
         elif not parser.receiving:
             self._clocked = None
             self._rest()
@@ -235,6 +268,13 @@ class HttpConnection(asyncio.Protocol):
         if head.expects and not parser.size:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return False
+
+    def _refuse_rest(self, bad: BadRequest) -> None:
+        """What came is no request. Those before it have their answers."""
+        if self._parser.discards and self._parser.coming is not None:
+            self._close(sending=True)  # So has this one: it was answered before its body went wrong.
+        else:
+            self.refuse(bad.status, bad.why)
 
     def _expect_more(self) -> None:
         """Only a request that does not arrive in one piece gets a clock."""
@@ -292,7 +332,7 @@ class HttpConnection(asyncio.Protocol):
         """The present request has its whole answer."""
         if self._closes:
             self._close(sending=self._parser.receiving)
-        elif self._parser.receiving or self._parser.whole or self.is_behind:
+        elif self._parser.receiving or self._parser.whole or self._unparsed or self._bad is not None or self.is_behind:
             self._clocked = None
             self._reminder.clear()
             self.loop.call_soon(self._advance)
@@ -312,8 +352,9 @@ class HttpConnection(asyncio.Protocol):
         head = self._head
         close = b"connection: close\r\n" if self._closes or not head.keep_alive else b""
         self._closes = bool(close)
+        chunked = b"transfer-encoding: chunked\r\n" if head.chunked else b""
         start = self._server.start_of(200)
-        self.transport.write(b"%b%b%b%btransfer-encoding: chunked\r\n\r\n" % (start, _EVENTS, head.cors, close))
+        self.transport.write(b"%b%b%b%b%b\r\n" % (start, _EVENTS, head.cors, close, chunked))
         self.remind()
 
     def remind(self) -> None:
@@ -323,13 +364,14 @@ class HttpConnection(asyncio.Protocol):
 
     def write_events(self, data: bytes) -> None:
         """Write a part of the answer that was begun with `begin_events`."""
-        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._head.chunked else data)
         self.remind()
 
     def end_events(self) -> None:
         """That was all."""
         self.under_way = None
-        self.transport.write(b"0\r\n\r\n")
+        if self._head.chunked:
+            self.transport.write(b"0\r\n\r\n")
         self._over()
 
     def refuse(self, status: int, why: str, header: bytes = b"") -> None:

@@ -27,13 +27,14 @@ class RequestParser:
     """Takes the bytes of one connection."""
 
     __slots__ = (
+        "_body",
         "_header_size",
         "_headers",
         "_limits",
         "_max_body",
         "_parser",
-        "_parts",
         "_piece",
+        "_trailing",
         "_url",
         "coming",
         "discards",
@@ -64,7 +65,9 @@ class RequestParser:
         """What arrived of its header in earlier pieces."""
         self._piece = b""
         """What has just arrived, while it is looked at."""
-        self._parts: list[bytes] = []
+        self._body: bytes | bytearray = b""
+        self._trailing = 0
+        """Bytes since the last of its body: of the chunks' own header, and of what follows them."""
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -79,6 +82,7 @@ class RequestParser:
     def feed(self, data: bytes) -> None:
         """Take what has arrived. Raises BadRequest."""
         self._piece = data
+        size = self.size
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:
@@ -90,25 +94,32 @@ class RequestParser:
         except httptools.HttpParserError:
             raise BadRequest(400, "Invalid HTTP request received.") from None
         self._piece = b""
-        if self.receiving and self.coming is None:
-            self._header_size += len(data)
-            if self._header_size > self._limits.header_bytes:
+        if self.receiving:
+            if self.coming is None:
+                self._header_size += len(data)
+            else:
+                self._trailing = self._trailing + len(data) if self.size == size else 0
+            if max(self._header_size, self._trailing) > self._limits.header_bytes:
                 raise BadRequest(431, "the header is too long")
 
     def _feed(self, data: bytes) -> None:
-        parser = self._parser
-        if parser is None:
-            parser = self._parser = httptools.HttpRequestParser(self)
-            # What follows a request that closes the connection is not looked at, and is no reason to refuse it.
-            parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        try:
-            parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # The parser has stopped behind the header, as if there were no body. Another one hears it without the wish.
-            first = b"%b %b HTTP/%b" % (parser.get_method(), self._url, parser.get_http_version().encode())
-            lines = [b"%b: %b" % line for line in self._headers if line[0] != b"upgrade"]
-            self._parser, self._piece = None, b""
-            self._feed(b"\r\n".join((first, *lines, b"", data[upgrade.args[0] :])))
+        while True:
+            parser = self._parser
+            if parser is None:
+                parser = self._parser = httptools.HttpRequestParser(self)
+                # What follows a request that closes the connection is not looked at, and is no reason to refuse it.
+                parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            try:
+                parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                # The parser has stopped behind the header, as if there were no body. Another one hears it without the
+                # wish.
+                first = b"%b %b HTTP/%b" % (parser.get_method(), self._url, parser.get_http_version().encode())
+                lines = [b"%b: %b" % line for line in self._headers if line[0] != b"upgrade"]
+                self._parser, self._piece = None, b""
+                data = b"\r\n".join((first, *lines, b"", data[upgrade.args[0] :]))
+            else:
+                return
 
     # --- called by the parser -----------------------------------------------------------------
 
@@ -137,12 +148,16 @@ class RequestParser:
             raise BadRequest(405, "this is no proxy")
         if parser.should_upgrade():
             return
-        url = httptools.parse_url(self._url)
+        try:
+            url = httptools.parse_url(self._url)
+        except httptools.HttpParserInvalidURLError:
+            raise BadRequest(400, "Invalid HTTP request received.") from None
         path = unquote((url.path or b"").decode("latin-1"))
-        lasts = parser.should_keep_alive() and parser.get_http_version() != "1.0"
-        self.coming = RequestHead(method, path, url.query or b"", self._headers, keep_alive=lasts)
+        current = parser.get_http_version() != "1.0"
+        lasts = current and parser.should_keep_alive()
+        self.coming = RequestHead(method, path, url.query or b"", self._headers, keep_alive=lasts, chunked=current)
         self.discards = False
-        self._parts, self.size = [], 0
+        self._body, self.size, self._trailing = b"", 0, 0
 
     def _header_is_too_long(self) -> bool:
         limits = self._limits
@@ -155,7 +170,13 @@ class RequestParser:
     def on_body(self, body: bytes) -> None:
         # What is more than may be is not kept, but for the piece that shows it.
         if not self.discards and self.size <= self._max_body:
-            self._parts.append(body)
+            # There may be millions of pieces: they are joined as they come.
+            if not self._body:
+                self._body = body
+            elif isinstance(self._body, bytearray):
+                self._body += body
+            else:
+                self._body = bytearray(self._body) + body
         self.size += len(body)
 
     def on_message_complete(self) -> None:
@@ -164,8 +185,7 @@ class RequestParser:
             return
         self.receiving = False
         if not self.discards:
-            parts = self._parts
-            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            body = self._body if isinstance(self._body, bytes) else bytes(self._body)
             self.whole.append((head, body))
             self.known = Known.of(self._piece, body, head) if self._header_size == 0 and head.keep_alive else None
-        self.coming, self._parts = None, []
+        self.coming, self._body, self._trailing = None, b"", 0

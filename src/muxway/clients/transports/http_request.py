@@ -46,6 +46,7 @@ class RequestHead:
 
     __slots__ = (
         "admitted",
+        "chunked",
         "cors",
         "handler",
         "headers",
@@ -61,11 +62,20 @@ class RequestHead:
     )
 
     def __init__(
-        self, method: str, path: str, query: bytes, headers: Sequence[tuple[bytes, bytes]], *, keep_alive: bool
+        self,
+        method: str,
+        path: str,
+        query: bytes,
+        headers: Sequence[tuple[bytes, bytes]],
+        *,
+        keep_alive: bool,
+        chunked: bool = True,
     ) -> None:
         self.method, self.path, self.query = method, path, query
         self.keep_alive = keep_alive
         """Whether the connection outlasts the request."""
+        self.chunked = chunked
+        """Whether the answer may come in chunks, which HTTP/1.0 does not know."""
         self.headers: dict[bytes, list[bytes]] = {}
         for name, value in headers:
             known = self.headers.get(name)
@@ -135,6 +145,24 @@ class RequestHead:
             raise Refused(406, f"the request must have Accept: {wanted}")
 
 
+def _sole(data: bytes) -> tuple[int, int, int] | None:
+    """Where the length of the body, what follows it, and the body begin, if `data` is a POST and nothing else."""
+    body = data.find(b"\r\n\r\n") + 4
+    if not data.startswith(b"POST ") or body == 3:
+        return None
+    lengths = list(_LENGTH(data, 0, body - 2))
+    if len(lengths) != 1:
+        return None
+    start, end = lengths[0].span(1)
+    alone = end - start < _MOST_DIGITS and int(data[start:end]) == len(data) - body
+    return (start, end, body) if alone else None
+
+
+def is_sole(data: bytes) -> bool:
+    """Whether `data`, if it begins a request, is all of it and nothing else."""
+    return _sole(data) is not None
+
+
 class Known:
     """The head of a request that came in one piece. Most clients send the same again, but for the length of the body.
 
@@ -150,12 +178,12 @@ class Known:
     @classmethod
     def of(cls, data: bytes, body: bytes, head: RequestHead) -> Known | None:
         """The head of a request, if `data` is exactly this request with this body."""
-        text = data[: len(data) - len(body)]
-        lengths = list(_LENGTH(text))
-        if not text.startswith(b"POST ") or text.find(b"\r\n\r\n") != len(text) - 4 or len(lengths) != 1:
+        # What else is in the piece, or was in another, may have been written by somebody else.
+        found = _sole(data)
+        if found is None or found[2] + len(body) != len(data):
             return None
-        start, end = lengths[0].span(1)
-        return cls(head, text[:start], text[end:])
+        start, end, body_start = found
+        return cls(head, data[:start], data[end:body_start])
 
     def body(self, data: bytes) -> bytes | None:
         """The body, if `data` is exactly one request with this head."""

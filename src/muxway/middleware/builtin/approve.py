@@ -194,8 +194,9 @@ class Approve(Middleware):
         if state is not None and state.startswith(_OWN):
             request = request.replace(requestState=None, inputResponses=None)
         result = await go(request)
-        if not result.is_final and "requestState" in result.fields:
-            self._going_on.put(_short(result.fields["requestState"]), True, LIFETIME)
+        kept = None if result.is_final else result.mark("requestState")
+        if kept is not None:
+            self._going_on.put(_short(kept), True, LIFETIME)
         return result
 
 

@@ -145,10 +145,10 @@ class Cache(Middleware):
         if not result.is_final or result.is_error:
             return
         seconds, public = self._seconds, False
-        told = result.fields.get("ttlMs")
+        told = result.mark("ttlMs")
         if told is not None:
             seconds = min((envelopes.number(told) or 0) / 1000, _LONGEST)
-            public = envelopes.text(result.fields.get("cacheScope")) == "public"
+            public = envelopes.text(result.mark("cacheScope")) == "public"
         size = len(result.raw) + len(key[4]) + _OVERHEAD
         if seconds <= 0 or size > self._room:
             return
@@ -191,6 +191,6 @@ def _ordered(raw: envelopes.Raw) -> bytes:
 
 def _aged(entry: _Entry, now: float) -> Result:
     """The result with the time that is left to it."""
-    if "ttlMs" not in entry.result.fields:
+    if entry.result.mark("ttlMs") is None:
         return entry.result
     return entry.result.replace(ttlMs=int((entry.expires - now) * 1000))

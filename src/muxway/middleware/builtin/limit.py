@@ -188,7 +188,7 @@ class Limit(Middleware):
 
 def _lifetime(outcome: Outcome) -> float:
     """Seconds for which a task is known, as its server says."""
-    told = None if outcome.result is None else envelopes.number(outcome.result.fields.get("ttlMs"))
+    told = None if outcome.result is None else envelopes.number(outcome.result.mark("ttlMs"))
     return _TASK if told is None else min(max(told / 1000, 0.0), _TASK)
 
 
@@ -196,7 +196,7 @@ def _shows_end(method: str, outcome: Outcome) -> bool:
     result = outcome.result
     if result is None:
         return False
-    return method == "tasks/cancel" or envelopes.text(result.fields.get("status")) in _ENDED
+    return method == "tasks/cancel" or envelopes.text(result.mark("status")) in _ENDED
 
 
 def _parsed(rate: str) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from muxway.errors import RpcError, UpstreamSaid
-from muxway.middleware.builtin.patterns import KINDS, Search, replaced
+from muxway.middleware.builtin.patterns import KINDS, WITHHELD, Search, replaced
 from muxway.middleware.engine.base import Aside, Middleware, Result
 from muxway.wire import envelopes
 from muxway.wire.envelopes import Raw
@@ -53,6 +53,11 @@ _TOLD: Final = frozenset(("message", "data", "logger", "_meta"))
 """What of a notice is for reading."""
 _LARGE: Final = 32 * 1024
 """Bytes of a result from which on it is searched beside the event loop."""
+_LONG: Final = 64 * 1024
+_MOST_QUOTES: Final = 4096
+"""Bytes, and quotes, of what is searched at once: with all kinds, up to 200 ns and 3 µs each. Notices do not wait."""
+_LONGER: Final = 16
+"""How many times as much a question may have: it cannot be put without, and few servers ask."""
 _LISTS: Final = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
 
 
@@ -154,6 +159,10 @@ class Masker:
         # To look for one character is many times quicker than for several, and most often enough.
         return any(rare in raw and mark in raw for rare, mark in self._marks)
 
+    def may_take_long(self, raw: bytes, times: int = 1) -> bool:
+        """Whether to mask this JSON may take more than so many times what a turn of the event loop may."""
+        return _is_long(raw, times) and self.may_mask(raw)
+
     # --- whole messages -----------------------------------------------------------------------
 
     def result(self, raw: bytes) -> bytes:
@@ -171,15 +180,21 @@ class Masker:
             error.raw = bytes(self._readable(error.raw, change))
 
     def notice(self, params: dict[str, Buffer]) -> dict[str, Buffer]:
-        """The params of a notice, masked."""
+        """The params of a notice, masked. What would take long to search is withheld."""
         change = self._change()
-        return {
-            name: change_strings(raw, change, keys=True) if name in _TOLD and self.may_mask(bytes(raw)) else raw
-            for name, raw in params.items()
-        }
+        shown = dict(params)
+        for name in _TOLD.intersection(params):
+            raw = bytes(params[name])
+            if self.may_take_long(raw):
+                shown[name] = b"{}" if name == "_meta" else envelopes.encode(WITHHELD)
+            elif self.may_mask(raw):
+                shown[name] = change_strings(raw, change, keys=True)
+        return shown
 
     def question(self, params: Params) -> Params:
-        """The params of a question, masked where people and models read it."""
+        """The params of a question, masked where people and models read it. Raises RpcError if that would take long."""
+        if any(self.may_take_long(bytes(raw), _LONGER) for name, raw in params.items() if name in _ASKED):
+            raise RpcError("the question is too long to be searched for what nobody should see")
         return self._asked(params, self._change())
 
     def _asked(self, params: Params, change: Callable[[str], str]) -> Params:
@@ -244,6 +259,10 @@ class Masker:
         return text if search is None else search.masked(text)
 
 
+def _is_long(raw: bytes, times: int = 1) -> bool:
+    return len(raw) > _LONG * times or raw.count(b'"') > _MOST_QUOTES * times
+
+
 def _commonness(character: str) -> int:
     """How often a character is met in JSON, roughly."""
     return 3 if character.islower() else 2 if character in ".,:-" else 1 if character.isdigit() else 0
@@ -271,10 +290,13 @@ class Masking(Middleware):
         try:
             result = await go(self.inward(request))
         except RpcError as error:
-            masker.error(error)
+            if _is_long(error.raw if isinstance(error, UpstreamSaid) else error.message.encode()):
+                await Aside(partial(masker.error, error))
+            else:
+                masker.error(error)
             raise
         raw = result.raw
-        if len(raw) > _LARGE and masker.may_mask(raw):
+        if (len(raw) > _LARGE and masker.may_mask(raw)) or masker.may_take_long(raw):
             raw = await Aside(partial(masker.result, raw))
         else:
             raw = masker.result(raw)

@@ -151,15 +151,22 @@ def _same(new: Raw | None, old: Raw | None) -> bool:
     return new is old or (new is not None and old is not None and bytes(new) == bytes(old))
 
 
+_WIDE: Final = 128 * 1024
+"""Bytes of a result that may have more members than anybody needs: each would become an object."""
+_MARKS: Final = ("resultType", "isError", "ttlMs", "cacheScope", "taskId", "status", "requestState")
+_pick_marks: Final = envelopes.picker(_MARKS)
+
+
 class Result:
     """What a request gave. Never changes; a changed one is made with `replace`."""
 
-    __slots__ = ("_fields", "_value", "raw")
+    __slots__ = ("_fields", "_marks", "_value", "raw")
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
         """The JSON as it came."""
         self._fields: Mapping[str, Raw] | None = None
+        self._marks: Mapping[str, Raw | None] | None = None
         self._value: Any = None
 
     @classmethod
@@ -180,6 +187,14 @@ class Result:
             self._fields = envelopes.members(self.raw) or {}
         return self._fields
 
+    def mark(self, name: str) -> Raw | None:
+        """One of the members that say what kind of result it is; a large result is not taken apart for that."""
+        if self._fields is not None or len(self.raw) <= _WIDE:
+            return self.fields.get(name)
+        if self._marks is None:
+            self._marks = dict(zip(_MARKS, _pick_marks(self.raw), strict=True))
+        return self._marks[name]
+
     @property
     def value(self) -> Mapping[str, Any]:
         """All of it as Python objects, decoded when first looked at. Not to be changed: see `replace`."""
@@ -190,13 +205,13 @@ class Result:
     @property
     def is_final(self) -> bool:
         """Whether this is the outcome; False if the caller is asked something first, or gets a task instead."""
-        kind = self.fields.get("resultType")
+        kind = self.mark("resultType")
         return kind is None or bytes(kind) == b'"complete"'
 
     @property
     def is_error(self) -> bool:
         """Whether a tool says that it failed."""
-        return bytes(self.fields.get("isError", b"")) == b"true"
+        return bytes(self.mark("isError") or b"") == b"true"
 
     @property
     def content(self) -> Sequence[Mapping[str, Any]]:
@@ -265,9 +280,9 @@ class Outcome(msgspec.Struct, eq=False):
     def task(self) -> str | None:
         """The name of the task that its caller got instead of an outcome, if it did."""
         result = self.result
-        if result is None or bytes(result.fields.get("resultType", b"")) != b'"task"':
+        if result is None or bytes(result.mark("resultType") or b"") != b'"task"':
             return None
-        return envelopes.text(result.fields.get("taskId"))
+        return envelopes.text(result.mark("taskId"))
 
 
 class Aside:

@@ -356,7 +356,7 @@ class _ChainRun:
         if isinstance(result, dict):
             result = Result.of(cast("dict[str, Any]", result))
         if isinstance(result, Result):
-            if self._request.caller.revision.stateless and "resultType" not in result.fields:
+            if self._request.caller.revision.stateless and result.mark("resultType") is None:
                 result = result.replace(resultType="complete")
             _hand_back(self._sink, result)
         else:

@@ -1,0 +1,245 @@
+"""One request → its server, and its outcome back in the caller's words; or on with one that was asked something.
+
+Where both sides speak alike the request passes: nothing stands between the connection and the caller's sink.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from muxway.calls.ports import LOOP_CLOCK
+from muxway.calls.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
+from muxway.errors import InvalidParams, UpstreamError
+from muxway.exchange.exchange import Exchange, Services, Way
+from muxway.exchange.log_levels import LogLevels
+from muxway.exchange.parking import AS_TASK, PARK, agreed, declined, resume, without_retry
+from muxway.exchange.seal import INVALID, Seal
+from muxway.exchange.strategies import STRATEGIES
+from muxway.exchange.task_poller import is_task_state
+from muxway.wire import asking, envelopes, result_types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from muxway.calls.backend import Backend
+    from muxway.calls.call import Call
+    from muxway.calls.ports import Clock, LiveConnection, Running, Sink
+    from muxway.config.model import CustomTool
+    from muxway.exchange.relay import Aim
+    from muxway.wire.envelopes import Buffer
+    from muxway.wire.result_types import Converter
+    from muxway.wire.revisions import Revision
+
+    Handle = Callable[[Call, Sink], Running | None]
+
+
+class Forwarder:
+    """Sends requests to servers."""
+
+    def __init__(
+        self,
+        members: Mapping[str, Backend],
+        connect: Callable[[str, Call], tuple[Backend, LiveConnection]],
+        server_info: bytes,
+        seal: Seal | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        """Prepare; `connect` gives a server and its connection for a call, or raises why there is none."""
+        self.services = Services(clock, seal or Seal(clock=clock), self.reach)
+        self.log_levels = LogLevels()
+        self._members = members
+        self._connect = connect
+        self._server_info = server_info
+        self.rewriters: Mapping[str, Converter] = {}
+        """Upstream → what is done to the links in its tools' results; empty unless several servers have resources."""
+        self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
+
+    def reconfigure(self, server_info: bytes) -> None:
+        """Another name of the gateway itself."""
+        if server_info != self._server_info:
+            self._server_info = server_info
+            self._converters.clear()
+
+    def reseal(self, seal: Seal) -> None:
+        """Another key. What was sealed with the one before cannot be opened any more."""
+        self.services.seal = seal
+
+    def send(
+        self,
+        upstream: str,
+        head: bytes,
+        call: Call,
+        sink: Sink,
+        *,
+        wrapped: bool = False,
+        tasked: bool = False,
+        reshape: Converter | None = None,
+    ) -> Running | None:
+        """Send a request to an upstream; its result comes back in the caller's spelling.
+
+        Args:
+            upstream: the upstream's name.
+            head: `"method":…,"params":{…` with what was rewritten; the call's other params follow it.
+            call: the caller's request.
+            sink: hears the outcome.
+            wrapped: whether the tool's output is wrapped for callers that know only objects.
+            tasked: whether the tool says that it can only be run as a task.
+            reshape: what the tool's shape does to its result.
+
+        Raises:
+            RpcError: it can be refused at once.
+            StillStarting: the upstream may have it in a moment.
+        """
+        member, connection = self._connect(upstream, call)
+        caller = call.caller
+        level = caller.log_level
+        if level is not None and level < connection.log_level:
+            self.log_levels.ask(connection, level)
+        eras = (caller.revision, connection.revision, wrapped)
+        try:
+            convert = self._converters[eras]
+        except KeyError:
+            convert = result_types.result_converter(
+                caller.revision, connection.revision, self._server_info, wrapped=wrapped
+            )
+            self._converters[eras] = convert
+        large = CONVERTED
+        if self.rewriters and call.method == "tools/call":
+            convert = chain(self.rewriters.get(upstream), convert)
+            large = REWRITTEN
+        if reshape is not None:
+            convert = chain(reshape, convert)
+            large = RESHAPED
+        as_task = tasked and connection.revision.required_tasks
+        if convert is None:
+            if not as_task:
+                return connection.request(head, call, sink, idle=member.idle, limit=member.limit)
+            convert, large = _as_it_is, sys.maxsize
+        if reshape is not None and connection.revision.stateless:
+            # A task that its caller asked after itself would bring a result that nobody has reshaped.
+            as_task = True
+        way = Way(upstream, head, connection, convert, self._server_info, member.idle, member.limit, large, as_task)
+        return self._begin(call, way, sink)
+
+    def compose(
+        self, tool: CustomTool, call: Call, sink: Sink, reshape: Converter | None, handle: Handle
+    ) -> Running | None:
+        """Start a call of a composed tool; its steps' calls go to `handle`."""
+        # Only for those who have such tools: it takes its part of a start.
+        from muxway.composed.running import Composition
+
+        link = Composition(tool, handle)
+        convert = result_types.result_converter(call.caller.revision, link.revision, self._server_info)
+        convert = chain(reshape, convert)
+        if convert is None:
+            return link.request(b"", call, sink, idle=tool.deadline, limit=tool.deadline)
+        large = CONVERTED if reshape is None else RESHAPED
+        way = Way(tool.name, b"", link, convert, self._server_info, tool.deadline, tool.deadline, large)
+        return self._begin(call, way, sink)
+
+    def retry(self, aim: Aim, sink: Sink) -> Running | None:
+        """Go on with a call of a stateless caller that was answered with questions.
+
+        Args:
+            aim: where the call leads today: a state that was sealed for anything else is none.
+            sink: hears the outcome.
+
+        Raises:
+            RpcError: it is not one of ours, or not any more.
+            StillStarting: the upstream may have it in a moment.
+        """
+        upstream, head, call, _, _, reshape = aim
+        spelled = envelopes.text(call.params["requestState"]) or ""
+        claims = self.services.seal.open(spelled, call)
+        leads_to = (upstream, head) if upstream else (head.decode(), b"")
+        if (claims.upstream, claims.head) != leads_to:
+            raise InvalidParams(INVALID)
+        if claims.kind == "park":
+            parked = self.services.parked.find(claims.state)
+            if parked is None:
+                raise InvalidParams(INVALID)
+            return resume(parked, call, claims, sink)
+        params = {name: raw for name, raw in call.params.items() if name != "requestState"}
+        if claims.kind == "url":
+            if not agreed(envelopes.members(params.pop("inputResponses", b"{}")) or {}):
+                raise declined(claims.upstream)
+        elif claims.state is not None:
+            params["requestState"] = Raw(envelopes.encode(claims.state))
+        if claims.answers:
+            given = envelopes.members(params.get("inputResponses", b"{}"))
+            if given is None:
+                raise InvalidParams("params.inputResponses must be an object: key → answer")
+            # What was answered in its place is not the caller's to say.
+            answers = {**given, **(envelopes.members(claims.answers) or {})}
+            params["inputResponses"] = Raw(envelopes.object_of(answers.items()))
+        again = msgspec.structs.replace(call, params=params)
+        if claims.upstream not in self._members:
+            raise InvalidParams(INVALID)
+        member, connection = self._connect(claims.upstream, call)
+        as_task = claims.kind == "wrap" and is_task_state(claims.state)
+        if as_task:
+            connection = self._asking(spelled, claims.upstream, connection)
+        convert = result_types.result_converter(call.caller.revision, connection.revision, self._server_info)
+        if call.method == "tools/call":
+            convert = chain(reshape, self.rewriters.get(claims.upstream), convert)
+        if convert is None:
+            raise InvalidParams(INVALID)
+        as_task = as_task or (claims.kind == "url" and claims.state == AS_TASK)
+        large = CONVERTED if reshape is None else RESHAPED
+        info = self._server_info
+        way = Way(claims.upstream, claims.head, connection, convert, info, member.idle, member.limit, large, as_task)
+        return self._begin(again, way, sink, claims.round + 1)
+
+    def _asking(self, state: str, upstream: str, present: LiveConnection) -> LiveConnection:
+        """The connection to the process whose task asked, which waits for the answers."""
+        link = self.services.passed.find(state, present)
+        if link is None:
+            why = f'server "{upstream}" has ended since its task asked, and the task with it; make the call again'
+            raise UpstreamError(upstream, "lost", why)
+        # From here on the call that goes on keeps it in use.
+        link.leases.drop(state)
+        return link
+
+    def reach(self, upstream: str, call: Call) -> Way:
+        """The way to an upstream for a stateless caller's request.
+
+        Raises:
+            RpcError: there is none.
+            StillStarting: there may be one in a moment.
+        """
+        member, connection = self._connect(upstream, call)
+        convert = result_types.result_converter(call.caller.revision, connection.revision, self._server_info)
+        if convert is None:
+            raise InvalidParams(INVALID)
+        return Way(upstream, b"", connection, convert, self._server_info, member.idle, member.limit)
+
+    def set_log_level(self, party: object, level: int) -> None:
+        """Ask every upstream for log messages from this level on, unless it gives them already."""
+        self.log_levels.want(party, level)
+        for member in self._members.values():
+            link = member.link
+            if link is not None and level < link.log_level:
+                self.log_levels.ask(link, level)
+
+    def _begin(self, call: Call, way: Way, sink: Sink, round_: int = 0) -> Exchange:
+        """Send a call that may need more than passing. Raises RpcError if it cannot be sent."""
+        caller = call.caller
+        strategy = STRATEGIES[caller.revision.stateless, way.connection.revision.stateless]
+        if strategy.asks_itself:
+            call = without_retry(call)
+        taskable = (
+            strategy is PARK
+            and call.method == "tools/call"
+            and asking.knows_tasks(caller.capabilities, caller.revision)
+        )
+        exchange = Exchange(call, way, sink, strategy, self.services, round_, taskable)
+        exchange.begin()
+        return exchange
+
+
+def _as_it_is(result: Buffer) -> Buffer:
+    return result
