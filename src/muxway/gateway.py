@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from muxway import __version__
 from muxway.calls.call import LIBRARY, Call
@@ -18,17 +18,17 @@ from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.uris import UriFilter
 from muxway.clients.transports.memory import MemoryClientTransport
 from muxway.clients.transports.stdio import StdioClientTransport
-from muxway.composed import own_tools
+from muxway.composed.own_tools import OwnTools
 from muxway.config import load_config, parse_config, parse_server
 from muxway.config.model import Config, GatewaySettings, ViewConfig
 from muxway.errors import ConfigError, UnknownName
-from muxway.exchange.first_listing import FirstListing
 from muxway.exchange.only_client import OnlyClient
+from muxway.exchange.runtime import Runtime
 from muxway.exchange.seal import Seal
-from muxway.exchange.switchboard import Switchboard
-from muxway.log import EventLog, first_of
+from muxway.layering import Layering, specs_of
 from muxway.net.memory_limit import Footprint
 from muxway.opening import OpeningGateway
+from muxway.publisher import Publisher
 from muxway.results import (
     Prompt,
     PromptResult,
@@ -40,6 +40,7 @@ from muxway.results import (
     ToolResult,
     encoded_arguments,
 )
+from muxway.routing.snapshot import Settings
 from muxway.servers.servers import ManagedServer, Servers
 from muxway.servers.transports.stdio import StdioServerTransport
 from muxway.wire import envelopes
@@ -47,29 +48,23 @@ from muxway.wire.revisions import PROGRESS_TOKEN
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from muxway.calls.ports import Running
-    from muxway.catalog.build import Source
-    from muxway.catalog.model import Finding, Route
+    from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
-    from muxway.config.middlewares import MiddlewareSpec
-    from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
-    from muxway.exchange.drafting import Draft
-    from muxway.exchange.views import View
+    from muxway.exchange.dispatcher import Dispatcher
+    from muxway.layering import Layers
     from muxway.middleware.engine.base import Middleware
-    from muxway.middleware.engine.running import Chains, Layer
+    from muxway.middleware.engine.running import Layer
     from muxway.net.message_trace import MessageTrace
     from muxway.net.metronome import Metronome
     from muxway.net.processes.journal import Lines
     from muxway.net.processes.launch import ReaperProcess
+    from muxway.routing.snapshot import MiddlewareChain, Visible
+    from muxway.routing.target import Target
     from muxway.servers.slot import Slot
-
-log = EventLog("gateway")
-
-_TRIES: Final = 3
-"""How often catalogs are made beside the event loop, before they are made on it because something always changes."""
 
 
 class Gateway:
@@ -112,58 +107,29 @@ class Gateway:
         if trace is not None:
             trace.secrets = lambda: _secrets(self.config)
         self._closed = False
-        members: dict[str, ManagedServer] = {}
-        naming = Naming.of(settings.separator, settings.max_name_length)
-        self._first_listing: FirstListing | None = None
-        self._noted: set[str] = set()
-        """The findings that have been told."""
-        self._noted_of_views: set[str] = set()
-        self._published: tuple[list[Source], list[str], bool] = ([], [], False)
-        """What is in force: what the servers show, which there are, and whether all that they have is known.
-
-        Servers say often that something about them may have changed, and all of them at the same time.
-        """
-        self._custom = own_tools.OwnTools(config.tools.values())
-        self.switchboard = Switchboard(
-            name=settings.name,
-            version=settings.version or __version__,
-            naming=naming,
-            members=members,
-            tools=config.tools,
-            page_size=settings.page_size,
-            seal=Seal(settings.state_key),
-        )
-        self.switchboard.tasks.on_ended = lambda name: self._tell_layers("task_ended", name)
+        servers: dict[str, ManagedServer] = {}
+        naming = _naming(settings)
+        unwrapped = _settings(config, naming, {name: _selection(view) for name, view in config.views.items()})
+        self.runtime = Runtime(unwrapped, servers, Seal(settings.state_key))
+        """What lives as long as this gateway, with the snapshot that is in force."""
+        self._layering = Layering(self.runtime, middleware)
+        self.runtime.tasks.on_ended = self._layering.task_ended
         self._admit(settings)
-        self._fleet = Servers(
+        own_tools = OwnTools(config.tools.values())
+        self._publisher = Publisher(self.runtime, unwrapped, own_tools, self._layering.forget)
+        self._servers = Servers(
             settings,
             naming,
-            members,
-            self.switchboard,
-            on_change=self._changed,
-            prepare=self._prepare,
+            servers,
+            self.runtime,
+            on_change=self._publisher.changed,
+            prepare=self._publisher.prepare,
             reaper=reaper,
             trace=trace,
         )
-        self._retired: list[list[Layer]] = []
-        """Middlewares of configurations before this one that calls under way may still use."""
-        self._closing: set[asyncio.Task[None]] = set()
-        self._preparing = asyncio.Lock()
-        self._redrafting: asyncio.Task[None] | None = None
-        """Makes the catalogs after a change that is not in force yet."""
-        self._due: list[Callable[[], None]] = []
-        """What waits for a change to be in force."""
-        self._quiet = False
-        """Whether many things are changing that are one change for those who listen."""
-        self._chains: dict[str | None, Chains] = {}
-        """What stands around requests, by view; None: around those to the whole."""
-        self._given = middleware
-        layers = self._layers(config)
-        for view in config.views.values():
-            self.switchboard.views[view.name] = self._new_view(view)
-        for name in (None, *config.views):
-            self._put_around(name, layers.get(name, ()))
-        self._publish()
+        chains = self._layering.put(self._layering.make(config), settings.call_max)
+        self._publisher.settings = replace(unwrapped, chains=chains)
+        self._publisher.follow(self._servers)
 
     @classmethod
     def open(
@@ -213,68 +179,58 @@ class Gateway:
     def start(self) -> None:
         """Begin to start every server, all at once, in the background."""
         servers = [server for server in self.config.servers.values() if server.enabled]
-        self.switchboard.hold_listings()
+        self.runtime.hold_listings()
         for server in servers:
-            self._fleet.add(server, self.config.objects.get(server.name))
-        self._first_listing = FirstListing(self.switchboard.release_listings, self.config.gateway.list_wait)
-        self._changed()
-        if self._redrafting is not None:
-            self.switchboard.hold_sessions()
-            self._due.append(self.switchboard.release_sessions)
+            self._servers.add(server, self.config.objects.get(server.name))
+        self._publisher.begin(self.config.gateway.list_wait)
 
     async def settled(self) -> None:
         """Wait until every server is ready or has failed. Each has its own time limit."""
-        await self._fleet.settled()
-        await self._published_all()
+        await self._servers.settled()
+        await self._publisher.settled()
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
-        self._quiet = True
-        try:
-            await self._fleet.stop()
-        finally:
-            self._quiet = False
-        await self._published_all()
-        self._publish()
-        self.switchboard.close()
-        # Those that were given as objects stand in every chain.
-        current = [layer for chains in self._chains.values() for layer in chains.layers]
-        retired, self._retired = self._retired, []
-        layers = {id(layer.middleware): layer for part in (current, *retired) for layer in part}
-        if layers:
-            from muxway.middleware.engine.running import close_layers
-
-            await close_layers(layers.values())
-        if self._closing:
-            await asyncio.wait(self._closing)
+        with self._publisher.at_once():
+            await self._servers.stop()
+        await self._publisher.settled()
+        self._publisher.publish()
+        self.runtime.close()
+        await self._layering.close()
 
     @property
     def metronome(self) -> Metronome:
         """How long the event loop has been busy without a break."""
-        return self._fleet.turn.metronome
+        return self._servers.turn.metronome
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioClientTransport:
         """A door for one client on these file descriptors; `await door.serve()` to serve it. Raises UnknownName."""
         limit = self.config.gateway.max_message_bytes
         # A pipe has one end: whatever a server wants to know of its client, this is who it means.
-        self.switchboard.audience.only = OnlyClient()
+        self.runtime.sessions.only = OnlyClient()
         door = StdioClientTransport(
-            self._board(view), self._fleet.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
+            self._dispatcher(view), self._servers.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
         )
         door.trace = self._trace
         return door
 
     def memory_door(self, view: str | None = None) -> MemoryClientTransport:
         """A door for a client in this process that speaks raw lines. UnknownName: no such view."""
-        return MemoryClientTransport(self._board(view))
+        return MemoryClientTransport(self._dispatcher(view))
 
-    def _board(self, view: str | None) -> Switchboard:
-        if view is None:
-            return self.switchboard
-        views = self.switchboard.views
-        if view not in views:
+    def _dispatcher(self, view: str | None) -> Dispatcher:
+        self._check_view(view)
+        return self.runtime.dispatcher(view)
+
+    def _visible(self, view: str | None) -> Visible:
+        self._check_view(view)
+        return self.runtime.snapshot.visible(view)
+
+    def _check_view(self, view: str | None) -> None:
+        """Raise UnknownName if there is no such view."""
+        views = self.runtime.snapshot.views
+        if view is not None and view not in views:
             raise UnknownName("view", view, views)
-        return views[view]
 
     # --- use ----------------------------------------------------------------------------------
 
@@ -283,7 +239,7 @@ class Gateway:
 
         What clients get listed: `list_tools`. UnknownName: no such view.
         """
-        return [_tool(route) for route in self._board(view).catalog.routes.values()]
+        return [_tool(route) for route in self._visible(view).tools.routes.values()]
 
     async def list_tools(self, view: str | None = None) -> list[Tool]:
         """The tools as a client gets them listed, through the middleware.
@@ -292,9 +248,9 @@ class Gateway:
             RpcError: a middleware fails, or refuses the list.
             UnknownName: there is no such view.
         """
-        if view not in self._chains:
+        if view not in self._layering.chains:
             return self.tools(view)
-        routes, listed = self._board(view).catalog.routes, list[Tool]()
+        routes, listed = self._visible(view).tools.routes, list[Tool]()
         params: dict[str, bytes] = {}
         while True:
             page = await self._ask("tools/list", params, view=view)
@@ -309,25 +265,29 @@ class Gateway:
 
     async def hidden_by(self, tool: str, view: str | None = None) -> Layer | None:
         """The middleware that takes a tool out of the list, if one does. Raises as `list_tools` does."""
-        chains = self._chains.get(view)
-        return None if chains is None else await chains.hider(TOOLS, tool, LIBRARY)
+        return await self._layering.hider(TOOLS, tool, LIBRARY, view)
+
+    def layers_around(self, targets: Iterable[Target], view: str | None = None) -> list[Layer]:
+        """The middlewares around calls of any of these by the callers of a view, the outermost first."""
+        return self._layering.around(targets, view)
 
     def notes(self, view: str) -> list[str]:
         """What a view names in vain, or cannot do. UnknownName: no such view."""
-        return [str(finding) for finding in self._board(view).findings]
+        return [str(finding) for finding in self._visible(view).findings]
 
     def definition(self, name: str) -> Mapping[str, Any] | None:
         """A tool as its server and its shape define it, by any spelling, whether or not clients see it; None: none."""
-        route = self.switchboard.catalog.find(name).route
+        whole = self.runtime.snapshot.whole
+        route = whole.tools.find(name).route
         if route is not None:
             return route.describe()
-        upstream, native = self.switchboard.native_tool(name) or ("", "")
-        station = self._fleet.by_name.get(upstream)
-        listed = () if station is None else station.lists.of(TOOLS).natives
+        upstream, native = self.runtime.router.native(whole, name) or ("", "")
+        server = self._servers.by_name.get(upstream)
+        listed = () if server is None else server.lists.of(TOOLS).natives
         tool = next((one for one in listed if one.name == native), None)
-        if tool is None or station is None:
+        if tool is None or server is None:
             return None
-        wishes = Shapes(station.config.shape).of(native)
+        wishes = Shapes(server.config.shape).of(native)
         members = tool.members if wishes is None else shape(tool.members, wishes).members
         return envelopes.value(envelopes.object_of(members.items()))
 
@@ -358,17 +318,17 @@ class Gateway:
 
     def resources(self) -> list[Resource]:
         """Every listed resource, in the order of the listing."""
-        listed = self.switchboard.resources.resources.values()
+        listed = self.runtime.snapshot.whole.resources.resources.values()
         return [Resource(entry.public, entry.upstream, entry.native, entry.describe()) for entry in listed]
 
     def resource_templates(self) -> list[ResourceTemplate]:
         """Every resource template, in the order of the listing."""
-        listed = self.switchboard.resources.templates.values()
+        listed = self.runtime.snapshot.whole.resources.templates.values()
         return [ResourceTemplate(entry.public, entry.upstream, entry.native, entry.describe()) for entry in listed]
 
     def prompts(self) -> list[Prompt]:
         """Every prompt, in the order of the listing."""
-        listed = self.switchboard.prompts.routes.values()
+        listed = self.runtime.snapshot.whole.prompts.routes.values()
         return [Prompt(route.public, route.upstream, route.native, route.describe()) for route in listed]
 
     async def read(self, uri: str) -> ResourceResult:
@@ -403,7 +363,7 @@ class Gateway:
         self._check_open()
         call = Call(LIBRARY, method, {key: envelopes.Raw(value) for key, value in params.items()}, meta)
         waiter = waiter or Waiter()
-        running: Running | None = self._board(view).handle(call, waiter)
+        running: Running | None = self._dispatcher(view).handle(call, waiter)
         return envelopes.value(await waiter.outcome(running))
 
     def servers(self) -> list[Server]:
@@ -411,19 +371,19 @@ class Gateway:
         tools: dict[str, list[Tool]] = {}
         for tool in self.tools():
             tools.setdefault(tool.server, []).append(tool)
-        board = self.switchboard
-        findings = board.findings
-        prompts = Counter(route.upstream for route in board.prompts.routes.values())
-        resources = Counter(entry.upstream for entry in board.resources.resources.values())
-        templates = Counter(entry.upstream for entry in board.resources.templates.values())
+        whole = self.runtime.snapshot.whole
+        findings = whole.findings
+        prompts = Counter(route.upstream for route in whole.prompts.routes.values())
+        resources = Counter(entry.upstream for entry in whole.resources.resources.values())
+        templates = Counter(entry.upstream for entry in whole.resources.templates.values())
         return [
             replace(
-                _server(station, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
+                _server(server, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
                 prompts=prompts[name],
                 resources=resources[name],
                 resource_templates=templates[name],
             )
-            for name, station in self._fleet.by_name.items()
+            for name, server in self._servers.by_name.items()
         ]
 
     def journal(self, name: str) -> Lines:
@@ -434,7 +394,7 @@ class Gateway:
         """
         self._check_name(name)
         # Those that are no processes of ours have none.
-        return self._fleet.by_name[name].journal.lines()
+        return self._servers.by_name[name].journal.lines()
 
     async def add(
         self, name: str, entry: Mapping[str, Any] | None = None, *, server: object = None, **keys: Any
@@ -452,12 +412,16 @@ class Gateway:
         started = {} if server is None else {"command": "(in-process)"}
         config = parse_server(name, {**(entry or {}), **keys, **started})
         if server is None:
-            await self._fleet.recollect([config])
+            await self._servers.recollect([config])
             self._check_new(name)
-        self._chain_more(config)
-        station = self._fleet.add(config, server)
-        await station.first.state.settled()
-        await self._published_all()
+        if config.middleware:
+            chains = self._layering.put(self._layering.more(config), self.config.gateway.call_max)
+            self._publisher.settings = replace(self._publisher.settings, chains=chains)
+        added = self._servers.add(config, server)
+        # Calls of what it may have wait for it from now on.
+        self._publisher.changed()
+        await added.first.state.settled()
+        await self._publisher.settled()
         return self._server(name)
 
     async def remove(self, name: str) -> None:
@@ -467,8 +431,8 @@ class Gateway:
             UnknownName: there is no such server.
         """
         self._check_name(name)
-        await self._fleet.remove(name)
-        await self._published_all()
+        await self._servers.remove(name)
+        await self._publisher.settled()
 
     async def restart(self, name: str) -> Server:
         """End a server and start it anew, whatever its history; wait until it is ready or has failed.
@@ -479,8 +443,8 @@ class Gateway:
             UnknownName: there is no such server, or not any more.
         """
         self._check_name(name)
-        await self._fleet.restart(name)
-        await self._published_all()
+        await self._servers.restart(name)
+        await self._publisher.settled()
         return self._server(name)
 
     def _server(self, name: str) -> Server:
@@ -490,12 +454,12 @@ class Gateway:
     def _check_name(self, name: str) -> None:
         """Raise UnknownName if there is no such server."""
         self._check_open()
-        if name not in self._fleet.by_name:
-            raise UnknownName("server", name, self._fleet.by_name)
+        if name not in self._servers.by_name:
+            raise UnknownName("server", name, self._servers.by_name)
 
     def _check_new(self, name: str) -> None:
         """Raise ConfigError if there is such a server already."""
-        if name in self._fleet.by_name:
+        if name in self._servers.by_name:
             raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
 
     def _check_open(self) -> None:
@@ -516,246 +480,55 @@ class Gateway:
             MuxwayError: an object of it offers nothing; then nothing has changed, either.
         """
         self._check_open()
-        fleet, changes = self._fleet, self.planned(config)
+        changes = self.planned(config)
         coming = [config.servers[name] for name in (*changes.start, *changes.swap) if name not in config.objects]
         if coming:
-            await fleet.recollect(coming)
+            await self._servers.recollect(coming)
             changes = self.planned(config)
         for name in (*changes.start, *changes.swap):
             if name in config.objects:
-                fleet.check(name, config.objects[name])
+                self._servers.check(name, config.objects[name])
         layers = None
         if changes.modules or _chained(config) != _chained(self.config):
-            layers = self._layers(config)
-        self._quiet = True
-        try:
-            self._apply(config, changes, layers)
-        finally:
-            self._quiet = False
-        # Also what is made of the same lists may be something else now.
-        self._published = ([], [], False)
-        self._changed()
-        await self._published_all()
+            layers = self._layering.make(config)
+        # From here on nothing is refused. The servers first: what they show follows from their new settings.
+        settings = self._new_settings(config, changes, layers)
+        with self._publisher.at_once():
+            self._servers.apply(config, changes, settings.naming)
+        self._admit(config.gateway)
+        if "stateKey" in changes.gateway:
+            self.runtime.forwarder.reseal(Seal(config.gateway.state_key))
+        self.config = config
+        await self._publisher.apply(settings, OwnTools(config.tools.values()))
         # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
-        self._tell_layers("forget", None)
+        self._layering.forget(None)
         return changes
+
+    def _new_settings(self, config: Config, changes: Plan, layers: Layers | None) -> Settings:
+        """What a configuration decides; selections and chains that stay are the very same."""
+        before = self._publisher.settings
+        changed = {*changes.views.added, *changes.views.changed}
+        selections = {
+            name: _selection(view) if name in changed else before.selections[name]
+            for name, view in config.views.items()
+        }
+        chains = before.chains if layers is None else self._layering.put(layers, config.gateway.call_max)
+        return _settings(config, _naming(config.gateway), selections, chains)
 
     def planned(self, config: Config) -> Plan:
         """What `apply` would change."""
         from muxway.config.plan import plan
 
-        stations = self._fleet.by_name
-        running = {name: station.config for name, station in stations.items()}
-        instances = {name: station.instance for name, station in stations.items()}
-        objects = {name: one.thing for name, one in instances.items() if one.thing is not None}
+        instances = {name: server.instance for name, server in self._servers.by_name.items()}
+        running = {name: instance.config for name, instance in instances.items()}
+        objects = {name: instance.thing for name, instance in instances.items() if instance.thing is not None}
         edited, outdated = _edited_modules()
         changes = plan(replace(self.config, servers=running, objects=objects), config)
         return replace(changes, modules=edited, outdated=outdated)
 
-    def _apply(self, config: Config, changes: Plan, layers: dict[str | None, list[Layer]] | None) -> None:
-        """Do what was planned; what is listed follows when all is done."""
-        fleet, board = self._fleet, self.switchboard
-        self.config = config
-        settings = config.gateway
-        naming = Naming.of(settings.separator, settings.max_name_length)
-        self._custom = own_tools.OwnTools(config.tools.values())
-        board.reconfigure(
-            name=settings.name,
-            version=settings.version or __version__,
-            naming=naming,
-            page_size=settings.page_size,
-            tools=config.tools,
-            seal=Seal(settings.state_key) if "stateKey" in changes.gateway else None,
-        )
-        self._admit(settings)
-        for name in changes.views.removed:
-            gone = board.views.pop(name)
-            # A client that is still there sees nothing more through it.
-            gone.select(_selection(ViewConfig(name=name, servers=())))
-            gone.follow(board.edition)
-        for name in (*changes.views.added, *changes.views.changed):
-            if name in board.views:
-                board.views[name].select(_selection(config.views[name]))
-            else:
-                board.views[name] = self._new_view(config.views[name])
-        if layers is not None:
-            stay = {id(layer.middleware) for chain in layers.values() for layer in chain}
-            before = [layer for chains in self._chains.values() for layer in chains.layers]
-            self._retire([layer for layer in before if id(layer.middleware) not in stay])
-            self._chains.clear()
-            for view in (None, *config.views):
-                self._put_around(view, layers.get(view, ()))
-        for name in changes.stop:
-            fleet.retire(name)
-        fleet.reconfigure(settings, naming)
-        for name in changes.adjust:
-            fleet.adjust(config.servers[name])
-        for name in changes.start:
-            fleet.add(config.servers[name], config.objects.get(name))
-        for name in changes.swap:
-            fleet.swap(config.servers[name], config.objects.get(name))
-        for name in (*changes.keep, *changes.adjust):
-            fleet.abandon(name)
-        fleet.order(list(config.servers))
-
-    def _new_view(self, config: ViewConfig) -> View:
-        # Only for those who have views.
-        from muxway.exchange.views import View
-
-        return View(self.switchboard, _selection(config))
-
     def _admit(self, settings: GatewaySettings) -> None:
         fullness = Footprint(settings.max_memory).share
-        self.switchboard.admission.allow(
-            calls=settings.max_calls, each=settings.max_calls_per_client, fullness=fullness
-        )
-
-    def _layers(self, config: Config) -> dict[str | None, list[Layer]]:
-        """The middlewares around the whole and around each view; without any, nothing is loaded. Raises ConfigError."""
-        given: list[object] = [*self._given, *config.middleware]
-        views = config.views.values()
-        if not given and not any(specs for _, specs in _specs(config)):
-            return {}
-        from muxway.middleware.engine import modules
-        from muxway.middleware.engine.base import Middleware
-        from muxway.middleware.engine.loading import layers_of
-        from muxway.middleware.engine.running import Layer
-
-        layers: list[Layer] = []
-        for one in given:
-            if not isinstance(one, Middleware):
-                raise TypeError(
-                    f"a {type(one).__name__} is no middleware: give instances of muxway.Middleware. Functions stand in "
-                    "a muxway.chain, names of built-in ones in `middleware` of the configuration"
-                )
-            layers.append(Layer(type(one).__name__, one))
-        made: dict[str | None, list[Layer]] = {}
-        with modules.renewed():
-            for name, view in (("", None), *((view.name, view) for view in views)):
-                made[name or None] = [*layers, *layers_of(config, view, made.get(None, ()))]
-        return made
-
-    def _put_around(self, view: str | None, layers: Sequence[Layer]) -> None:
-        board = self._board(view)
-        if not layers:
-            board.unwrap()
-            return
-        from muxway.middleware.engine.running import Chains
-
-        chains = self._chains[view] = Chains(layers, board)
-        board.handle, board.around = chains.handle, chains.around
-        board.screen, board.screen_ask = chains.screen, chains.screen_ask
-        board.takes_unlisted = chains.takes_unlisted
-
-    def _tell_layers(self, hook: str, told: str | None) -> None:
-        if self._chains:
-            from muxway.middleware.engine.running import tell_layers
-
-            tell_layers((layer for chains in self._chains.values() for layer in chains.layers), hook, told)
-
-    def _retire(self, layers: Sequence[Layer]) -> None:
-        """Close these middlewares when the calls that still use them are over."""
-        # One may stand in several chains.
-        by_id = {id(layer.middleware): layer for layer in layers}
-        if retired := [*by_id.values()]:
-            self._retired.append(retired)
-            asyncio.get_running_loop().call_later(self.config.gateway.call_max, self._close_retired, retired)
-
-    def _close_retired(self, layers: list[Layer]) -> None:
-        if layers in self._retired:
-            from muxway.middleware.engine.running import close_layers
-
-            self._retired.remove(layers)
-            closing = asyncio.get_running_loop().create_task(close_layers(layers))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
-
-    def _chain_more(self, server: ServerConfig) -> None:
-        """Put the middlewares of a server that was added inside those that are there."""
-        if not server.middleware:
-            return
-        from muxway.middleware.engine.loading import layers_of_server
-
-        whole = layers_of_server(server)
-        for view in (None, *self.switchboard.views):
-            before = self._chains.get(view)
-            more = whole if view is None else layers_of_server(server, whole)
-            self._put_around(view, [*(() if before is None else before.layers), *more])
-
-    # --- inside -------------------------------------------------------------------------------
-
-    def _changed(self, then: Callable[[], None] | None = None) -> None:
-        """Have what the servers show in force; `then` do this. With many definitions that is a little later."""
-        if then is not None:
-            self._due.append(then)
-        if self._quiet:
-            self._do_what_is_due()
-        elif self._drafting(self._fleet.sources()) is None:
-            self._publish()
-        elif self._redrafting is None:
-            self._redrafting = asyncio.get_running_loop().create_task(self._redraft())
-
-    async def _redraft(self) -> None:
-        """Something has changed that nobody could prepare for: a server has gone away, or the configuration."""
-        try:
-            await self._prepare(self._fleet.sources)
-        finally:
-            self._redrafting = None
-        self._publish()
-
-    async def _published_all(self) -> None:
-        """Wait until what has changed is in force."""
-        while self._redrafting is not None:
-            await asyncio.wait([self._redrafting])
-
-    def _drafting(self, sources: list[Source]) -> Callable[[], Draft] | None:
-        """What is to be done beside the event loop before these are in force; None: nothing."""
-        given = [self._custom.source(sources), *sources]
-        if (given, [*self._fleet.by_name]) == self._published[:2]:
-            return None
-        return self.switchboard.drafting(given)
-
-    async def _prepare(self, coming: Callable[[], list[Source]]) -> None:
-        """Have the catalogs after a change made beside the event loop, if there is much in them.
-
-        One change at a time, and one in each turn of the loop: all servers may be ready, or listed again, at once.
-        """
-        await self._preparing.acquire()
-        try:
-            for _ in range(_TRIES):
-                work = self._drafting(coming())
-                if work is None:
-                    return
-                self.switchboard.drafted = await asyncio.to_thread(work)
-        finally:
-            # What was prepared is in force by then.
-            asyncio.get_running_loop().call_soon(self._preparing.release)
-
-    def _publish(self) -> None:
-        sources = self._fleet.sources()
-        given = [self._custom.source(sources), *sources], [*self._fleet.by_name], self._fleet.complete
-        if given != self._published:
-            self._published = given
-            self._put_in_force()
-        for name in self._fleet.different():
-            self._tell_layers("forget", name)
-        if self._first_listing is not None:
-            self._first_listing.look(self._fleet.unknown, shows=self._fleet.shows)
-        self._do_what_is_due()
-
-    def _do_what_is_due(self) -> None:
-        due, self._due = self._due, []
-        for do in due:
-            do()
-
-    def _put_in_force(self) -> None:
-        sources, _, complete = self._published
-        self.switchboard.publish(sources)
-        self._noted = _tell(self.switchboard.findings, self._noted)
-        if complete:
-            # Without one of them, a view may lack just what that one has.
-            views = self.switchboard.views.values()
-            self._noted_of_views = _tell([finding for view in views for finding in view.findings], self._noted_of_views)
+        self.runtime.admission.allow(calls=settings.max_calls, each=settings.max_calls_per_client, fullness=fullness)
 
 
 def _loaded(given: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -> Config:
@@ -769,17 +542,6 @@ def _loaded(given: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -
     return parse_config(cast("Mapping[str, Any]", given))
 
 
-def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:
-    """Log those that have not been told. Returns what is told now."""
-    texts = {str(finding): finding for finding in findings}
-    new, more = first_of([finding for text, finding in texts.items() if text not in told])
-    for finding in new:
-        log.warning(f"{finding.kind.word} list", upstream=finding.upstream, problem=finding)
-    if more:
-        log.warning("lists", problem=more)
-    return {*texts}
-
-
 def _edited_modules() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Modules of middlewares that were edited since they were imported: those to import anew, those that cannot be."""
     modules = sys.modules.get("muxway.middleware.engine.modules")
@@ -790,21 +552,33 @@ def _edited_modules() -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _chained(config: Config) -> tuple[object, ...]:
     """What the middlewares around requests are made of."""
     # Some of them hide the secrets that they know of.
-    return [id(one) for one in config.middleware], _secrets(config), _specs(config)
+    return [id(one) for one in config.middleware], _secrets(config), specs_of(config)
 
 
 def _secrets(config: Config) -> set[str]:
     return {secret for one in (*config.servers.values(), *config.views.values()) for secret in one.secrets}
 
 
-def _specs(config: Config) -> list[tuple[str, tuple[MiddlewareSpec, ...]]]:
-    """The middlewares that the configuration names, by where they stand."""
-    servers = [server for server in config.servers.values() if server.enabled and server.middleware]
-    return [
-        ("gateway", config.gateway.middleware),
-        *((f"view {view.name}", view.middleware) for view in config.views.values()),
-        *((f"server {server.name}", server.middleware) for server in servers),
-    ]
+def _naming(settings: GatewaySettings) -> Naming:
+    return Naming.of(settings.separator, settings.max_name_length)
+
+
+def _settings(
+    config: Config,
+    naming: Naming,
+    selections: Mapping[str, Selection],
+    chains: Mapping[str | None, MiddlewareChain] | None = None,
+) -> Settings:
+    gateway = config.gateway
+    return Settings(
+        name=gateway.name,
+        version=gateway.version or __version__,
+        naming=naming,
+        page_size=gateway.page_size,
+        tools=config.tools,
+        selections=selections,
+        chains=chains or {},
+    )
 
 
 def _selection(config: ViewConfig) -> Selection:

@@ -162,7 +162,7 @@ async def _world() -> AsyncIterator[tuple[Gateway, str]]:
 
 @contextlib.asynccontextmanager
 async def _door(gateway: Gateway) -> AsyncIterator[str]:
-    door = HttpDoor(gateway.switchboard)
+    door = HttpDoor(gateway.runtime)
     server = HttpServer(door)
     listener = socket.create_server(("127.0.0.1", 0))
     await server.start(listener)

@@ -15,7 +15,8 @@ from muxway.calls.leases import Leases
 from muxway.catalog.build import Source
 from muxway.catalog.model import Native, NativeTool
 from muxway.catalog.naming import Naming
-from muxway.exchange.switchboard import Switchboard
+from muxway.exchange.runtime import Runtime
+from muxway.routing.snapshot import Settings
 from muxway.wire.revisions import NEWEST, NEWEST_HANDSHAKE, Revision
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def offer(upstream: str, *tools: str, prefix: str | None = None, description: by
 class FakeBackend:
     """Implements `calls.backend.Backend`: is there, or away for a reason, and has no list that could change."""
 
-    link: FakeLink | None = None
+    connection: FakeLink | None = None
     absence: str = "it is gone"
     starting: bool = False
     idle: float = 60
@@ -231,7 +232,7 @@ class FakeBackend:
 
     def settle(self, link: FakeLink | None, absence: str) -> None:
         """The start is over, or the link is gone."""
-        self.starting, self.link, self.absence = False, link, absence
+        self.starting, self.connection, self.absence = False, link, absence
 
     def release(self) -> None:
         """The calls that wait go on."""
@@ -240,7 +241,7 @@ class FakeBackend:
     def choose(self, call: Call) -> FakeLink | None:
         """There is one for all."""
         del call
-        return self.link
+        return self.connection
 
     def wake(self) -> bool:
         """Nobody starts it."""
@@ -262,7 +263,7 @@ class FakeBackend:
 
 
 class World:
-    """A switchboard in front of fake upstreams."""
+    """A gateway in front of fake upstreams."""
 
     def __init__(
         self,
@@ -275,22 +276,16 @@ class World:
         for source in sources:
             if source.upstream in self.members:
                 self.members[source.upstream].prefix = source.prefix
-        self.switchboard = Switchboard(
-            name="gate",
-            version="1.2",
-            naming=Naming(),
-            members=self.members,
-            tools=tools or {},
-            page_size=page_size,
-        )
+        settings = Settings(name="gate", version="1.2", naming=Naming(), tools=tools or {}, page_size=page_size)
+        self.runtime = Runtime(settings, self.members)
         self.running: Any = None
-        self.switchboard.publish(sources)
+        self.runtime.publish(sources)
 
     def ask(self, method: str, params: Mapping[str, bytes] | None = None, caller: Caller = HANDSHAKE) -> Heard:
         """Make a request and return what came of it so far."""
         heard = Heard()
         raw = {name: Raw(value) for name, value in (params or {}).items()}
-        self.running = self.switchboard.handle(Call(caller, method, raw), heard)
+        self.running = self.runtime.dispatcher().handle(Call(caller, method, raw), heard)
         return heard
 
     def call(self, name: str, caller: Caller = HANDSHAKE, **params: bytes) -> Heard:

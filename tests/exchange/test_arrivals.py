@@ -69,7 +69,7 @@ def test_lists_do_not_depend_on_who_arrives_first(described: list[dict[str, Any]
     sources = configured(described)
     members = {upstream: member(FakeLink()) for upstream in sources}
     at_once = World(members)
-    at_once.switchboard.publish([*sources.values()])
+    at_once.runtime.publish([*sources.values()])
     one_by_one = World(members)
     # Each arrives once, and some go and come again meanwhile.
     there: set[str] = set()
@@ -77,23 +77,23 @@ def test_lists_do_not_depend_on_who_arrives_first(described: list[dict[str, Any]
         st.permutations([*sources])
     ):
         there ^= {upstream}
-        one_by_one.switchboard.publish([source for name, source in sources.items() if name in there])
+        one_by_one.runtime.publish([source for name, source in sources.items() if name in there])
     for upstream in data.draw(st.permutations([name for name in sources if name not in there])):
         there.add(upstream)
-        one_by_one.switchboard.publish([source for name, source in sources.items() if name in there])
+        one_by_one.runtime.publish([source for name, source in sources.items() if name in there])
     assert shown(one_by_one) == shown(at_once)
     for former, latter in zip(_owners(one_by_one), _owners(at_once), strict=True):
         assert former == latter
 
 
 def _owners(world: World) -> list[dict[str, tuple[str, str]]]:
-    board = world.switchboard
+    whole = world.runtime.snapshot.whole
     named = [
         {name: (route.upstream, route.native) for name, route in catalog.routes.items()}
-        for catalog in (board.catalog, board.prompts)
+        for catalog in (whole.tools, whole.prompts)
     ]
     places = [
         {uri: (entry.upstream, entry.native) for uri, entry in entries.items()}
-        for entries in (board.resources.resources, board.resources.templates)
+        for entries in (whole.resources.resources, whole.resources.templates)
     ]
     return [*named, *places]

@@ -11,13 +11,16 @@ from msgspec import Raw
 
 from muxway.calls.call import Call, Caller
 from muxway.calls.server_request import ServerRequest
+from muxway.catalog.naming import Naming
 from muxway.errors import InvalidParams, RpcError, UpstreamError, UpstreamSaid
 from muxway.exchange import holding
 from muxway.exchange.exchange import MOST_ROUNDS
 from muxway.exchange.forwarding import Forwarder
-from muxway.exchange.relay import Aim
+from muxway.exchange.runtime import Runtime
 from muxway.exchange.seal import INVALID, LIFETIME
 from muxway.exchange.tasks import KEPT, PATIENCE
+from muxway.routing.snapshot import Settings
+from muxway.routing.target import Target
 from muxway.wire.revisions import NEWEST, NEWEST_HANDSHAKE
 
 from .faking import FakeClock, FakeLink, Heard, Sent, member
@@ -91,8 +94,9 @@ class Stage:
     def __init__(self, caller: str, server: str, capabilities: dict[str, Any] = CAN) -> None:
         self.clock = FakeClock()
         self.link = FakeLink(revision=ERAS[server], clock=self.clock)
-        up = member(self.link)
-        self.forwarder = Forwarder({"up": up}, lambda _, __: (up, self.link), b'{"name":"gate"}', clock=self.clock)
+        self.up = up = member(self.link)
+        runtime = Runtime(Settings(name="gate", version="1.2", naming=Naming(), tools={}), {"up": up})
+        self.forwarder = Forwarder({"up": up}, runtime, clock=self.clock)
         self.caller = Caller(revision=ERAS[caller], capabilities=raw(capabilities), principal=b"ann")
         self.running: Running | None = None
 
@@ -103,7 +107,7 @@ class Stage:
     def call(self, *, tasked: bool = False) -> Client:
         """Make the call."""
         client = Client()
-        self.running = self.forwarder.send("up", HEAD, self._call(), client, tasked=tasked)
+        self.running = self.forwarder.send(Target("up", head=HEAD, tasked=tasked), self._call(), client)
         return client
 
     def task(self) -> str:
@@ -116,7 +120,7 @@ class Stage:
         """Make it again with answers."""
         client = Client()
         call = self._call(requestState=state, inputResponses=answers)
-        self.running = self.forwarder.retry(Aim("up", HEAD, call), client)
+        self.running = self.forwarder.retry(Target("up", head=HEAD), call, client)
         return client
 
     def about(self, method: str, task: str, **params: Any) -> Client:
@@ -622,7 +626,8 @@ def test_a_servers_task_that_asks_gets_the_answers_on_the_connection_that_has_it
     stage.sent.sink.done(json.dumps(told).encode())
     assert "sure" in client.value["inputRequests"]
     assert stage.link.leases.any
-    before, stage.link = stage.link, FakeLink(revision=NEWEST, clock=stage.clock)
+    before = stage.link
+    stage.link = stage.up.link = FakeLink(revision=NEWEST, clock=stage.clock)
     stage.retry(client.state, {"sure": YES})
     assert stage.link.sent == []
     assert before.sent[-1].call.method == "tasks/update"

@@ -1,4 +1,4 @@
-"""Resources, prompts and completion through the switchboard: what is listed, where requests go, what comes back."""
+"""Resources, prompts and completion through the middle: what is listed, where requests go, what comes back."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def test_a_list_is_encoded_once_for_all_who_understand_it() -> None:
     """Ours: listing 10,000 resources costs no more than listing 10,000 tools."""
     uris = tuple(f"u:{number}" for number in range(10_000))
     world = World({}, shows("a", resources=uris))
-    first = world.switchboard.resources.pages
+    first = world.runtime.snapshot.whole.resources.pages
     caller = world.ask("resources/list")
     assert len(caller.value["resources"]) == 10_000
-    world.switchboard.publish([shows("a", resources=uris), offer("b", "x")])
+    world.runtime.publish([shows("a", resources=uris), offer("b", "x")])
     again = world.ask("resources/list", {}, CALLERS[0])
     assert again.result == caller.result
-    assert first.keys() == world.switchboard.resources.pages.keys()
+    assert first.keys() == world.runtime.snapshot.whole.resources.pages.keys()
 
 
 def test_definitions_are_given_in_the_words_of_the_callers_revision() -> None:
@@ -153,36 +153,36 @@ def test_listeners_hear_what_kind_of_thing_has_changed() -> None:
     world = World({}, offer("t", "x"))
     heard: list[set[str]] = []
     tools: list[int] = []
-    stop = world.switchboard.listen(lambda kinds: heard.append({*kinds}))
-    world.switchboard.listen(lambda kinds: tools.append(1) if "tools" in kinds else None)
-    world.switchboard.publish([offer("t", "x"), shows("a", prompts=("p",))])
-    world.switchboard.publish([offer("t", "x"), shows("a", prompts=("p",), resources=("u:1",))])
-    world.switchboard.publish([offer("t", "x"), shows("a", prompts=("p",), resources=("u:1",), templates=("t:{x}",))])
-    world.switchboard.publish([offer("t", "x"), shows("a", prompts=("p",), resources=("u:1",), templates=("t:{x}",))])
+    stop = world.runtime.dispatcher().listen(lambda kinds: heard.append({*kinds}))
+    world.runtime.dispatcher().listen(lambda kinds: tools.append(1) if "tools" in kinds else None)
+    world.runtime.publish([offer("t", "x"), shows("a", prompts=("p",))])
+    world.runtime.publish([offer("t", "x"), shows("a", prompts=("p",), resources=("u:1",))])
+    world.runtime.publish([offer("t", "x"), shows("a", prompts=("p",), resources=("u:1",), templates=("t:{x}",))])
+    world.runtime.publish([offer("t", "x"), shows("a", prompts=("p",), resources=("u:1",), templates=("t:{x}",))])
     assert heard == [{"prompts"}, {"resources"}, {"resources"}]
     assert tools == []
-    world.switchboard.publish([offer("t", "y")])
+    world.runtime.publish([offer("t", "y")])
     assert heard[3:] == [{"tools", "prompts", "resources"}]
     assert tools == [1]
     stop()
-    world.switchboard.publish([])
+    world.runtime.publish([])
     assert len(heard) == 4
 
 
 async def test_every_list_waits_while_the_servers_start() -> None:
     """Decision 0008: a listing right after the start waits a moment; for every kind."""
     world = two()
-    world.switchboard.hold_listings()
+    world.runtime.hold_listings()
     waiting = [world.ask(method) for method in LISTS]
     assert [(heard.result, heard.error) for heard in waiting] == [(None, None)] * 4
-    world.switchboard.release_listings()
+    world.runtime.release_listings()
     assert [len(heard.value[key]) for heard, key in zip(waiting, LISTS.values(), strict=True)] == [0, 2, 2, 2]
 
 
 @every_caller
 def test_capabilities_are_those_of_the_callers_revision(caller: Caller) -> None:
     """MCP 2025-03-26, changelog: it brought the capability for completions. The others are always there."""
-    offered = two().switchboard.capabilities(caller.revision)
+    offered = two().runtime.snapshot.whole.offered(caller.revision)
     assert ("completions" in offered) == (caller.revision.date != "2024-11-05")
     assert offered["resources"] == {"subscribe": True, "listChanged": True}
     assert offered["tools"] == offered["prompts"] == {"listChanged": True}
@@ -295,7 +295,7 @@ def test_a_resource_of_a_server_that_is_away_is_not_called_unknown() -> None:
     link = FakeLink(answers(b"{}"))
     world = two(other=link)
     world.members["a"].settle(None, "it exited with status 1")
-    world.switchboard.publish([shows("b", resources=("u:1",))])
+    world.runtime.publish([shows("b", resources=("u:1",))])
     for uri in ("u:1", wrap("a", "u:1"), wrap("a", "z:1")):
         refusal = world.ask("resources/read", {"uri": quoted(uri)}).refusal
         assert isinstance(refusal, UpstreamError)
@@ -310,12 +310,12 @@ async def test_a_read_that_comes_too_early_waits_for_the_servers() -> None:
     heard = [world.ask("resources/read", {"uri": quoted(uri)}) for uri in ("u:1", "z:1", wrap("b", "u:2"))]
     links = {name: FakeLink(answers(b'{"contents":[]}')) for name in "ab"}
     world.members["a"].settle(links["a"], "")
-    world.switchboard.publish([shows("a", resources=("u:1",))])
+    world.runtime.publish([shows("a", resources=("u:1",))])
     world.members["a"].release()
     assert heard[0].value == {"contents": []}
     assert [(one.result, one.error) for one in heard[1:]] == [(None, None)] * 2
     world.members["b"].settle(links["b"], "")
-    world.switchboard.publish([shows("a", resources=("u:1",)), shows("b", resources=("u:2",))])
+    world.runtime.publish([shows("a", resources=("u:1",)), shows("b", resources=("u:2",))])
     world.members["b"].release()
     assert heard[1].refusal.message == "Resource not found: z:1"
     assert heard[2].value == {"contents": []}
@@ -325,10 +325,10 @@ async def test_a_read_that_comes_too_early_waits_for_the_servers() -> None:
 def test_a_removed_servers_resources_are_not_found() -> None:
     """Ours: once nobody has it configured, a server is not away but unknown."""
     world = two()
-    world.switchboard.publish([shows("b", resources=("u:1",))])
+    world.runtime.publish([shows("b", resources=("u:1",))])
     assert world.ask("resources/list").value["resources"][0]["uri"] == "muxway://b/u%3A1"
     del world.members["a"]
-    world.switchboard.publish([shows("b", resources=("u:1",))])
+    world.runtime.publish([shows("b", resources=("u:1",))])
     assert world.ask("resources/list").value["resources"][0]["uri"] == "u:1"
 
 
@@ -368,7 +368,7 @@ async def test_a_prompt_of_a_server_that_is_away_is_not_called_unknown() -> None
     starting = World({"a": member(starting=True)})
     heard = starting.ask("prompts/get", {"name": b'"a:p"'})
     starting.members["a"].settle(FakeLink(answers(b"{}")), "")
-    starting.switchboard.publish([shows("a", prompts=("p",))])
+    starting.runtime.publish([shows("a", prompts=("p",))])
     starting.members["a"].release()
     assert heard.value == {}
 
@@ -452,9 +452,9 @@ def test_links_are_in_our_words_for_old_callers_and_from_compound_tools_too() ->
 def test_two_gateways_in_one_process_learn_nothing_of_each_other() -> None:
     """Ours: what one gateway learned is its own."""
     one, other = two(), two()
-    assert one.switchboard.resources.public_uri("a", "z:1") == "z:1"
-    assert one.switchboard.resources.find("z:1") is not None
-    assert other.switchboard.resources.find("z:1") is None
+    assert one.runtime.snapshot.whole.resources.public_uri("a", "z:1") == "z:1"
+    assert one.runtime.snapshot.whole.resources.find("z:1") is not None
+    assert other.runtime.snapshot.whole.resources.find("z:1") is None
 
 
 def test_where_one_server_has_resources_the_callers_own_sink_is_used() -> None:
@@ -590,8 +590,10 @@ def test_instructions_of_all_servers_are_merged_under_headings() -> None:
     )
     assert merged([told("b", "")], Naming()) == ""
     world = World({}, told("a", "Be kind."))
-    assert "Be kind." in world.switchboard.instructions
-    assert world.ask("server/discover", {}, STATELESS).value["instructions"] == world.switchboard.instructions
+    assert "Be kind." in world.runtime.snapshot.whole.instructions
+    assert (
+        world.ask("server/discover", {}, STATELESS).value["instructions"] == world.runtime.snapshot.whole.instructions
+    )
     assert "instructions" not in World().ask("server/discover", {}, STATELESS).value
 
 

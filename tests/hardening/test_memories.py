@@ -33,7 +33,7 @@ class _Door(MemoryClientTransport):
     """A door for a client with credentials."""
 
     def __init__(self, gateway: Gateway, principal: bytes, view: str | None) -> None:
-        board = gateway.switchboard if view is None else gateway.switchboard.views[view]
+        board = gateway.runtime.dispatcher(view)
         super().__init__(board)
         self._endpoint = Session(board, self._say, principal)
 
@@ -96,7 +96,7 @@ async def test_what_a_server_logs_outside_calls_is_for_who_used_it_alone(
         calling = listening if caller == listener == b"" and view is None else await a_client(gateway, revision, caller)
         await calling.call("hr__echo")
         hr.say(LOGGED)
-        while not (logs(listening) or logs(calling) or gateway.switchboard.audience.dropped):
+        while not (logs(listening) or logs(calling) or gateway.runtime.sessions.dropped):
             await asyncio.sleep(0)
             await silence(listening, calling)
         assert bool(logs(listening)) == hears

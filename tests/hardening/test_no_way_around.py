@@ -112,7 +112,7 @@ class _Door(MemoryClientTransport):
     """A door for a client with credentials."""
 
     def __init__(self, gateway: Gateway, view: str | None) -> None:
-        board = gateway.switchboard if view is None else gateway.switchboard.views[view]
+        board = gateway.runtime.dispatcher(view)
         super().__init__(board)
         self._endpoint = Session(board, self._say, b"ann")
 

@@ -170,7 +170,7 @@ async def _see_through(gateway: Gateway, client: RawClient, away: asyncio.Event 
     if away is not None:
         shown = (await client.ask("tools/call", params)).result
         away.set()
-        parked = gateway.switchboard.shared.relay.forwarder.services.parked
+        parked = gateway.runtime.forwarder.services.parked
         await until(lambda: any(one.asks is not None and one.asks.late for one in parked))
         params |= {"inputResponses": dict.fromkeys(shown["inputRequests"], POEM), "requestState": shown["requestState"]}
     result = (await client.complete("tools/call", params)).result

@@ -21,7 +21,7 @@ FLOORS = (
     {"composed"},
     {"exchange"},
     {"middleware", "servers", "clients"},
-    {"results", "opening"},
+    {"results", "opening", "publisher", "layering"},
     {"gateway"},
     {"sync", "chaining"},
     {"control"},

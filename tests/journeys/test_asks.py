@@ -267,7 +267,7 @@ async def test_a_question_that_comes_while_the_client_is_away_is_put_when_it_com
         shown = (await client.call("up__asks")).result
         assert [one["method"] for one in shown["inputRequests"].values()] == ["elicitation/create"]
         go.set()
-        link = world.gateway.switchboard._members["up"].link  # pyright: ignore[reportPrivateUsage]
+        link = world.gateway.runtime.servers["up"].connection
         assert isinstance(link, Connection)
         await until(lambda: len(link.questions.open) == 2)
         ann = {"action": "accept", "content": {"name": "Ann"}}
@@ -463,7 +463,7 @@ async def test_a_question_outlasts_the_wrong_one_of_two_calls_of_a_client(revisi
         if end == "result":
             ends_now.set()
         elif stateless:
-            for parked in world.gateway.switchboard.shared.relay.forwarder.services.parked:
+            for parked in world.gateway.runtime.forwarder.services.parked:
                 parked.cancel(None)
         else:
             client.tell("notifications/cancelled", {"requestId": second})
@@ -598,7 +598,7 @@ async def test_what_comes_for_a_parked_call_is_counted(outcome: str, monkeypatch
     async with a_world({"up": ScriptedServer(tools={"asks": asks})}) as world:
         client, _ = await client_of(world, "2026-07-28")
         states = [(await client.call("up__asks")).result["requestState"] for _ in range(2)]
-        parked = world.gateway.switchboard.shared.relay.forwarder.services.parked
+        parked = world.gateway.runtime.forwarder.services.parked
         kept = parked._holding  # pyright: ignore[reportPrivateUsage]
         go.set()
         if outcome == "question":
@@ -628,7 +628,7 @@ async def test_nothing_is_kept_of_questions_that_nobody_need_answer_any_more() -
         await client.hello()
         for _ in range(20):
             await client.call("up__hasty")
-        link = world.gateway.switchboard._members["up"].link  # pyright: ignore[reportPrivateUsage]
+        link = world.gateway.runtime.servers["up"].connection
         assert isinstance(link, Connection)
         assert not link.questions.open
         withdrawn = [notice for notice in client.notices if notice["method"] == "notifications/cancelled"]

@@ -249,7 +249,7 @@ async def test_a_change_of_one_kind_lists_only_that_kind_anew(kind: str, methods
             heard.append(kinds)
             told.set()
 
-        world.gateway.switchboard.listen(changed)
+        world.gateway.runtime.dispatcher().listen(changed)
         before = len(server.heard)
         server.tools["new"] = None
         assert server.prompts is not None
@@ -391,8 +391,8 @@ async def test_a_program_uses_resources_and_prompts_as_it_uses_tools() -> None:
             await gateway.prompt("two__nope")
         counts = [(s.name, s.prompts, s.resources, s.resource_templates) for s in gateway.servers()]
         assert counts == [("one", 1, 2, 1), ("two", 1, 2, 1)]
-        assert "## one" in gateway.switchboard.instructions
-        assert "Use two well." in gateway.switchboard.instructions
+        assert "## one" in gateway.runtime.snapshot.whole.instructions
+        assert "Use two well." in gateway.runtime.snapshot.whole.instructions
 
 
 async def test_two_gateways_in_a_row_still_lead_every_uri_home() -> None:

@@ -280,10 +280,10 @@ async def test_a_broken_definition_costs_only_itself() -> None:
 async def test_listings_are_the_same_bytes_for_everyone_until_something_changes() -> None:
     """Ours: encoded once per catalog version."""
     async with a_world({"up": ScriptedServer(tools={"a": None})}) as world:
-        catalog = world.gateway.switchboard.catalog
+        catalog = world.gateway.runtime.snapshot.whole.tools
         for _ in range(3):
             await (await world.client()).tools()
-        assert world.gateway.switchboard.catalog.page(0, None) is catalog.page(0, None)
+        assert world.gateway.runtime.snapshot.whole.tools.page(0, None) is catalog.page(0, None)
 
 
 async def test_filters_and_renames_apply_to_native_names() -> None:

@@ -155,10 +155,10 @@ async def test_a_listing_is_converted_once_for_each_revision_and_shared_where_no
     """Ours: conversion costs nothing when nothing needs converting."""
     variants = [conversion.tool_converter(revision) for revision in revisions.REVISIONS.values()]
     async with a_world({"up": ScriptedServer(tools={"plain": None})}) as world:
-        catalog = world.gateway.switchboard.catalog
+        catalog = world.gateway.runtime.snapshot.whole.tools
         assert all(catalog.page(0, None, variant) is catalog.page(0, None) for variant in variants)
     async with a_world({"up": a_server("2025-11-25")}) as world:
-        catalog = world.gateway.switchboard.catalog
+        catalog = world.gateway.runtime.snapshot.whole.tools
         assert len({catalog.page(0, None, variant) for variant in variants}) == 5
         assert all(catalog.page(0, None, variant) is catalog.page(0, None, variant) for variant in variants)
 

@@ -17,9 +17,11 @@ from muxway.clients import notifications
 from muxway.clients.session import ClientRequest, Session
 from muxway.composed import running
 from muxway.errors import RpcError
+from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.exchange import Exchange
 from muxway.exchange.forwarding import Forwarder
-from muxway.exchange.switchboard import Switchboard
+from muxway.exchange.runtime import Runtime
+from muxway.routing.snapshot import Settings
 from muxway.servers.connection import Connection
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire import envelopes, result_types
@@ -31,8 +33,8 @@ from tests.noting import until
 ERAS = ["2025-11-25", "2026-07-28"]
 PORTS: dict[str, tuple[Any, str]] = {
     "before anything else": (Session, "_caller"),
-    "the middle": (Switchboard, "answer"),
-    "the middleware's target": (Switchboard, "target"),
+    "the middle": (Dispatcher, "answer"),
+    "the middleware's target": (Dispatcher, "target"),
     "the way to the server": (Forwarder, "send"),
     "the connection": (Connection, "request"),
     "what is written to the server": (Connection, "_meta"),
@@ -97,7 +99,7 @@ async def test_a_fault_anywhere_is_an_answer_and_nothing_stays_behind(
                 if "error" in reply.message:
                     assert reply.error["data"]["muxway"]["reason"] == "internal", port
                     assert reply.error["data"]["muxway"]["incident"] in reply.error["message"]
-                assert world.gateway.switchboard.admission.running == 0, port
+                assert world.gateway.runtime.admission.running == 0, port
             assert (await client.answer(_talk(client, id_=7))).result["ok"] == 1, port
         assert client.unread == 0
         assert sum(fault.hits for fault in faults.values()) > 20
@@ -250,7 +252,7 @@ async def test_a_fault_in_a_call_that_was_held_is_the_end_of_no_other() -> None:
     """Ours: calls wait together for a server that is being started; each has an outcome of its own."""
     ended: list[Any] = []
     member = FakeBackend()
-    board = Switchboard(name="m", version="1", naming=Naming.of("__", 64), members={"up": member}, tools={})
+    dispatcher = Runtime(Settings(name="m", version="1", naming=Naming.of("__", 64)), {"up": member}).dispatcher()
     call = Call(LIBRARY, "tools/call", {})
 
     def again(call: Call, sink: Any) -> None:
@@ -260,7 +262,7 @@ async def test_a_fault_in_a_call_that_was_held_is_the_end_of_no_other() -> None:
 
     first, second = Waiter(), Waiter()
     for sink in (first, second):
-        board.hold(StillStarting(member), again, call, sink)
+        dispatcher.hold(StillStarting(member), again, call, sink)
     member.waiting.release()
     # In turns: a turn may be over after the first one.
     await until(lambda: ended == [first, second])
@@ -298,7 +300,7 @@ async def test_a_request_is_cancelled_by_its_id_however_that_is_spelled(spelled:
         await asyncio.wait_for(heard.wait(), 10)
         notice = f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{cancelled}}}}}'
         client.say(notice.encode())
-        assert world.gateway.switchboard.admission.running == 0
+        assert world.gateway.runtime.admission.running == 0
         assert (await client.call("up__echo", {"ok": 1})).result["structuredContent"] == {"ok": 1}
 
 
@@ -322,9 +324,9 @@ async def test_calls_that_waited_together_go_on_in_turns(monkeypatch: pytest.Mon
     monkeypatch.setattr(ports, "TURN", -1.0)
     went: list[int] = []
     member = FakeBackend()
-    board = Switchboard(name="m", version="1", naming=Naming.of("__", 64), members={"up": member}, tools={})
+    dispatcher = Runtime(Settings(name="m", version="1", naming=Naming.of("__", 64)), {"up": member}).dispatcher()
     for number in range(3):
-        board.hold(
+        dispatcher.hold(
             StillStarting(member),
             lambda *_, number=number: went.append(number),
             Call(LIBRARY, "tools/call", {}),

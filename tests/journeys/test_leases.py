@@ -116,7 +116,7 @@ async def _begun(world: World, case: Case) -> RawClient:
 
 
 def _busy(world: World) -> bool:
-    return world.gateway._fleet.by_name["up"].instance.busy  # pyright: ignore[reportPrivateUsage]
+    return world.gateway._servers.by_name["up"].instance.busy  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -149,7 +149,7 @@ async def test_a_call_that_is_cancelled_gives_the_server_back(name: str, monkeyp
             await client.ask("tasks/cancel", {"taskId": case.shown["taskId"]})
             await client.ask("tasks/get", {"taskId": case.shown["taskId"]})
         else:
-            for parked in world.gateway.switchboard.shared.relay.forwarder.services.parked:
+            for parked in world.gateway.runtime.forwarder.services.parked:
                 give_up(parked, "nobody comes")
         await until(lambda: not _busy(world))
     if isinstance(case.server, Worker):

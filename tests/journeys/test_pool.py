@@ -32,7 +32,7 @@ class Pipe:
 
     def __init__(self, gateway: Gateway, principal: bytes) -> None:
         self._said: asyncio.Queue[bytes] = asyncio.Queue()
-        self.endpoint = Session(gateway.switchboard, self._say, principal)
+        self.endpoint = Session(gateway.runtime.dispatcher(), self._say, principal)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         self._said.put_nowait(b"".join(frame))
@@ -174,7 +174,7 @@ async def test_one_principal_cannot_starve_another_whatever_it_declares() -> Non
                 capabilities["roots"] = {}
             bob, _ = await client_of(gateway, b"bob", capabilities=capabilities)
             pids.add((await who(bob))["pid"])
-        slots = gateway._fleet.by_name["up"].instance.pool.slots  # pyright: ignore[reportPrivateUsage]
+        slots = gateway._servers.by_name["up"].instance.pool.slots  # pyright: ignore[reportPrivateUsage]
         # The first one, which is ann's, and bob's.
         assert len(slots) <= 1 + 4
         cid, _ = await client_of(gateway, b"cid")

@@ -837,7 +837,7 @@ async def test_what_a_server_logs_outside_any_call_is_for_the_only_client() -> N
         other = await world.client()
         server.say({**said, "params": {"level": "alert", "data": "hm"}})
         await silence(world, client, other)
-        assert world.gateway.switchboard.audience.dropped == 2
+        assert world.gateway.runtime.sessions.dropped == 2
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)

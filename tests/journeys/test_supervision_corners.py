@@ -104,7 +104,7 @@ async def ready(slot: Slot) -> Slot:
 
 def its_slot(world: World, name: str = "up") -> Slot:
     """The place of the first connection of a server."""
-    return world.gateway._fleet.by_name[name].first
+    return world.gateway._servers.by_name[name].first
 
 
 async def test_two_restarts_at_once_are_one() -> None:
@@ -383,7 +383,7 @@ async def test_one_reload_is_one_change_of_the_list(tmp_path: Path, monkeypatch:
         assert len(gateway.tools()) == 2
     async with Gateway.open(chain({"a": counting()})) as gateway:
         heard: list[frozenset[str]] = []
-        gateway.switchboard.listen(heard.append)
+        gateway.runtime.dispatcher().listen(heard.append)
         await gateway.apply(after)
         await gateway.settled()
         assert [tool.name for tool in gateway.tools()] == ["b__who", "c__who"]
@@ -573,7 +573,7 @@ async def test_a_gateway_that_ends_says_so_once() -> None:
     """Ours: building every list anew after each of many servers would take longer than to end them."""
     async with Gateway.open(chain({f"s{n}": counting() for n in range(10)})) as gateway:
         heard: list[frozenset[str]] = []
-        gateway.switchboard.listen(heard.append)
+        gateway.runtime.dispatcher().listen(heard.append)
     assert len(heard) <= 1
     assert gateway.tools() == []
 
@@ -601,14 +601,14 @@ async def test_whatever_happens_every_call_has_one_outcome_and_nothing_is_left(s
 
     async def change(gateway: Gateway) -> None:
         name = dice.choice("abc")
-        managed = gateway._fleet.by_name.get(name)
+        managed = gateway._servers.by_name.get(name)
         what = dice.randrange(5)
         with contextlib.suppress(KeyError):
             if what == 0:
                 await gateway.apply(reload())
             elif what == 1:
                 await gateway.restart(name)
-            elif what == 2 and managed is not None and managed.link is not None:
+            elif what == 2 and managed is not None and managed.connection is not None:
                 managed.first.sleep()
             elif what == 3 and dice.random() < 0.3:
                 await gateway.remove(name)

@@ -91,8 +91,8 @@ class _Door(MemoryClientTransport):
     """A door for a client with credentials."""
 
     def __init__(self, world: World, principal: bytes) -> None:
-        super().__init__(world.gateway.switchboard)
-        self._endpoint = Session(world.gateway.switchboard, self._say, principal)
+        super().__init__(world.gateway.runtime.dispatcher())
+        self._endpoint = Session(world.gateway.runtime.dispatcher(), self._say, principal)
 
 
 async def client_of(
@@ -669,7 +669,7 @@ class TestOwn:
             client = await client_of(world)
             assert (await client.call("up__echo", {"a": 1})).result["resultType"] == "complete"
             await asyncio.sleep(0.2)
-            assert not world.gateway.switchboard.tasks
+            assert not world.gateway.runtime.tasks
 
     async def test_callers_that_know_no_tasks_wait(self) -> None:
         async def script(server: ScriptedServer, request: dict[str, Any]) -> None:
@@ -763,7 +763,7 @@ class TestOwn:
                     result = (await client.call("up__slow", {"rounds": rounds}, **again)).result
                 assert text(result) == "thanks"
             await asyncio.sleep(0.6)
-            assert not world.gateway.switchboard.tasks
+            assert not world.gateway.runtime.tasks
 
     async def test_a_page_to_visit_first_is_a_question_of_the_task(self) -> None:
         visits = 0
@@ -908,7 +908,7 @@ async def test_a_middleware_learns_which_server_a_task_is_of(server_revision: st
         for who, task, server in ((b"ann", name, "up"), (b"bob", name, ""), (b"ann", "x", ""), (b"ann", 7, "")):
             caller = Caller(revision=NEWEST, principal=who)
             call = Call(caller, "tasks/get", {"taskId": Raw(json.dumps(task).encode())})
-            target = world.gateway.switchboard.target(call)
+            target = world.gateway.runtime.dispatcher().target(call)
             assert (target.server, target.definition.get("name")) == (server, tools[server])
 
 

@@ -123,7 +123,7 @@ async def test_nothing_is_kept_of_a_process_whose_tasks_nobody_asks_after() -> N
     async with a_gateway(isolation="shared") as gateway:
         ann = await a_client(gateway, b"ann")
         await a_task(ann)
-        link = ref(gateway._fleet.by_name["up"].link)  # type: ignore[arg-type]  # pyright: ignore[reportPrivateUsage]
+        link = ref(gateway._servers.by_name["up"].connection)  # type: ignore[arg-type]  # pyright: ignore[reportPrivateUsage]
         await gateway.restart("up")
         await a_task(ann)
 

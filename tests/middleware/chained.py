@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muxway.middleware.engine.base import Middleware
@@ -13,9 +14,19 @@ from ..conftest import World, a_world
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from muxway import Gateway
     from muxway.errors import RpcError
     from muxway.middleware.engine.base import Next, Request, Result
     from muxway.testing import ScriptedServer
+
+
+def surround(gateway: Gateway, *layers: Layer) -> Chains:
+    """Put middlewares around a gateway that runs."""
+    chains = Chains(layers, gateway.runtime.dispatcher())
+    publisher = gateway._publisher
+    publisher.settings = replace(publisher.settings, chains={None: chains})
+    publisher.publish()
+    return chains
 
 
 @contextlib.asynccontextmanager
@@ -25,9 +36,7 @@ async def chained(servers: dict[str, ScriptedServer], *middlewares: Middleware) 
     many = {"maxCalls": 10_000, "maxCallsPerClient": 10_000}
     entries = {name: {"maxConcurrency": 10_000, "maxQueue": 10_000} for name in servers}
     async with a_world(servers, gateway=many, entries=entries) as world:
-        board = world.gateway.switchboard
-        chains = Chains([Layer(type(one).__name__, one) for one in middlewares], board)
-        board.handle = chains.handle
+        chains = surround(world.gateway, *(Layer(type(one).__name__, one) for one in middlewares))
         try:
             yield world
         finally:

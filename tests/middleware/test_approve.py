@@ -10,13 +10,13 @@ import pytest
 from muxway.clients.transports.guard import Guard
 from muxway.middleware.builtin import approve
 from muxway.middleware.builtin.approve import Approve
-from muxway.middleware.engine.running import Chains, Layer
+from muxway.middleware.engine.running import Layer
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import REVISIONS, a_world
 from ..serve.harness import a_web, modern
 from ..serve.harness import request as http_request
-from .chained import chained
+from .chained import chained, surround
 
 if TYPE_CHECKING:
     from ..conftest import World
@@ -260,8 +260,7 @@ async def test_a_round_of_the_server_cannot_be_made_twice_with_one_yes() -> None
 
 def around(web: Web, middleware: Approve) -> None:
     """Put it around what the web door serves."""
-    board = web.world.gateway.switchboard
-    board.handle = Chains([Layer("approve", middleware)], board).handle
+    surround(web.world.gateway, Layer("approve", middleware))
 
 
 async def test_a_session_over_http_is_asked_on_the_stream_of_its_call() -> None:

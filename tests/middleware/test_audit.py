@@ -134,7 +134,7 @@ async def test_whoever_came_with_a_token_is_told_by_its_digest(tmp_path: Path) -
     async with chained({"up": ScriptedServer(tools={"echo": None})}, Audit(path=str(path))) as world:
         call = Call(Caller(revision=NEWEST, principal=b"\xab" * 32), "tools/list", {})
         waiter = Waiter()
-        await waiter.outcome(world.gateway.switchboard.handle(call, waiter))
+        await waiter.outcome(world.gateway.runtime.dispatcher().handle(call, waiter))
     [line] = written(path)
     assert (line["principal"], line["client"], line["arguments"]) == ("ab" * 6, None, None)
 

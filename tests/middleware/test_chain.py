@@ -14,10 +14,11 @@ from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import ConfigError, InvalidParams
 from muxway.middleware.engine.base import Middleware, Outcome, Request, Result
-from muxway.middleware.engine.running import Chains, Layer, compile_chain
+from muxway.middleware.engine.running import Layer, compile_chain
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import World, a_world
+from .chained import surround
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +33,7 @@ SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"
 def around(world: World, *middlewares: Middleware) -> None:
     """Put middlewares around a world's gateway."""
     layers = [Layer(type(one).__name__, one) for one in middlewares]
-    board = world.gateway.switchboard
-    board.handle = Chains(layers, board).handle
+    surround(world.gateway, *layers)
 
 
 class Noting(Middleware):
@@ -466,7 +466,7 @@ class TestConfiguration:
         )
         monkeypatch.syspath_prepend(str(tmp_path))
         gateway = self.gateway({"use": "polite", "word": "please"})
-        assert gateway.switchboard.handle != gateway.switchboard.answer
+        assert gateway.runtime.snapshot.whole.chain is not None
         with pytest.raises(ConfigError, match=r"known are: .*polite"):
             self.gateway("rude")
         with pytest.raises(ConfigError, match="broken could not be imported: ModuleNotFoundError"):
@@ -477,11 +477,11 @@ class TestConfiguration:
             {"use": "tests.middleware.test_chain:Shout", "match": ["b__*", "note://*"]},
             middleware=[{"use": "tests.middleware.test_chain:Picky", "size": 3}],
         )
-        assert gateway.switchboard.handle != gateway.switchboard.answer
+        assert gateway.runtime.snapshot.whole.chain is not None
 
     def test_without_middleware_nothing_stands_in_the_way(self) -> None:
         gateway = self.gateway()
-        assert gateway.switchboard.handle == gateway.switchboard.answer
+        assert gateway.runtime.snapshot.whole.chain is None
 
 
 class Picky(Middleware):
@@ -516,9 +516,7 @@ async def test_a_middleware_for_one_server_or_some_tools_sees_only_those(caplog:
         ((), None, {"a__x", "a__y", "b__x"}),
     ):
         async with a_world(servers) as world:
-            board = world.gateway.switchboard
-            layers = [Layer("shout", Shout(), matching(globs, server))]
-            board.handle = Chains(layers, board).handle
+            surround(world.gateway, Layer("shout", Shout(), matching(globs, server)))
             client = await world.client()
             seen = {name for name in ("a__x", "a__y", "b__x") if "shouted" in (await client.call(name)).result}
             assert seen == marked, json.dumps([globs, server])

@@ -39,7 +39,7 @@ async def try_call(world: World, tool: str = "up__echo", principal: bytes = b"")
     params = {"name": envelopes.Raw(envelopes.encode(tool)), "arguments": envelopes.Raw(b"{}")}
     waiter = Waiter()
     call = Call(Caller(revision=NEWEST, principal=principal), "tools/call", params)
-    running = world.gateway.switchboard.handle(call, waiter)
+    running = world.gateway.runtime.dispatcher().handle(call, waiter)
     [outcome] = await asyncio.gather(waiter.outcome(running), return_exceptions=True)
     if not isinstance(outcome, RpcError):
         return None

@@ -24,7 +24,6 @@ from .chained import chained
 if TYPE_CHECKING:
     from muxway.calls.backend import StillStarting
     from muxway.calls.ports import Sink
-    from muxway.routing.target import Chosen
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -174,7 +173,7 @@ async def test_an_answer_that_comes_after_the_call_has_ended_is_passed_on() -> N
             passed.append(ask)
 
     class Board:
-        def answer(self, call: Call, sink: Sink, chosen: Chosen | None = None) -> None:
+        def answer(self, call: Call, sink: Sink, target: Target | None = None) -> None:
             sink.ask(ask)
             sink.done(b"{}")
 
@@ -192,6 +191,52 @@ async def test_an_answer_that_comes_after_the_call_has_ended_is_passed_on() -> N
     assert await sink.outcome(chains.handle(Call(LIBRARY, "tools/call", {}), sink)) == b"{}"
     passed[0].answer(b"late")
     assert given == [b"late"]
+
+
+class Slow(ScriptedServer):
+    """Greets only when told to."""
+
+    go: asyncio.Event
+
+    async def _handle(self, message: dict[str, Any], line: bytes) -> None:
+        if message.get("method") in ("initialize", "server/discover"):
+            await self.go.wait()
+        await super()._handle(message, line)
+
+
+def slow() -> Slow:
+    server = Slow(tools={"echo": None})
+    server.go = asyncio.Event()
+    return server
+
+
+async def test_a_name_that_a_starting_server_may_bring_waits_before_the_clock_runs() -> None:
+    """docs/middleware/timeout.md#what-counts: nobody can judge a tool that is not known yet."""
+    server = slow()
+    async with a_world({}, middleware=[{"use": "timeout", "seconds": 0.2}]) as world:
+        adding = asyncio.ensure_future(world.gateway.add("up", server=server))
+        client = await world.client()
+        id_ = client.start("tools/call", {"name": "up__echo", "arguments": {"x": 1}})
+        await asyncio.sleep(0.5)
+        server.go.set()
+        assert (await client.answer(id_)).result["structuredContent"] == {"x": 1}
+        await adding
+
+
+async def test_the_start_of_a_server_for_a_listed_tool_counts() -> None:
+    """docs/middleware/timeout.md#what-counts: what the tool is, and whose, is known; its server is a slow one today."""
+    server = slow()
+    server.go.set()
+    async with a_world({}, middleware=[{"use": "timeout", "seconds": 0.2}]) as world:
+        await world.gateway.add("up", server=server, idleStop=0.1)
+        client = await world.client()
+        async with asyncio.timeout(10):
+            while str(world.gateway.servers()[0].status) != "sleeping":
+                await asyncio.sleep(0.01)
+        server.go.clear()
+        error = (await client.call("up__echo")).error
+        assert error["data"]["muxway"]["reason"] == "timeout"
+        server.go.set()
 
 
 async def test_a_thousand_calls_at_once_end_in_time() -> None:

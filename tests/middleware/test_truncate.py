@@ -216,7 +216,9 @@ async def ask_as(world: World, caller: Caller, method: str, **params: Any) -> di
     """The result of a request of this caller."""
     call = Call(caller, method, {name: envelopes.Raw(envelopes.encode(value)) for name, value in params.items()})
     waiter = Waiter()
-    return envelopes.value(await asyncio.wait_for(waiter.outcome(world.gateway.switchboard.handle(call, waiter)), 10))
+    return envelopes.value(
+        await asyncio.wait_for(waiter.outcome(world.gateway.runtime.dispatcher().handle(call, waiter)), 10)
+    )
 
 
 async def test_nobody_else_can_read_it() -> None:

@@ -73,7 +73,7 @@ async def test_calls_above_the_limit_of_a_client_are_refused_and_others_are_not(
         for id_ in held:
             assert "result" in (await client.answer(id_)).message
         assert "result" in (await client.call("s__echo")).message
-        assert world.gateway.switchboard.admission.running == 0
+        assert world.gateway.runtime.admission.running == 0
 
 
 async def test_calls_above_the_limit_of_the_gateway_are_refused_whoever_makes_them() -> None:
@@ -122,7 +122,7 @@ async def test_a_client_that_leaves_makes_room() -> None:
         door.send(json.dumps(request("tools/call", {"name": "s__hold", "arguments": {}})).encode())
         await gate.holds(1)
         await door.close()
-        assert world.gateway.switchboard.admission.running == 0
+        assert world.gateway.runtime.admission.running == 0
         assert "result" in (await (await world.client()).call("s__echo")).message
 
 
@@ -151,7 +151,7 @@ async def test_a_parked_call_is_not_under_way() -> None:
         asking = {"_meta": {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}}
         reply = await client.ask("tools/call", {"name": "s__ask", "arguments": {}, **asking})
         assert reply.result["resultType"] == "input_required"
-        assert world.gateway.switchboard.admission.running == 0
+        assert world.gateway.runtime.admission.running == 0
         assert "result" in (await client.call("s__echo")).message
 
 
@@ -206,7 +206,7 @@ async def test_a_stateless_client_is_whoever_has_the_token(origin: str | None, w
         gate.open.set()
         assert "result" in await held
         assert "result" in await call("s__echo", "mine")
-        assert http.world.gateway.switchboard.admission.running == 0
+        assert http.world.gateway.runtime.admission.running == 0
 
 
 async def test_stateless_calls_without_a_token_have_the_limit_of_all(web: Webs) -> None:
@@ -232,7 +232,7 @@ async def test_a_stateless_client_that_hangs_up_makes_room(web: Webs) -> None:
         head = "\r\n".join(["POST /mcp HTTP/1.1", *lines, f"Content-Length: {len(body)}", "", ""])
         opened = await http.raw(head.encode() + body)
         await gate.holds(1)
-        admission = http.world.gateway.switchboard.admission
+        admission = http.world.gateway.runtime.admission
         assert admission.running == 1
         opened.drop()
         async with asyncio.timeout(10):
@@ -323,7 +323,7 @@ async def test_short_of_memory_sessions_get_503_and_running_ones_go_on(web: Webs
     """docs/behaviour.md#too-much-at-once: above 80 % of the memory no new sessions."""
     async with web(served(Gate())) as http:
         client = await http.session()
-        http.world.gateway.switchboard.admission.allow(calls=10, each=10, fullness=Memory(0.85))
+        http.world.gateway.runtime.admission.allow(calls=10, each=10, fullness=Memory(0.85))
         for answer in (
             await http.post(request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})),
             await http.ask("GET", "/sse", {"Accept": "text/event-stream"}),

@@ -122,7 +122,7 @@ async def test_a_slow_socket_loses_progress_but_not_the_answer(modern_client: bo
         other = await http.session()
         async with asyncio.timeout(PATIENCE):
             # Answered, so that all that waits now waits for the reader alone.
-            while http.world.gateway.switchboard.admission.running > modern_client:
+            while http.world.gateway.runtime.admission.running > modern_client:
                 assert "result" in (await other.ask("tools/call", {"name": "s__echo", "arguments": {}})).json
         heard = await (await opened.head()).messages()
         opened.drop()
@@ -181,7 +181,7 @@ async def test_a_slow_pipe_loses_progress_but_not_the_answer(logged: Logged) -> 
             await client.hello()
             id_ = client.start("tools/call", flood())
             async with asyncio.timeout(PATIENCE):
-                admission = world.gateway.switchboard.admission
+                admission = world.gateway.runtime.admission
                 while not admission.running:
                     await asyncio.sleep(0)
                 while admission.running:

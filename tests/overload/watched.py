@@ -49,7 +49,7 @@ class Watched:
         async with a_web(top=self._top) as web:
             gateway = web.world.gateway
             await gateway.settled()
-            self.port, self.metronome, self._board = web.port, gateway.metronome, gateway.switchboard
+            self.port, self.metronome, self._dispatcher = web.port, gateway.metronome, gateway.runtime.dispatcher()
             self._gateway = gateway
             self.metronome.watch()
             self._ready.set()
@@ -112,7 +112,7 @@ class Watched:
                 changed.set()
 
         def listen() -> None:
-            self._board.listen(told)
+            self._dispatcher.listen(told)
             listening.set()
 
         self._loop.call_soon_threadsafe(listen)

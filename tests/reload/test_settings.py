@@ -59,7 +59,7 @@ async def test_another_state_key_seals_from_then_on_and_the_same_one_stays() -> 
         return parse_config(config({"a": server()}, gateway={"stateKey": key, "name": name}))
 
     async with Gateway.open(sealed("k" * 40)) as gateway:
-        services = gateway.switchboard.shared.relay.forwarder.services
+        services = gateway.runtime.forwarder.services
         before = services.seal
         await gateway.apply(sealed("k" * 40, "other"))
         assert services.seal is before
@@ -70,7 +70,7 @@ async def test_another_state_key_seals_from_then_on_and_the_same_one_stays() -> 
 async def test_limits_of_further_connections_count_at_once() -> None:
     """Ours: `maxInstances` and `instanceIdle` are the gateway's, so no server has to be touched."""
     async with Gateway.open(parse_config(config())) as gateway:
-        instance = gateway._fleet.by_name["a"].instance
+        instance = gateway._servers.by_name["a"].instance
         await gateway.apply(parse_config(config(gateway={"maxInstances": 3, "instanceIdle": 7})))
-        assert gateway._fleet.by_name["a"].instance is instance
+        assert gateway._servers.by_name["a"].instance is instance
         assert (instance.terms.most, instance.terms.idle) == (3, 7)

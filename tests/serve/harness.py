@@ -291,7 +291,7 @@ async def a_web(
 
     limits = replace(limits or Limits(), idle_seconds=idle_connection)
     async with a_world(servers or {}, **(top or {})) as world:
-        door = HttpDoor(world.gateway.switchboard, guard=guard, settings=HttpSettings(**settings), view=view)
+        door = HttpDoor(world.gateway.runtime, guard=guard, settings=HttpSettings(**settings), view=view)
         server = HttpServer(door, limits=limits)
         listener = socket.create_server(("127.0.0.1", 0))
         await server.start(listener, tls)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -174,7 +175,7 @@ async def test_a_call_whose_session_is_deleted_is_answered(streamed: bool) -> No
             answer = await opened.message()
         assert answer["id"] == 9
         assert answer["error"]["data"]["muxway"]["reason"] == "closed"
-        assert web.world.gateway.switchboard.admission.running == 0
+        assert web.world.gateway.runtime.admission.running == 0
 
 
 @pytest.mark.parametrize("token", [False, True], ids=["by path", "by token"])
@@ -191,7 +192,10 @@ async def test_a_call_under_way_ends_before_its_view_goes(token: bool) -> None:
         session = await web.session(headers=headers)
         calling = asyncio.create_task(session.ask("tools/call", {"name": "up__slow"}, 9))
         await asyncio.wait_for(slow.started.wait(), PATIENCE)
-        del web.world.gateway.switchboard.views["some"]
+        runtime = web.world.gateway.runtime
+        snapshot = runtime.snapshot
+        settings = replace(snapshot.settings, selections={})
+        runtime.replace(snapshot.next(settings, snapshot.servers, snapshot.given))
         web.door.admit(["u" * 32] if token else [], {})
         assert (await session.ask("ping")).status in (401, 404)
         slow.released.set()

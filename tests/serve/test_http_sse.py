@@ -62,7 +62,7 @@ async def test_changes_are_told(web: Webs) -> None:
     """MCP 2024-11-05, basic/transports: server messages are events."""
     async with web(echo()) as http:
         stream, _ = await opened(http)
-        http.world.gateway.switchboard.publish([])
+        http.world.gateway.runtime.publish([])
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
 
 

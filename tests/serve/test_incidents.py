@@ -10,8 +10,8 @@ from muxway.clients.session import ClientRequest, Session
 from muxway.clients.stateless import Ladder, StatelessRequest
 from muxway.clients.transports.guard import Guard
 from muxway.errors import RpcError
+from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.forwarding import Forwarder
-from muxway.exchange.switchboard import Switchboard
 from muxway.testing import ScriptedServer
 from muxway.wire import envelopes
 from tests.faulting import Fault
@@ -22,7 +22,7 @@ PORTS: dict[str, tuple[Any, str]] = {
     "the guard of a caller": (Guard, "refuses_caller"),
     "the checks of a stateless request": (Ladder, "admit"),
     "who calls": (Session, "_caller"),
-    "the middle": (Switchboard, "answer"),
+    "the middle": (Dispatcher, "answer"),
     "the way to the server": (Forwarder, "send"),
     "the sink of a session": (ClientRequest, "done"),
     "the sink of a stateless request": (StatelessRequest, "done"),
@@ -50,7 +50,7 @@ async def test_a_fault_anywhere_is_an_answer_over_http(monkeypatch: pytest.Monke
                 assert len(up.heard) - before <= 1, (port, way)
                 if "error" in answer.json:
                     assert answer.json["error"]["data"]["muxway"]["reason"] == "internal", (port, way)
-                assert web.world.gateway.switchboard.admission.running == 0, (port, way)
+                assert web.world.gateway.runtime.admission.running == 0, (port, way)
                 assert (await call()).json["result"]["structuredContent"] == {"ok": 1}, (port, way)
         assert sum(fault.hits for fault in faults.values()) > len(faults)
 
@@ -63,13 +63,13 @@ async def test_a_request_that_fails_inside_is_not_handled_twice(
     """Ours: what has begun is answered, whatever happens to it, and does not begin again (docs/behaviour.md)."""
     handled: list[Any] = []
 
-    def handle(self: Switchboard, call: Any, sink: Any) -> None:
+    def handle(self: Dispatcher, call: Any, sink: Any) -> None:
         handled.append(call)
         raise error
 
     async with a_web({"up": ScriptedServer(tools={"echo": None})}) as web:
         session = await web.session()
-        monkeypatch.setattr(web.world.gateway.switchboard, "handle", handle.__get__(web.world.gateway.switchboard))
+        monkeypatch.setattr(Dispatcher, "handle", handle)
         answer = await _call(web, session, way)
         assert answer.json["error"]["code"] == -32603
         assert len(handled) == 1

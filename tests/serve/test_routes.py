@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.runtime import Runtime
 
     Webs = Callable[..., AbstractAsyncContextManager[Web]]
 
@@ -30,7 +30,7 @@ MALFORMED = ["{host}/?", "{host}#", "a b", "{host}/public", "", "[::1", "u@{host
 async def routes() -> list[tuple[str, str, bool]]:
     """What the door serves: method, path, and whether it asks for a token; with the paths of a view."""
     async with a_world({}) as world:
-        known = HttpDoor(world.gateway.switchboard).routes
+        known = HttpDoor(world.gateway.runtime).routes
     viewed = [(method, f"{path}/one", guarded) for method, path, guarded in known if path in ("/mcp", "/sse")]
     return [*known, *viewed]
 
@@ -97,8 +97,8 @@ async def test_no_route_takes_another_host_or_a_foreign_page(web: Webs) -> None:
 async def test_a_route_without_a_guard_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: the tests above see what is added to the door's tables."""
 
-    def more(door: HttpDoor, switchboard: Switchboard, **keys: Any) -> None:
-        plain(door, switchboard, **keys)
+    def more(door: HttpDoor, runtime: Runtime, **keys: Any) -> None:
+        plain(door, runtime, **keys)
         door._open_routes["/secrets"] = door._health
 
     plain = HttpDoor.__init__

@@ -389,7 +389,7 @@ async def test_progress_before_the_answer_makes_it_a_stream(web: Webs) -> None:
             ("t", 2),
         ]
         assert answer["id"] == 5
-        http.world.gateway.switchboard.publish([])
+        http.world.gateway.runtime.publish([])
         assert (await standalone.message())["method"] == "notifications/tools/list_changed"
 
 
@@ -421,7 +421,7 @@ async def test_the_standalone_stream_tells_of_changes(web: Webs) -> None:
     async with web(echo()) as http:
         client = await http.session()
         stream = await client.listen()
-        http.world.gateway.switchboard.publish([])
+        http.world.gateway.runtime.publish([])
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
 
 
@@ -429,7 +429,7 @@ async def test_a_change_before_the_standalone_stream_is_told_on_it(web: Webs) ->
     """Ours: a client that listens a moment too late still learns that its list is old."""
     async with web(echo()) as http:
         client = await http.session()
-        http.world.gateway.switchboard.publish([])
+        http.world.gateway.runtime.publish([])
         assert (await (await client.listen()).message())["method"] == "notifications/tools/list_changed"
 
 
@@ -439,7 +439,7 @@ async def test_a_second_standalone_stream_is_refused(web: Webs) -> None:
         client = await http.session()
         first = await client.listen()
         assert (await client.listen()).status == 409
-        http.world.gateway.switchboard.publish([])
+        http.world.gateway.runtime.publish([])
         await first.message()
 
 
@@ -565,14 +565,14 @@ async def test_what_is_kept_for_resumption_is_bounded(web: Webs) -> None:
 async def test_a_session_that_waits_for_its_only_server_gets_its_id_with_the_answer(web: Webs) -> None:
     """docs/names.md#one-server: what the server says of itself is in the answer to `initialize`."""
     async with web(echo(), top={"entries": {"s": {"prefix": ""}}}) as http:
-        board = http.world.gateway.switchboard
-        board.hold_listings()
+        runtime = http.world.gateway.runtime
+        runtime.hold_listings()
         opening = asyncio.create_task(http.session())
         other = asyncio.create_task(http.post(initialize()))
-        while not board.unmet():
+        while not runtime.dispatcher().unmet():
             await asyncio.sleep(0.01)
         assert not opening.done()
-        board.release_listings()
+        runtime.release_listings()
         client = await asyncio.wait_for(opening, PATIENCE)
         assert [tool["name"] for tool in (await client.ask("tools/list")).json["result"]["tools"]] == ["echo", "report"]
         assert (await other).headers["mcp-session-id"] != client.id

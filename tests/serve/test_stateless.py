@@ -420,7 +420,7 @@ async def test_a_subscription_hears_of_changes(web: Webs) -> None:
         acknowledged = await opened.message()
         assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
         assert acknowledged["params"]["notifications"] == {"toolsListChanged": True}
-        http.world.gateway.switchboard.publish([])
+        http.world.gateway.runtime.publish([])
         changed = await opened.message()
         assert changed["method"] == "notifications/tools/list_changed"
         ids = [m["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for m in (acknowledged, changed)]
@@ -432,7 +432,7 @@ async def test_a_subscription_hears_only_what_it_asked_for(web: Webs) -> None:
     async with web(echo(), keep_alive=0.05) as http:
         opened = await http.open_stateless("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
         assert (await opened.message())["params"]["notifications"] == {"promptsListChanged": True}
-        http.world.gateway.switchboard.publish([])
+        http.world.gateway.runtime.publish([])
         await opened.comment()
 
 

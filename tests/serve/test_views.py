@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -269,7 +270,8 @@ async def test_a_view_that_a_reload_has_just_taken_away_is_no_internal_error(
     token = _bearer("agent-token" if path == "/mcp" else "all")
     async with web(_servers(), top=TOP, guard=guard) as http:
         assert await _listed(http, path, token) == ["s__get"]
-        del http.door.switchboard.views["agent"]
+        runtime = http.door.runtime
+        runtime.replace(replace(runtime.snapshot, views={}))
         message, given = modern("tools/list")
         assert (await http.post(message, {**given, **token}, path)).status == 404
         assert (await http.post(initialize(), token, path)).status == 404

@@ -6,9 +6,10 @@ nobody keeps a copy of that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from muxway.calls.ports import in_turns
+from muxway.errors import UpstreamError
 
 if TYPE_CHECKING:
     from muxway.calls.call import Call
@@ -94,7 +95,7 @@ class Backend(Protocol):
         ...
 
     @property
-    def link(self) -> LiveConnection | None:
+    def connection(self) -> LiveConnection | None:
         """The connection that everybody may share; None while it is away."""
         ...
 
@@ -142,3 +143,14 @@ class Backend(Protocol):
         Returns whether it is being read; calls that wait are released at the end of that.
         """
         ...
+
+
+def refuse(server: str, backend: Backend) -> NoReturn:
+    """Say why a server takes no call: UpstreamError, or StillStarting if it may take one in a moment."""
+    if backend.starting or backend.wake():
+        raise StillStarting(backend)
+    retry_in = backend.retry_in
+    why = f'server "{server}" is not running: {backend.absence}'
+    if retry_in is not None:
+        why += f"; it is started again in {max(retry_in, 0.1):.1f} s"
+    raise UpstreamError(server, "not_running", why, retry_after=retry_in)

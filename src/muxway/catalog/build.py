@@ -15,6 +15,7 @@ from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from muxway.catalog.lookalikes import skeleton
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Native, Route
 from muxway.catalog.naming import goes_round
+from muxway.catalog.reasons import LEFT_OUT, NOT_READ_ONLY, READ_ONLY, UNTOUCHED, ReasonBook, Reasons, because
 from muxway.catalog.uris import EVERY_URI, UriFilter
 from muxway.likeness import short
 from muxway.wire import envelopes
@@ -112,6 +113,7 @@ class _Draft:
     routes: dict[str, Route] = field(default_factory=dict[str, Route])
     findings: list[Finding] = field(default_factory=list[Finding])
     shapes: dict[tuple[str, str], Shaping] = field(default_factory=dict[tuple[str, str], "Shaping"])
+    reasons: ReasonBook = field(default_factory=ReasonBook)
     looks: dict[str, Route] = field(default_factory=dict[str, "Route"])
     """How a public name looks → the first that looks so."""
 
@@ -227,7 +229,7 @@ def build(naming: Naming, sources: Sequence[Source], before: Catalog = EMPTY) ->
         kind=before.kind,
         rewriters=before.rewriters,
         shapes=draft.shapes,
-        passes=before.passes,
+        reasons=draft.reasons,
     )
     return before.with_routes_of(catalog) if same_listing(before, catalog) else catalog
 
@@ -245,8 +247,6 @@ def _add(draft: _Draft, source: Source) -> None:
         draft.note(source, "*", f"{why}; set `prefix`")
     if kind is TOOLS and not hygiene.is_visible(source.instructions):
         draft.note(source, "*", "hidden characters are taken out of its instructions")
-    exposed = None if offer.exposed is None else Globs(offer.exposed)
-    hidden = Globs(offer.hidden)
     there = {native.name for native in offer.natives}
     for name in Globs((*(offer.exposed or ()), *offer.hidden)).idle(there):
         key = kind.hidden if name in offer.hidden else kind.exposed
@@ -257,17 +257,23 @@ def _add(draft: _Draft, source: Source) -> None:
     shapes = shaping.Shapes(offer.shapes) if offer.shapes else None
     added = len(draft.routes)
     rounds = 0
+    rules = _Rules(kind, offer) if offer.exposed is not None or offer.hidden or offer.read_only else None
     for native in offer.natives:
         if goes_round(source.prefix, native.name):
             rounds += 1
+            draft.reasons.note(source.upstream, native.name, LEFT_OUT)
             continue
         wishes = None if shapes is None else shapes.of(native.name)
         shaped = None if wishes is None else _shape(draft, source, native, wishes)
-        if native.name in hidden or (exposed is not None and native.name not in exposed):
-            continue
-        if offer.read_only and not shaping.is_read_only(native.members if shaped is None else shaped.members):
-            continue
         renamed = offer.exposed.get(native.name) if offer.exposed is not None else None
+        if rules is not None or wishes is not None:
+            members = native.members if shaped is None else shaped.members
+            why = UNTOUCHED if rules is None else rules.judge(native.name, members)
+            if renamed is not None or wishes is not None:
+                why = why._replace(exposed_as=renamed, shapes=() if wishes is None else wishes.shapes)
+            draft.reasons.note(source.upstream, native.name, why)
+            if not why.shown:
+                continue
         if wishes is not None:
             renamed = wishes.last("name") or renamed
         _add_one(draft, source, native, renamed, shaped)
@@ -275,6 +281,30 @@ def _add(draft: _Draft, source: Source) -> None:
         draft.note(source, "*", f"{rounds} {kind.word}s are left out, because they are listed round in a ring: {_RING}")
     if offer.read_only and there and len(draft.routes) == added:
         draft.note(source, "*", "readOnly shows none of its tools: none says `readOnlyHint: true`; a shape can say so")
+
+
+class _Rules:
+    """Which of a source's things are shown, and why."""
+
+    def __init__(self, kind: Kind, offer: ListOffer) -> None:
+        self._read_only = offer.read_only
+        self._hidden = Globs(offer.hidden)
+        self._exposed = None if offer.exposed is None else Globs(offer.exposed)
+        self._is_hidden = because(False, f"`{kind.hidden}` has {{item}}", kind.hidden, self._hidden)
+        self._is_exposed = because(True, f"`{kind.exposed}` has {{item}}", kind.exposed, self._exposed)
+        self._is_another = because(False, f"`{kind.exposed}` names others only", kind.exposed)
+
+    def judge(self, name: str, members: Mapping[str, Buffer]) -> Reasons:
+        """Whether to show this."""
+        if name in self._hidden:
+            return self._is_hidden
+        if self._exposed is not None and name not in self._exposed:
+            return self._is_another
+        if self._read_only and not shaping.is_read_only(members):
+            return NOT_READ_ONLY
+        if self._exposed is not None:
+            return self._is_exposed
+        return READ_ONLY if self._read_only else UNTOUCHED
 
 
 def pass_on(source: Source, kind: Kind, name: str) -> Route | None:

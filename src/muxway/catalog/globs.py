@@ -27,6 +27,10 @@ class Globs:
     def __contains__(self, name: str) -> bool:
         return name in self._exact or (self._pattern is not None and self._pattern(name) is not None)
 
+    def match(self, name: str) -> str | None:
+        """Which of them means a name: the name itself, if it is there; None: none."""
+        return name if name in self._exact else next((text for text in self.texts if matches_any(text, (name,))), None)
+
     def idle(self, names: Collection[str]) -> list[str]:
         """Which of them mean none of these names, in alphabetical order."""
         return [text for text in sorted(self._exact) if not matches_any(text, names)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from muxway.catalog.kinds import TOOLS, Kind
 from muxway.catalog.naming import nested, spellings
+from muxway.catalog.reasons import ReasonBook
 from muxway.likeness import most_like, short
 from muxway.wire import conversion, envelopes
 
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from muxway.wire.envelopes import Params
     from muxway.wire.result_types import Converter
 
-
-_REMEMBERED: Final = 10_000
 
 Variant: TypeAlias = "Callable[[bytes], bytes]"
 """How a definition is listed for some callers. Kept with what it made, so there must be few, each always the same."""
@@ -61,6 +61,14 @@ class Pages:
     def __init__(self, definitions: Sequence[bytes]) -> None:
         self._definitions = definitions
         self._encoded: dict[_PageKey, bytes] = {}
+        self._digest = ""
+
+    @property
+    def digest(self) -> str:
+        """What tells this list from others: the same for the same bytes, whoever made them."""
+        if not self._digest:
+            self._digest = blake2b(self.page(), digest_size=8).hexdigest()
+        return self._digest
 
     def __len__(self) -> int:
         return len(self._definitions)
@@ -161,8 +169,6 @@ class Catalog:
     findings: Sequence[Finding] = ()
     former: Mapping[str, str] = field(default_factory=dict[str, str])
     """Public names that were listed by servers which are gone, and whose they were."""
-    quick: dict[bytes, Route] = field(default_factory=dict[bytes, Route], repr=False, compare=False)
-    """Names as they came in JSON → where they led: most calls are for a tool that was called before."""
     kind: Kind = TOOLS
     rewriters: Mapping[str, Converter] = field(default_factory=dict[str, "Converter"], repr=False, compare=False)
     """Upstream → what to do to the links in its results. Empty unless several servers have resources."""
@@ -170,10 +176,10 @@ class Catalog:
         default_factory=dict[tuple[str, str], "Shaping"], repr=False, compare=False
     )
     """Upstream and native name → what is done to its calls, also of tools that are not listed."""
+    reasons: ReasonBook = field(default_factory=ReasonBook, repr=False, compare=False)
+    """Why tools are as they are, also those that are not listed."""
     admits: Callable[[str, str], bool] | None = field(default=None, repr=False, compare=False)
     """In a view: whether a name that is not listed may be looked for at an upstream. None: always."""
-    passes: Callable[[Kind, str], Route | None] | None = field(default=None, repr=False, compare=False)
-    """Where a name that is not listed may be sent as it is; None: nowhere."""
     pages: Pages = field(init=False, repr=False, compare=False)
     _aliases: dict[str, Route | None] = field(default_factory=dict[str, "Route | None"], repr=False, compare=False)
 
@@ -183,11 +189,6 @@ class Catalog:
     def result_rewriter(self, upstream: str) -> Converter | None:
         """What is done to results of this upstream before anything else; None if they pass as they are."""
         return self.rewriters.get(upstream)
-
-    def remember(self, spelled: bytes, route: Route) -> None:
-        """Note what a name, in the JSON spelling it came in, leads to. Bounded: callers choose the spelling."""
-        if len(self.quick) < _REMEMBERED:
-            self.quick[spelled] = route
 
     def find(self, name: str) -> Lookup:
         """The route a caller means, in any of the three spellings."""
@@ -210,10 +211,6 @@ class Catalog:
             return Lookup(None, f"{self.kind.ambiguous}: {name} may be {' or '.join(candidates)}")
         return Lookup(None, f"{self.kind.not_found}: {short(name)}")
 
-    def unlisted(self, name: str) -> Route | None:
-        """Where a name that is not listed leads all the same; None: nowhere."""
-        return None if self.passes is None else self.passes(self.kind, name)
-
     def with_routes_of(self, other: Catalog) -> Catalog:
         """The other catalog under this one's version, for one that lists the same: what is encoded stays so."""
         same = replace(other, version=self.version)
@@ -223,6 +220,10 @@ class Catalog:
     def with_rewriters(self, rewriters: Mapping[str, Converter]) -> Catalog:
         """This catalog, beside another one of resources."""
         return self.with_routes_of(replace(self, rewriters=rewriters))
+
+    def of_kind(self, kind: Kind) -> Catalog:
+        """This catalog, for things of another kind."""
+        return replace(self, kind=kind)
 
     def nearest(self, name: str) -> list[str]:
         """The three listed names most like this one, for an error that helps; a bare name is a tool's own."""

@@ -6,12 +6,13 @@ A view is a filter over catalogs that are built already, so what it lists depend
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from muxway.catalog import shaping
 from muxway.catalog.globs import Globs, is_glob, matches_any
 from muxway.catalog.kinds import PROMPTS, TOOLS
 from muxway.catalog.model import Catalog, Finding
+from muxway.catalog.reasons import NOT_READ_ONLY, UNTOUCHED, ReasonBook, because
 from muxway.catalog.uris import EVERY_URI, UriFilter
 from muxway.wire import envelopes
 
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Route
     from muxway.catalog.naming import Naming
+    from muxway.catalog.reasons import Reasons
     from muxway.catalog.resources import ResourceCatalog
     from muxway.catalog.shaping import Wanted
+
+
+_OWN_UNNAMED: Final = because(False, "with `servers`, tools of the gateway itself must be named in `tools`", "servers")
+_OTHER_SERVERS: Final = because(False, "`servers` does not have {server}", "servers")
+_ITS_SERVER: Final = because(True, "`servers` has {server}", "servers")
+_OTHER_TOOLS: Final = because(False, "`tools` names others only", "tools")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +50,35 @@ class Selection:
     """Only tools that say that they change nothing."""
     shapes: Sequence[Wanted] = ()
     """What to make of its tools, by their public names."""
+    _hidden: Reasons = field(init=False, repr=False, compare=False)
+    _named: Reasons = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # A frozen class is written to like this.
+        object.__setattr__(
+            self, "_hidden", because(False, "`hiddenTools` has {item}", "hiddenTools", self.hidden_tools)
+        )
+        object.__setattr__(self, "_named", because(True, "`tools` has {item}", "tools", self.tools))
 
     def has_server(self, upstream: str) -> bool:
         """Whether it shows anything of a server."""
         return self.servers is None or upstream in self.servers
 
     def _has_tool(self, upstream: str, name: str) -> bool:
+        return self._judge(upstream, name).shown
+
+    def _judge(self, upstream: str, name: str) -> Reasons:
+        """Whether it has a tool, and why; what the tool says of itself aside."""
         if name in self.hidden_tools:
-            return False
-        if not upstream and self.tools is None:
+            return self._hidden
+        if not upstream and self.tools is None and self.servers is not None:
             # The gateway's own tools may use any server: a view of some servers has those it names.
-            return self.servers is None
-        return (not upstream or self.has_server(upstream)) and (self.tools is None or name in self.tools)
+            return _OWN_UNNAMED
+        if upstream and not self.has_server(upstream):
+            return _OTHER_SERVERS
+        if self.tools is not None:
+            return self._named if name in self.tools else _OTHER_TOOLS
+        return UNTOUCHED if self.servers is None else _ITS_SERVER
 
     def _has_prompt(self, upstream: str, name: str) -> bool:
         return self.has_server(upstream) and (self.prompts is None or name in self.prompts)
@@ -69,11 +94,14 @@ class Selection:
     def of_tools(self, whole: Catalog, naming: Naming) -> Catalog:
         """The tools that it shows."""
         shapes = shaping.Shapes(self.shapes)
-        chosen = [
-            (route, shapes.of(route.public))
-            for route in whole.routes.values()
-            if self._has_tool(route.upstream, route.public)
-        ]
+        reasons = ReasonBook()
+        chosen: list[tuple[Route, shaping.Wishes | None]] = []
+        for route in whole.routes.values():
+            why = self._judge(route.upstream, route.public)
+            wishes = shapes.of(route.public) if why.shown else None
+            reasons.note(route.upstream, route.native, why if wishes is None else why._replace(shapes=wishes.shapes))
+            if why.shown:
+                chosen.append((route, wishes))
         findings: list[Finding] = []
         taken = {route.public for route, wishes in chosen if wishes is None or wishes.last("name") is None}
         routes: dict[str, Route] = {}
@@ -82,12 +110,14 @@ class Selection:
             taken.add(shown.public)
             if not self.read_only or shaping.is_read_only(envelopes.members(shown.definition) or {}):
                 routes[shown.public] = shown
+            else:
+                reasons.note(route.upstream, route.native, NOT_READ_ONLY)
         return replace(
             whole,
             routes=routes,
+            reasons=reasons,
             findings=(*findings, *self._tool_findings(whole)),
             former={name: upstream for name, upstream in whole.former.items() if self._has_tool(upstream, name)},
-            quick={},
             admits=self._has_tool,
             _aliases={},
         )
@@ -124,7 +154,6 @@ class Selection:
                 for text in (() if self.prompts is None else self.prompts.idle(whole.routes))
             ),
             former={name: upstream for name, upstream in whole.former.items() if self._has_prompt(upstream, name)},
-            quick={},
             admits=self._has_prompt,
             _aliases={},
         )

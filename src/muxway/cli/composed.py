@@ -27,6 +27,7 @@ def composed_problems(config: Config, gateway: Gateway) -> tuple[list[Problem], 
     if not composed:
         return [], []
     document = _document(config)
+    runtime = gateway.runtime
     running = {server.name: server.status is Status.RUNNING for server in gateway.servers()}
     problems: list[Problem] = []
     doubts: list[Problem] = []
@@ -34,7 +35,7 @@ def composed_problems(config: Config, gateway: Gateway) -> tuple[list[Problem], 
         definitions: dict[str, Mapping[str, object] | None] = {}
         for step in tool.steps:
             definition = gateway.definition(step.tool)
-            owner, _ = gateway.switchboard.native_tool(step.tool) or ("", "")
+            owner, _ = runtime.router.native(runtime.snapshot.whole, step.tool) or ("", "")
             if definition is not None or (running.get(owner, False) if owner else all(running.values())):
                 definitions[step.tool] = definition
         for misfit in fitting.problems(tool, definitions):

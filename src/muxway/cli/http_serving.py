@@ -101,7 +101,7 @@ class _Serving:
         self._was_ready = False
         self.gateway: Gateway | None = Gateway(config, reaper=reaper, trace=terms.trace)
         self.door = HttpDoor(
-            self.gateway.switchboard,
+            self.gateway.runtime,
             guard=terms.guard,
             view=terms.view,
             ready=self._ready,
@@ -138,7 +138,7 @@ class _Serving:
     def _wake(self) -> None:
         if self.gateway is None:
             self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
-            self.door.switchboard = self.gateway.switchboard
+            self.door.runtime = self.gateway.runtime
             self.door.metronome = self.gateway.metronome
             self.gateway.start()
 
@@ -150,7 +150,7 @@ class _Serving:
             changes = plan(self._config, config)
             # Nothing is started, but what cannot be used shows, and views are known to the door.
             self._prepared = Gateway(config, trace=self._terms.trace)
-            self.door.switchboard = self._prepared.switchboard
+            self.door.runtime = self._prepared.runtime
         else:
             changes = await self.gateway.apply(config)
         if (config.gateway.host, config.gateway.port) != (self._config.gateway.host, self._config.gateway.port):
@@ -221,7 +221,7 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
         *([f"  From other machines:    {others}/mcp"] if others is not None else []),
         f"  Connect a client:       {json.dumps({'mcpServers': {'muxway': entry}})}",
     ]
-    lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.switchboard.views]
+    lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.runtime.snapshot.views]
     if views and not tokens:
         lines.append("  Tokens:                 of views only; without --token nobody can use anything but those views")
     if around := middlewares(config):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from muxway.calls.ports import Running, Sink
     from muxway.errors import RpcError
+    from muxway.exchange.dispatcher import Dispatcher
     from muxway.exchange.subscriptions import Quota, Settled
-    from muxway.exchange.switchboard import Switchboard
     from muxway.wire.envelopes import Buffer, Params
 
 _PATIENCE: Final = 10.0
@@ -43,9 +43,9 @@ class Opening(Passing):
         self._open = open_
         self._call: Call | None = None
 
-    def request(self, switchboard: Switchboard, call: Call) -> Running | None:
+    def request(self, dispatcher: Dispatcher, call: Call) -> Running | None:
         """Ask whether the stream may be opened, and if so, open it."""
-        return switchboard.around(call, self, self._granted)
+        return dispatcher.around(call, self, self._granted)
 
     def _granted(self, call: Call, sink: Sink) -> None:
         self._call = call
@@ -86,7 +86,7 @@ class Listening:
         self,
         id_: bytes,
         call: Call,
-        switchboard: Switchboard,
+        dispatcher: Dispatcher,
         tell: Callable[[Sequence[Buffer]], None],
         backlog: Callable[[], float],
         quota: Quota,
@@ -98,7 +98,7 @@ class Listening:
         """
         self._id = id_
         self._caller = call.caller
-        self._switchboard = switchboard
+        self._dispatcher = dispatcher
         self._tell = tell
         wanted = envelopes.members(call.params.get("notifications", b""))
         if wanted is None:
@@ -111,7 +111,7 @@ class Listening:
             raise InvalidParams(f"subscriptions/listen: a client may subscribe to {MOST} URIs")
         self._honoured: set[str] = set()
         self._mailbox = Unsent(tell, backlog, id_)
-        self._subscriber = Subscriber(quota, self._mailbox.updated, call.caller)
+        self._subscriber = Subscriber(dispatcher, quota, self._mailbox.updated, call.caller)
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stop: Callable[[], None] | None = None
@@ -120,7 +120,7 @@ class Listening:
     def begin(self) -> None:
         """Subscribe where that is needed, acknowledge, and tell from then on."""
         if self._kinds:
-            self._stop = self._switchboard.listen(self._lists_changed, stateless=True)
+            self._stop = self._dispatcher.listen(self._lists_changed, stateless=True)
         uris = self._uris or []
         self._waiting = 1 + len(uris)
         if uris:
@@ -135,7 +135,7 @@ class Listening:
                 return
             settled = partial(self._settled, uri)
             wish = Call(self._caller, "resources/subscribe", {"uri": envelopes.Raw(envelopes.encode(uri))})
-            attempt(settled, partial(self._switchboard.around, wish, _Wish(settled), self._subscribe))
+            attempt(settled, partial(self._dispatcher.around, wish, _Wish(settled), self._subscribe))
             yield
         if self._waiting and not self._closed:
             self._one_less()
@@ -149,7 +149,7 @@ class Listening:
 
         uri = envelopes.text(call.params.get("uri")) or ""
         if not self._closed:
-            self._switchboard.subscriptions.subscribe(self._subscriber, uri, settled)
+            self._dispatcher.runtime.subscriptions.subscribe(self._subscriber, uri, settled)
 
     def _settled(self, uri: str, error: RpcError | None) -> None:
         if self._waiting:
@@ -172,7 +172,7 @@ class Listening:
         if self._uris is not None:
             for uri in self._uris:
                 if uri not in self._honoured:
-                    self._switchboard.subscriptions.unsubscribe(self._subscriber, uri)
+                    self._dispatcher.runtime.subscriptions.unsubscribe(self._subscriber, uri)
             honoured["resourceSubscriptions"] = [uri for uri in self._uris if uri in self._honoured]
         self._tell(notifications.acknowledged(self._id, honoured))
         self._mailbox.open()
@@ -188,7 +188,7 @@ class Listening:
             self._timer.cancel()
         if self._stop is not None:
             self._stop()
-        self._switchboard.subscriptions.leave(self._subscriber)
+        self._dispatcher.runtime.subscriptions.leave(self._subscriber)
 
 
 def _wants(wanted: Params, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""One connection of a client: bytes in, calls to the switchboard, bytes out.
+"""One connection of a client: bytes in, calls to the dispatcher, bytes out.
 
 Serves both eras side by side. `initialize` opens the pipe's one handshake session; a
 request with the 2026-07-28 envelope needs none and brings its own caller. The door owns
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.dispatcher import Dispatcher
     from muxway.wire.envelopes import Buffer, Envelope, Params
     from muxway.wire.framing import Oversized
 
@@ -177,7 +177,7 @@ class Session:
 
     def __init__(
         self,
-        switchboard: Switchboard,
+        dispatcher: Dispatcher,
         say: Callable[[Sequence[Buffer]], None],
         principal: bytes = b"",
         backlog: Callable[[], float] = lambda: 0.0,
@@ -187,7 +187,7 @@ class Session:
         """Serve a client.
 
         Args:
-            switchboard: what answers its requests.
+            dispatcher: what answers its requests.
             say: writes to it what belongs to no request of its.
             principal: whose credentials it came with.
             backlog: how many bytes of that it has yet to read; infinite while there is nowhere to write to.
@@ -196,8 +196,8 @@ class Session:
         self.say = say
         self._principal = principal
         self.peer: Peer[_Question, ClientRequest] = Peer()
-        self._switchboard = switchboard
-        self._admission = switchboard.admission
+        self._dispatcher = dispatcher
+        self._admission = dispatcher.runtime.admission
         self._alone = alone
         self.session: Caller | None = None
         """The handshake session, once `initialize` has opened it."""
@@ -230,7 +230,7 @@ class Session:
         """Called when none of that is left."""
         self._idle: asyncio.Event | None = None
         """Set when nothing runs any more; there is one only once the client has said its last word."""
-        self._stop_listening = switchboard.listen(self._lists_changed)
+        self._stop_listening = dispatcher.listen(self._lists_changed)
 
     # --- hearing ------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class Session:
         if ask.method == ELICIT and params is not None:
             page = envelopes.text((envelopes.members(params) or {}).get("elicitationId"))
             if page is not None:
-                self._switchboard.audience.sent_to_page(ask.connection, page, self._page_done)
+                self._dispatcher.runtime.sessions.sent_to_page(ask.connection, page, self._page_done)
         id_ = self.peer.mint()
         self.peer.ours[id_] = _Question(self, ask, id_, tell)
         tell(envelopes.request(id_, ask.method, params))
@@ -330,7 +330,7 @@ class Session:
         tell = None if session is None or not self._ready else self._way_to_ask(session)
         if tell is None or session is None:
             ask.refuse(InvalidParams(f"{ask.method}: the client cannot be asked outside a call now"))
-        elif (passed := self._switchboard.screen_ask(session, ask)) is not None:
+        elif (passed := self._dispatcher.screen_ask(session, ask)) is not None:
             self.put(passed, session, tell)
 
     def _way_to_ask(self, session: Caller) -> Callable[[Sequence[Buffer]], None] | None:
@@ -346,7 +346,7 @@ class Session:
         for page in cast("list[object]", listed) if isinstance(listed, list) else ():
             id_: object = cast("dict[str, object]", page).get("elicitationId") if isinstance(page, dict) else None
             if isinstance(id_, str):
-                self._switchboard.audience.sent_to_page(error.connection, id_, self._page_done)
+                self._dispatcher.runtime.sessions.sent_to_page(error.connection, id_, self._page_done)
 
     def _page_done(self, id_: str) -> None:
         params = envelopes.encode({"elicitationId": id_})
@@ -400,7 +400,7 @@ class Session:
             self.peer.theirs[key] = exchange
             here = self._here.get(method)
             if here is None or not here(exchange):
-                exchange.running = self._switchboard.handle(call, exchange)
+                exchange.running = self._dispatcher.handle(call, exchange)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             self._not_taken(id_, key, internal(error, method=method), say)
 
@@ -419,11 +419,11 @@ class Session:
             return
         exchange = ClientRequest(self, id_, key, Call(self._open(params), method, params), say, tell)
         self.peer.theirs[key] = exchange
-        if self._early or self._switchboard.unmet() is None:
+        if self._early or self._dispatcher.unmet() is None:
             self._introduce(exchange)
         else:
             introduce = partial(self._introduce, exchange)
-            exchange.running = self._meeting = Meeting(self._switchboard.unmet, introduce, exchange.failed)
+            exchange.running = self._meeting = Meeting(self._dispatcher.unmet, introduce, exchange.failed)
 
     def _not_taken(self, id_: bytes, key: bytes, error: RpcError, say: Callable[[Sequence[Buffer]], None]) -> None:
         exchange = self.peer.theirs.get(key)
@@ -444,7 +444,7 @@ class Session:
                 party=self,
                 log_level=envelope.log_level,
             )
-            if self._alone and (only := self._switchboard.audience.only) is not None:
+            if self._alone and (only := self._dispatcher.runtime.sessions.only) is not None:
                 only.came(None, caller)
             return caller
         if method in _OPENERS:
@@ -471,26 +471,27 @@ class Session:
             principal=self._principal,
             party=self,
         )
-        board = self._switchboard
-        audience = board.audience
-        self._leave = audience.join(Listener(self._principal, self, board.shows_server, self._hear_log))
-        if self._alone and audience.only is not None:
-            audience.only.came(self, session)
+        dispatcher = self._dispatcher
+        sessions = dispatcher.runtime.sessions
+        self._leave = sessions.join(Listener(self._principal, self, dispatcher.shows_server, self._hear_log))
+        if self._alone and sessions.only is not None:
+            sessions.only.came(self, session)
         log.debug("client connected", revision=revision.date)
         return session
 
     def _introduce(self, exchange: ClientRequest) -> None:
         """Answer `initialize`."""
         revision = exchange.call.caller.revision
-        offered = self._switchboard.capabilities(revision)
+        visible = self._dispatcher.visible
+        offered = visible.offered(revision)
         self._told = frozenset(offered)
         body: dict[str, object] = {
             "protocolVersion": revision.date,
             "capabilities": offered,
-            "serverInfo": self._switchboard.identity,
+            "serverInfo": visible.settings.identity,
         }
-        if self._switchboard.instructions:
-            body["instructions"] = self._switchboard.instructions
+        if visible.instructions:
+            body["instructions"] = visible.instructions
         exchange.done(envelopes.encode(body))
 
     def hear_notice(self, method: str, params: Params) -> None:
@@ -513,7 +514,7 @@ class Session:
             if key is not None:
                 self._cancel(key, envelopes.text(params.get("reason")))
         elif method == "notifications/roots/list_changed":
-            self._switchboard.audience.roots_changed(self)
+            self._dispatcher.runtime.sessions.roots_changed(self)
 
     def hear_batch(
         self,
@@ -653,7 +654,7 @@ class Session:
         self.unheard.drop()
         for key in list(self.peer.theirs):
             self._cancel(key, "the client has gone", closed=True)
-        self._switchboard.left(self)
+        self._dispatcher.runtime.left(self)
 
     def _depart(self) -> None:
         """The session is to hear of nothing more."""
@@ -665,7 +666,7 @@ class Session:
         if self._leave is not None:
             self._leave()
         if self._subscriber is not None:
-            self._switchboard.subscriptions.leave(self._subscriber)
+            self._dispatcher.runtime.subscriptions.leave(self._subscriber)
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -681,17 +682,17 @@ class Session:
                 sink.failed(error)
             else:
                 self.session = replace(session, log_level=level)
-                self._switchboard.set_log_level(self, level)
+                self._dispatcher.runtime.set_log_level(self, level)
                 sink.done(b"{}")
 
-        exchange.running = self._switchboard.around(exchange.call, exchange, answer)
+        exchange.running = self._dispatcher.around(exchange.call, exchange, answer)
         return True
 
     def _listen(self, exchange: ClientRequest) -> bool:
         if not exchange.call.caller.revision.stateless:
             return False
         opening = Opening(exchange, partial(self._open_stream, exchange))
-        exchange.running = opening.request(self._switchboard, exchange.call)
+        exchange.running = opening.request(self._dispatcher, exchange.call)
         return True
 
     def _open_stream(self, exchange: ClientRequest, call: Call) -> None:
@@ -701,7 +702,7 @@ class Session:
         try:
             if len(self._listens) >= _MOST_LISTENS:
                 raise InvalidRequest(f"{_MOST_LISTENS} subscriptions/listen are open on this connection: cancel some")
-            listening = Listening(id_, call, self._switchboard, exchange.tell, self._backlog, self._quota)
+            listening = Listening(id_, call, self._dispatcher, exchange.tell, self._backlog, self._quota)
         except RpcError as error:
             exchange.failed(error)
         else:
@@ -719,12 +720,12 @@ class Session:
             else:
                 do(call, sink, uri)
 
-        exchange.running = self._switchboard.around(exchange.call, exchange, answer)
+        exchange.running = self._dispatcher.around(exchange.call, exchange, answer)
         return True
 
     def _subscribe(self, call: Call, sink: Sink, uri: str) -> None:
         if self._subscriber is None:
-            self._subscriber = Subscriber(self._quota, self.mailbox.updated, call.caller)
+            self._subscriber = Subscriber(self._dispatcher, self._quota, self.mailbox.updated, call.caller)
 
         def settled(error: RpcError | None) -> None:
             if error is None:
@@ -732,7 +733,7 @@ class Session:
             else:
                 sink.failed(error)
 
-        self._switchboard.subscriptions.subscribe(self._subscriber, uri, settled)
+        self._dispatcher.runtime.subscriptions.subscribe(self._subscriber, uri, settled)
 
     def _unsubscribe(self, call: Call, sink: Sink, uri: str) -> None:
         del call
@@ -750,7 +751,7 @@ class Session:
 
         # A server that takes its time does not hold up its client for long: nothing more of it is passed on.
         timer = asyncio.get_running_loop().call_later(_UNSUBSCRIBED, settled)
-        self._switchboard.subscriptions.unsubscribe(self._subscriber, uri, settled)
+        self._dispatcher.runtime.subscriptions.unsubscribe(self._subscriber, uri, settled)
         self.mailbox.forget(uri)
 
     def _lists_changed(self, kinds: frozenset[str]) -> None:
@@ -761,7 +762,7 @@ class Session:
         session = self.session
         if session is None or not self._ready or notifications.log(session, params) is None:
             return
-        shown = self._switchboard.screen(server, session, params)
+        shown = self._dispatcher.screen(server, session, params)
         notice = None if shown is None else notifications.log(session, shown)
         if notice is not None:
             self.say(notice)

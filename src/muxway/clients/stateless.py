@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Catalog
     from muxway.clients.transports.http_response import Outlet
     from muxway.exchange.admission import Admission
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.dispatcher import Dispatcher
     from muxway.wire.envelopes import Buffer, Envelope, Params, Raw
 
 _STATUS: Final = {
@@ -72,14 +72,14 @@ class HasHeaders(Protocol):
 
 
 class Ladder:
-    """The checks, up to where the switchboard takes over."""
+    """The checks, up to where the dispatcher takes over."""
 
     def __init__(self) -> None:
         self._catalog: Catalog | None = None
         self._mirrored: dict[str, _Mirrored | None] = {}
 
     def admit(
-        self, request: HasHeaders, envelope: Envelope, method: str, switchboard: Switchboard, principal: bytes
+        self, request: HasHeaders, envelope: Envelope, method: str, dispatcher: Dispatcher, principal: bytes
     ) -> Call:
         """The call that this request of this principal makes.
 
@@ -109,7 +109,7 @@ class Ladder:
         if stated is None:
             raise cast("UnsupportedVersion", unsupported)
         if method == "tools/call":
-            self._check_mirrored(request.headers, params, switchboard.catalog)
+            self._check_mirrored(request.headers, params, dispatcher.visible.tools)
         caller = Caller(
             revision=revisions.NEWEST,
             capabilities=stated.capabilities,
@@ -221,10 +221,10 @@ class StatelessRequest(HttpReply, eq=False, kw_only=True):
     """Where it is counted as under way, while it is."""
     running: Running | None = None
 
-    def begin(self, switchboard: Switchboard) -> None:
+    def begin(self, dispatcher: Dispatcher) -> None:
         """Have it answered, now or later; at once with an error if too much is under way."""
         if self.call.method in CALLS:
-            admission = switchboard.admission
+            admission = dispatcher.runtime.admission
             refusal = admission.enter(self.call.caller.principal)
             if refusal is not None:
                 # With status 200, as all errors of this code have (docs/errors.md#over-http). To the Python SDK 1.x
@@ -233,7 +233,7 @@ class StatelessRequest(HttpReply, eq=False, kw_only=True):
                 return
             self.admission = admission
         try:
-            self.running = switchboard.handle(self.call, self)
+            self.running = dispatcher.handle(self.call, self)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             self.failed(internal(error, method=self.call.method))
 
@@ -297,10 +297,10 @@ class ListenRequest(StatelessRequest, eq=False):
 
     listening: Listening | None = None
 
-    def open(self, call: Call, switchboard: Switchboard) -> bool:
+    def open(self, call: Call, dispatcher: Dispatcher) -> bool:
         """Begin the stream, as the middleware pass the request on; whether there is one."""
         try:
-            listening = Listening(self.id, call, switchboard, self._tell_of, self._backlog, Quota())
+            listening = Listening(self.id, call, dispatcher, self._tell_of, self._backlog, Quota())
         except RpcError as error:
             self.failed(error)
             return False

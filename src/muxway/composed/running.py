@@ -59,7 +59,7 @@ class Composition:
 
         Args:
             tool: the tool.
-            handle: where the steps' calls go, see `Switchboard.handle`.
+            handle: where the steps' calls go, see `Dispatcher.handle`.
         """
         self.leases = Leases()
         self._tool = tool

@@ -6,15 +6,12 @@ path and key; the line is found by whoever shows it, as reading a large file aga
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muxway.catalog.globs import Globs, matches_any
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import SEPARATORS, spellings
-from muxway.catalog.shaping import Shapes
 from muxway.errors import RpcError
 
 if TYPE_CHECKING:
@@ -23,8 +20,7 @@ if TYPE_CHECKING:
     from muxway.catalog.build import Source
     from muxway.catalog.model import Catalog, Finding, Route
     from muxway.catalog.shaping import Wanted
-    from muxway.config.middlewares import MiddlewareSpec
-    from muxway.config.model import Config, ServerConfig, ViewConfig
+    from muxway.config.model import Config, ServerConfig
     from muxway.gateway import Gateway
     from muxway.results import Server
     from muxway.routing.target import Target
@@ -62,11 +58,11 @@ async def _look_for_hiders(gateway: Gateway, tool: dict[str, Any], view: str | N
 
 
 def _explain(gateway: Gateway, name: str, view: str | None) -> dict[str, Any]:
-    board = gateway.switchboard
-    sources = {source.upstream: source for source in board.sources}
+    snapshot = gateway.runtime.snapshot
+    sources = {source.upstream: source for source in snapshot.whole.sources}
     servers = {server.name: server for server in gateway.servers()}
-    seen = board.catalog if view is None else board.views[view].catalog
-    meant = _meant(name, seen, board.catalog, sources.values())
+    seen = snapshot.whole.tools if view is None else snapshot.views[view].tools
+    meant = _meant(name, seen, snapshot.whole.tools, sources.values())
     told = [_Tool(gateway, sources[upstream], native).told(view, servers.get(upstream)) for upstream, native in meant]
     return {
         "asked": name,
@@ -90,18 +86,11 @@ def _meant(name: str, seen: Catalog, whole: Catalog, sources: Iterable[Source]) 
     return [
         (source.upstream, native.name)
         for source in sources
-        for renamed in [_renames(source)]
         for native in source.tools
-        for own in {native.name, renamed.get(native.name, native.name)}
+        for own in {native.name, whole.reasons.of(source.upstream, native.name).name or native.name}
         # Quick to say no: there may be thousands.
         if name.endswith(own) and name in _possible(source, own)
     ]
-
-
-def _renames(source: Source) -> dict[str, str]:
-    """Tools that the configuration renames, and what it calls them."""
-    exposed = {native: new for native, new in (source.exposed or {}).items() if new is not None}
-    return exposed | {shape.match: shape.name for shape in source.shapes if shape.name is not None}
 
 
 def _possible(source: Source, own: str) -> set[str]:
@@ -113,35 +102,28 @@ def _fact(about: str, text: str, at: str = "", key: str | None = None, item: str
     return {"about": about, "text": text, "place": {"at": at, "key": key, "item": item} if at else None}
 
 
-class _Verdict(NamedTuple):
-    """Whether something is shown, and because of what."""
-
-    shown: bool
-    text: str
-    key: str | None = None
-    item: str | None = None
-
-
 class _Tool:
     """One tool of a server, or of the gateway itself."""
 
     def __init__(self, gateway: Gateway, source: Source, native: str) -> None:
         self._gateway = gateway
+        self._snapshot = gateway.runtime.snapshot
+        self._reasons = self._snapshot.whole.tools.reasons.of(source.upstream, native)
         self._config = gateway.config
         self._source = source
         self._native = native
         self._server = gateway.config.servers.get(source.upstream)
-        self._route = _route(gateway.switchboard.catalog, source.upstream, native)
+        self._route = _route(self._snapshot.whole.tools, source.upstream, native)
 
     def told(self, view: str | None, server: Server | None) -> dict[str, Any]:
-        shown = self._route if view is None else _route(self._board(view), self._source.upstream, self._native)
+        shown = self._route if view is None else _route(self._tools(view), self._source.upstream, self._native)
         facts = [*self._about_name(), self._about_listing(), *self._about_shape()]
-        views = self._config.views.values() if view is None else [self._config.views[view]]
+        views = [*self._snapshot.views] if view is None else [view]
         if self._route is not None:
             facts += [fact for one in views for fact in self._about_view(one)]
         named = shown or self._route
         name = None if named is None else named.public
-        facts += _about_middleware(self._config, self._targets(shown or self._route), view)
+        facts += self._about_middleware(self._targets(shown or self._route), view)
         facts += [_fact("note", finding.message) for finding in self._findings()]
         return {
             "name": name,
@@ -154,24 +136,26 @@ class _Tool:
 
     def _targets(self, route: Route | None) -> list[Target]:
         """What its calls are about: a subtool, if it is a compound tool."""
-        router = self._gateway.switchboard.router
+        router, whole = self._gateway.runtime.router, self._snapshot.whole
         if route is None:
-            return [router.of_native(self._source.upstream, self._native)]
+            return [router.of_native(whole, self._source.upstream, self._native)]
         tool = None if route.upstream else self._config.tools.get(route.native)
         if tool is None or tool.steps:
-            return [router.of_route(route)]
+            return [router.of_route(whole, route)]
         subtools = [
-            router.of_native(server, subtool.name) for server, listed in tool.subtools.items() for subtool in listed
+            router.of_native(whole, server, subtool.name)
+            for server, listed in tool.subtools.items()
+            for subtool in listed
         ]
         return [msgspec.structs.replace(one, names=(*one.names, route.public)) for one in subtools]
 
-    def _board(self, view: str) -> Catalog:
-        return self._gateway.switchboard.views[view].catalog
+    def _tools(self, view: str) -> Catalog:
+        return self._snapshot.views[view].tools
 
     def _findings(self) -> list[Finding]:
         return [
             finding
-            for finding in self._gateway.switchboard.catalog.findings
+            for finding in self._snapshot.whole.tools.findings
             if finding.upstream == self._source.upstream and finding.item == self._native and finding.kind is TOOLS
         ]
 
@@ -184,8 +168,7 @@ class _Tool:
             yield _fact("name", f"a {kind} tool of the gateway itself", f"tools.{native}")
             return
         where = "" if server is None else server.where
-        shape = next((one for one in reversed(_shapes_of(source.shapes, native)) if one.name is not None), None)
-        renamed = None if source.exposed is None else source.exposed.get(native)
+        shape, renamed = self._reasons.named_by, self._reasons.exposed_as
         if shape is not None:
             yield _fact("name", f"`shape` calls it {shape.name!r}", where, "shape", shape.match)
         elif renamed is not None:
@@ -206,37 +189,20 @@ class _Tool:
 
     def _about_listing(self) -> Fact:
         where = "" if self._server is None else self._server.where
-        verdict = self._listing()
-        if verdict.shown and self._route is None:
-            verdict = _Verdict(False, "it is left out: see the notes")
-        text = f"{'yes' if verdict.shown else 'no'}, {verdict.text}"
-        return _fact("listed", text, where if verdict.key else "", verdict.key, verdict.item)
+        verdict = self._reasons.verdict
+        why, item = verdict.of(self._native, self._source.upstream)
+        text = f"{'yes' if verdict.shown else 'no'}, {why}"
+        return _fact("listed", text, where if verdict.key else "", verdict.key, item)
 
-    def _listing(self) -> _Verdict:
-        source, native = self._source, self._native
-        hidden = _match(source.hidden, native)
-        if hidden is not None:
-            return _Verdict(False, f"`hiddenTools` has {_named(hidden, native)}", "hiddenTools", hidden)
-        exposed = None if source.exposed is None else _match(source.exposed, native)
-        if source.exposed is not None and exposed is None:
-            return _Verdict(False, "`exposedTools` names others only", "exposedTools")
-        if source.read_only and self._route is None:
-            return _Verdict(False, "`readOnly` is set, and the tool does not say that it changes nothing", "readOnly")
-        if exposed is not None:
-            return _Verdict(True, f"`exposedTools` has {_named(exposed, native)}", "exposedTools", exposed)
-        if source.read_only:
-            return _Verdict(True, "it says that it changes nothing, as `readOnly` asks for", "readOnly")
-        return _Verdict(True, "nothing hides it")
-
-    def _about_view(self, view: ViewConfig) -> Iterator[Fact]:
+    def _about_view(self, view: str) -> Iterator[Fact]:
         assert self._route is not None  # noqa: S101 - what is not listed at all is in no view
-        at, about = f"views.{view.name}", f"view {view.name}"
-        shown = _route(self._board(view.name), self._source.upstream, self._native)
-        verdict = _view_verdict(view, self._source, self._route.public, shown=shown is not None)
-        text = f"{'shown' if verdict.shown else 'hidden'}, {verdict.text}"
-        yield _fact(about, text, at, verdict.key, verdict.item)
+        at, about, tools = f"views.{view}", f"view {view}", self._tools(view)
+        reasons = tools.reasons.of(self._source.upstream, self._native)
+        why, item = reasons.verdict.of(self._route.public, self._source.upstream)
+        yield _fact(about, f"{'shown' if reasons.shown else 'hidden'}, {why}", at, reasons.verdict.key, item)
+        shown = _route(tools, self._source.upstream, self._native)
         if shown is not None:
-            for shape in _shapes_of(view.shape, self._route.public):
+            for shape in reasons.shapes:
                 called = f"called {shown.public!r}; " if shape.name is not None else ""
                 yield _fact(about, f"shape: {called}{_changed(shape)}", at, "shape", shape.match)
 
@@ -244,27 +210,21 @@ class _Tool:
 
     def _about_shape(self) -> Iterator[Fact]:
         where = "" if self._server is None else self._server.where
-        for shape in _shapes_of(self._source.shapes, self._native):
+        for shape in self._reasons.shapes:
             yield _fact("shape", _changed(shape), where, "shape", shape.match)
+
+    def _about_middleware(self, targets: Sequence[Target], view: str | None) -> Iterator[Fact]:
+        """What stands around its calls, the outermost first."""
+        for layer in self._gateway.layers_around(targets, view):
+            if not layer.whose:
+                yield _fact("middleware", f"{layer.name}, given in Python")
+            else:
+                of = f", for {', '.join(layer.globs)}" if layer.globs else ""
+                yield _fact("middleware", f"{layer.name}, of {layer.whose}{of}", layer.where)
 
 
 def _route(catalog: Catalog, upstream: str, native: str) -> Route | None:
     return next((one for one in catalog.routes.values() if one.native == native and one.upstream == upstream), None)
-
-
-def _match(texts: Iterable[str], name: str) -> str | None:
-    """Which of these names and patterns means a name: the name itself, if it is there."""
-    every = [*texts]
-    return name if name in every else next((text for text in every if matches_any(text, (name,))), None)
-
-
-def _named(text: str, name: str) -> str:
-    return "it" if text == name else f"{text!r}"
-
-
-def _shapes_of(shapes: Sequence[Wanted], name: str) -> Sequence[Wanted]:
-    wishes = Shapes(shapes).of(name) if shapes else None
-    return () if wishes is None else wishes.shapes
 
 
 def _changed(shape: Wanted) -> str:
@@ -278,48 +238,6 @@ def _changed(shape: Wanted) -> str:
         if names:
             words.append(f"{verb} argument{'s' if len(names) > 1 else ''} {', '.join(names)}")
     return "; ".join(words) or "changes nothing"
-
-
-def _view_verdict(view: ViewConfig, source: Source, public: str, *, shown: bool) -> _Verdict:
-    hidden = _match(view.hidden_tools, public)
-    if hidden is not None:
-        return _Verdict(False, f"`hiddenTools` has {_named(hidden, public)}", "hiddenTools", hidden)
-    if source.own and view.tools is None and view.servers is not None:
-        return _Verdict(False, "with `servers`, tools of the gateway itself must be named in `tools`", "servers")
-    if not source.own and view.servers is not None and source.upstream not in view.servers:
-        return _Verdict(False, f"`servers` does not have {source.upstream!r}", "servers")
-    if view.tools is not None and public not in Globs(view.tools):
-        return _Verdict(False, "`tools` names others only", "tools")
-    if view.read_only and not shown:
-        return _Verdict(False, "`readOnly` is set, and the tool does not say that it changes nothing", "readOnly")
-    match = None if view.tools is None else _match(view.tools, public)
-    if match is not None:
-        return _Verdict(True, f"`tools` has {_named(match, public)}", "tools", match)
-    if view.servers is not None and not source.own:
-        return _Verdict(True, f"`servers` has {source.upstream!r}", "servers", source.upstream)
-    return _Verdict(True, "nothing hides it")
-
-
-def _about_middleware(config: Config, targets: Sequence[Target], view: str | None) -> Iterator[Fact]:
-    """What stands around its calls, the outermost first."""
-    for one in config.middleware:
-        yield _fact("middleware", f"{type(one).__name__}, given in Python")
-    chosen: list[tuple[str, str | None, Sequence[MiddlewareSpec]]] = [("the gateway", None, config.gateway.middleware)]
-    if view is not None:
-        chosen.append((f"view {view}", None, config.views[view].middleware))
-    servers = [name for name in dict.fromkeys(target.server for target in targets) if name in config.servers]
-    chosen += [(f"server {name}", name, config.servers[name].middleware) for name in servers]
-    for whose, server, specs in chosen:
-        for spec in specs:
-            if any(_is_for(spec, server, target) for target in targets):
-                of = f", for {', '.join(spec.match)}" if spec.match else ""
-                yield _fact("middleware", f"{spec.use}, of {whose}{of}", spec.where)
-
-
-def _is_for(spec: MiddlewareSpec, server: str | None, target: Target) -> bool:
-    if server is not None and target.server != server:
-        return False
-    return not spec.match or any(fnmatchcase(name, glob) for name in target.names for glob in spec.match)
 
 
 def _state(server: Server) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
+from muxway.calls.backend import Backend, refuse
 from muxway.calls.ports import LOOP_CLOCK
 from muxway.calls.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
 from muxway.errors import InvalidParams, UpstreamError
@@ -25,14 +26,13 @@ from muxway.wire import asking, envelopes, result_types
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from muxway.calls.backend import Backend
     from muxway.calls.call import Call
     from muxway.calls.ports import Clock, LiveConnection, Running, Sink
     from muxway.config.model import CustomTool
-    from muxway.exchange.relay import Aim
+    from muxway.exchange.runtime import Runtime
+    from muxway.routing.target import Target
     from muxway.wire.envelopes import Buffer
     from muxway.wire.result_types import Converter
-    from muxway.wire.revisions import Revision
 
     Handle = Callable[[Call, Sink], Running | None]
 
@@ -42,87 +42,79 @@ class Forwarder:
 
     def __init__(
         self,
-        members: Mapping[str, Backend],
-        connect: Callable[[str, Call], tuple[Backend, LiveConnection]],
-        server_info: bytes,
+        backends: Mapping[str, Backend],
+        runtime: Runtime,
         seal: Seal | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        """Prepare; `connect` gives a server and its connection for a call, or raises why there is none."""
+        """Prepare; `backends` are the servers that there are, as they come and go."""
         self.services = Services(clock, seal or Seal(clock=clock), self.reach)
         self.log_levels = LogLevels()
-        self._members = members
-        self._connect = connect
-        self._server_info = server_info
-        self.rewriters: Mapping[str, Converter] = {}
-        """Upstream → what is done to the links in its tools' results; empty unless several servers have resources."""
-        self._converters: dict[tuple[Revision, Revision, bool], Converter | None] = {}
+        self._backends = backends
+        self._runtime = runtime
 
-    def reconfigure(self, server_info: bytes) -> None:
-        """Another name of the gateway itself."""
-        if server_info != self._server_info:
-            self._server_info = server_info
-            self._converters.clear()
+    @property
+    def _server_info(self) -> bytes:
+        """What the gateway calls itself, in JSON."""
+        return self._runtime.snapshot.settings.server_info
 
     def reseal(self, seal: Seal) -> None:
         """Another key. What was sealed with the one before cannot be opened any more."""
         self.services.seal = seal
 
-    def send(
-        self,
-        upstream: str,
-        head: bytes,
-        call: Call,
-        sink: Sink,
-        *,
-        wrapped: bool = False,
-        tasked: bool = False,
-        reshape: Converter | None = None,
-    ) -> Running | None:
+    def _connect(self, upstream: str, call: Call) -> tuple[Backend, LiveConnection]:
+        """A server and its connection for this call. Raises UpstreamError or StillStarting if there is none."""
+        backend = self._backends.get(upstream)
+        if backend is None:
+            why = f'server "{upstream}" is not running: it is not configured or disabled'
+            raise UpstreamError(upstream, "not_running", why)
+        connection = backend.choose(call)
+        if connection is None:
+            refuse(upstream, backend)
+        return backend, connection
+
+    def send(self, target: Target, call: Call, sink: Sink) -> Running | None:
         """Send a request to an upstream; its result comes back in the caller's spelling.
 
         Args:
-            upstream: the upstream's name.
-            head: `"method":…,"params":{…` with what was rewritten; the call's other params follow it.
+            target: what it is about; the call's own params follow its head.
             call: the caller's request.
             sink: hears the outcome.
-            wrapped: whether the tool's output is wrapped for callers that know only objects.
-            tasked: whether the tool says that it can only be run as a task.
-            reshape: what the tool's shape does to its result.
 
         Raises:
             RpcError: it can be refused at once.
             StillStarting: the upstream may have it in a moment.
         """
-        member, connection = self._connect(upstream, call)
+        upstream, head, reshape = target.server, target.head, target.reshape
+        backend, connection = self._connect(upstream, call)
         caller = call.caller
         level = caller.log_level
         if level is not None and level < connection.log_level:
             self.log_levels.ask(connection, level)
+        settings, wrapped = self._runtime.snapshot.settings, target.wrapped
+        info = settings.server_info
         eras = (caller.revision, connection.revision, wrapped)
         try:
-            convert = self._converters[eras]
+            convert = settings.converters[eras]
         except KeyError:
-            convert = result_types.result_converter(
-                caller.revision, connection.revision, self._server_info, wrapped=wrapped
-            )
-            self._converters[eras] = convert
+            convert = result_types.result_converter(caller.revision, connection.revision, info, wrapped=wrapped)
+            settings.converters[eras] = convert
         large = CONVERTED
-        if self.rewriters and call.method == "tools/call":
-            convert = chain(self.rewriters.get(upstream), convert)
+        if target.rewrite is not None and call.method == "tools/call":
+            convert = chain(target.rewrite, convert)
             large = REWRITTEN
         if reshape is not None:
             convert = chain(reshape, convert)
             large = RESHAPED
-        as_task = tasked and connection.revision.required_tasks
+        as_task = target.tasked and connection.revision.required_tasks
         if convert is None:
             if not as_task:
-                return connection.request(head, call, sink, idle=member.idle, limit=member.limit)
+                return connection.request(head, call, sink, idle=backend.idle, limit=backend.limit)
             convert, large = _as_it_is, sys.maxsize
         if reshape is not None and connection.revision.stateless:
             # A task that its caller asked after itself would bring a result that nobody has reshaped.
             as_task = True
-        way = Way(upstream, head, connection, convert, self._server_info, member.idle, member.limit, large, as_task)
+        way = Way(upstream, head, connection, convert, info, backend.idle, backend.limit, large, as_task)
         return self._begin(call, way, sink)
 
     def compose(
@@ -141,21 +133,22 @@ class Forwarder:
         way = Way(tool.name, b"", link, convert, self._server_info, tool.deadline, tool.deadline, large)
         return self._begin(call, way, sink)
 
-    def retry(self, aim: Aim, sink: Sink) -> Running | None:
+    def retry(self, target: Target, call: Call, sink: Sink) -> Running | None:
         """Go on with a call of a stateless caller that was answered with questions.
 
         Args:
-            aim: where the call leads today: a state that was sealed for anything else is none.
+            target: where the call leads today: a state that was sealed for anything else is none.
+            call: the request.
             sink: hears the outcome.
 
         Raises:
             RpcError: it is not one of ours, or not any more.
             StillStarting: the upstream may have it in a moment.
         """
-        upstream, head, call, _, _, reshape = aim
+        reshape = target.reshape
         spelled = envelopes.text(call.params["requestState"]) or ""
         claims = self.services.seal.open(spelled, call)
-        leads_to = (upstream, head) if upstream else (head.decode(), b"")
+        leads_to = (target.server, target.head) if target.own is None else (target.own.name, b"")
         if (claims.upstream, claims.head) != leads_to:
             raise InvalidParams(INVALID)
         if claims.kind == "park":
@@ -177,21 +170,21 @@ class Forwarder:
             answers = {**given, **(envelopes.members(claims.answers) or {})}
             params["inputResponses"] = Raw(envelopes.object_of(answers.items()))
         again = msgspec.structs.replace(call, params=params)
-        if claims.upstream not in self._members:
+        if claims.upstream not in self._backends:
             raise InvalidParams(INVALID)
-        member, connection = self._connect(claims.upstream, call)
+        backend, connection = self._connect(claims.upstream, call)
         as_task = claims.kind == "wrap" and is_task_state(claims.state)
         if as_task:
             connection = self._asking(spelled, claims.upstream, connection)
         convert = result_types.result_converter(call.caller.revision, connection.revision, self._server_info)
         if call.method == "tools/call":
-            convert = chain(reshape, self.rewriters.get(claims.upstream), convert)
+            convert = chain(reshape, target.rewrite, convert)
         if convert is None:
             raise InvalidParams(INVALID)
         as_task = as_task or (claims.kind == "url" and claims.state == AS_TASK)
         large = CONVERTED if reshape is None else RESHAPED
         info = self._server_info
-        way = Way(claims.upstream, claims.head, connection, convert, info, member.idle, member.limit, large, as_task)
+        way = Way(claims.upstream, claims.head, connection, convert, info, backend.idle, backend.limit, large, as_task)
         return self._begin(again, way, sink, claims.round + 1)
 
     def _asking(self, state: str, upstream: str, present: LiveConnection) -> LiveConnection:
@@ -211,17 +204,17 @@ class Forwarder:
             RpcError: there is none.
             StillStarting: there may be one in a moment.
         """
-        member, connection = self._connect(upstream, call)
+        backend, connection = self._connect(upstream, call)
         convert = result_types.result_converter(call.caller.revision, connection.revision, self._server_info)
         if convert is None:
             raise InvalidParams(INVALID)
-        return Way(upstream, b"", connection, convert, self._server_info, member.idle, member.limit)
+        return Way(upstream, b"", connection, convert, self._server_info, backend.idle, backend.limit)
 
     def set_log_level(self, party: object, level: int) -> None:
         """Ask every upstream for log messages from this level on, unless it gives them already."""
         self.log_levels.want(party, level)
-        for member in self._members.values():
-            link = member.link
+        for backend in self._backends.values():
+            link = backend.connection
             if link is not None and level < link.log_level:
                 self.log_levels.ask(link, level)
 

@@ -24,7 +24,7 @@ LONGEST: Final = 5.0
 
 
 class Meeting:
-    """One answer that waits. Implements `calls.backend.Held` and `core.ports.Running`."""
+    """One answer that waits. Implements `calls.backend.Held` and `calls.ports.Running`."""
 
     def __init__(
         self,

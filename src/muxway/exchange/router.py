@@ -1,4 +1,8 @@
-"""From a request to its target, through what one board shows."""
+"""From a request to its target, through what its caller sees; or the server to wait for.
+
+What is listed is decided by the snapshot alone. A name that is not listed may belong to a server that is being started,
+or be new at one: then whoever asks is told to wait for that server, and asks again.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +10,49 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from muxway.calls.backend import StillStarting
+from muxway.calls.backend import StillStarting, refuse
+from muxway.calls.sinks import chain
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
-from muxway.catalog.naming import spellings
+from muxway.catalog.naming import SEPARATORS, has_prefix, spellings
+from muxway.catalog.resources import Place
+from muxway.catalog.uris import LONGEST, unwrap
 from muxway.composed import own_tools
-from muxway.errors import ParseError, RpcError
-from muxway.routing.target import NOTHING, Chosen, Target
+from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, ToolNotFound
+from muxway.likeness import short
+from muxway.routing.target import NOTHING, Target
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable, Mapping
 
     from msgspec import Raw
 
+    from muxway.calls.backend import Backend
     from muxway.calls.call import Call
+    from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
-    from muxway.catalog.resources import Place
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.tasks import Tasks
+    from muxway.routing.snapshot import Visible
     from muxway.routing.target import Trace
+    from muxway.wire.envelopes import Buffer, Params
 
+NOT_FOUND: Final = -32002
+"""No such resource, in the handshake revisions; 2026-07-28 has no code of its own for it."""
 _REMEMBERED: Final = 10_000
 """Names, in the spelling they came in, whose targets are remembered: callers choose the spelling."""
+_MOST_WAITS: Final = 4
+"""How often a call waits before it is told that what it calls is not listed: some lists never stand still."""
 
 
 class Router:
-    """Finds the targets of one board's requests."""
+    """Finds the targets of requests."""
 
-    def __init__(self, board: Switchboard) -> None:
-        self._board = board
-        self._catalog: Catalog | None = None
-        """The one that `_tools` is about."""
-        self._tools: dict[bytes, Target] = {}
-        self._finders: dict[str, Callable[[Call, bool], Target]] = {
+    def __init__(self, tasks: Tasks, backends: Mapping[str, Backend]) -> None:
+        self._tasks = tasks
+        self._backends = backends
+        self.waited = 0
+        """How often the call that is being looked at just now has waited already."""
+        self._finders: dict[str, Callable[[Visible, Call, bool], Target]] = {
             "tools/call": self._tool,
             "prompts/get": self._prompt,
             "resources/read": self._resource,
@@ -50,77 +64,92 @@ class Router:
             "tasks/cancel": self._task,
         }
 
-    def resolve(self, call: Call, *, wait: bool = True) -> Target:
+    def resolve(self, visible: Visible, call: Call, *, wait: bool = True) -> Target:
         """What a call is about. What cannot be found is nothing's, or the server's that its name begins with.
 
         Raises:
             StillStarting: a server that may have it is being started, and `wait` is set.
         """
         find = self._finders.get(call.method)
-        return NOTHING if find is None else find(call, wait)
+        return NOTHING if find is None else find(visible, call, wait)
 
     # --- tools --------------------------------------------------------------------------------
 
-    def _tool(self, call: Call, wait: bool) -> Target:
-        catalog = self._board.catalog
-        if catalog is not self._catalog:
-            self._catalog, self._tools = catalog, {}
+    def _tool(self, visible: Visible, call: Call, wait: bool) -> Target:
         spelled = bytes(call.params.get("name", b""))
-        known = self._tools.get(spelled)
+        known = visible.targets.get(spelled)
         if known is not None:
             return known
-        name = envelopes.text(spelled) or ""
-        route = catalog.find(name).route
+        name = envelopes.text(spelled)
+        if name is None:
+            error = InvalidParams("params.name must be a string: the name of the tool to call")
+            return self._absent(visible, TOOLS, "", error)
+        route = visible.tools.find(name).route
         if route is None:
-            return self._unlisted(catalog, call, name, wait)
-        if not route.upstream and not self._board.relay.tools[route.native].steps:
-            return self._compound(route, call)
-        target = self.of_route(route)
-        if len(self._tools) < _REMEMBERED:
-            self._tools[spelled] = target
+            return self._unlisted(visible, TOOLS, name, call, wait)
+        target = self.of_route(visible, route)
+        if target.vague and target.own is not None and not target.own.steps:
+            return self._compound(visible, target, route, call)
+        if len(visible.targets) < _REMEMBERED:
+            visible.targets[spelled] = target
         return target
 
-    def of_route(self, route: Route) -> Target:
-        """The target of a listed tool or prompt; of a compound tool, the target of a call that chooses nothing."""
-        own = not route.upstream
-        return Target(route.upstream, (route.public,), _described(route), TOOLS, vague=own)
+    def of_route(self, visible: Visible, route: Route) -> Target:
+        """The target of a listed tool; of a compound tool, the target of a call that chooses nothing."""
+        shape = route.shape
+        return Target(
+            route.upstream,
+            (route.public,),
+            TOOLS,
+            route,
+            route.head,
+            () if shape is None else (shape,),
+            None if shape is None else shape.reshaper,
+            visible.tools.rewriters.get(route.upstream),
+            route.wrapped,
+            route.tasked,
+            None if route.upstream else visible.settings.tools[route.native],
+            vague=not route.upstream,
+            plain=shape is None and route.upstream != "",
+            found_in=visible.tools,
+        )
 
-    def _unlisted(self, catalog: Catalog, call: Call, name: str, wait: bool) -> Target:
-        relay = self._board.relay
-        step = relay.unlisted(catalog, call)
-        if step is not None:
-            return self.of_native(*step)
-        try:
-            if name:
-                relay.explain_absence(catalog, name)
-        except StillStarting:
-            if wait:
-                raise
-        except RpcError:
-            # Sending says so; whatever is around the server's calls is around this one.
-            pass
-        if (route := catalog.unlisted(name)) is not None:
-            return Target(route.upstream, (route.public,), _described(route), catalog.kind)
-        owner = relay.owner(name)
-        if catalog.admits is not None and not catalog.admits(owner, name):
-            return Target(kind=catalog.kind)
-        return Target(owner, kind=catalog.kind)
+    def of_native(self, visible: Visible, upstream: str, native: str) -> Target:
+        """The target of a server's tool by its own name, listed or not. Its shape counts all the same."""
+        whole = visible.whole
+        route = whole.tools.find(f"{upstream}__{native}").route
+        if route is not None and (route.upstream, route.native) != (upstream, native):
+            route = None
+        if route is not None:
+            names = (route.public,)
+        else:
+            naming = whole.servers.get(upstream)
+            starts = dict.fromkeys((upstream if naming is None else naming.prefix or upstream, upstream))
+            names = tuple(name for start in starts for name in spellings(start, native))
+        shape = whole.tools.shapes.get((upstream, native))
+        return Target(
+            upstream,
+            names,
+            TOOLS,
+            route,
+            own_tools.head_of(native),
+            () if shape is None else (shape,),
+            None if shape is None else shape.reshaper,
+            whole.tools.rewriters.get(upstream),
+            tasked=route is not None and route.tasked,
+            found_in=visible.tools,
+        )
 
-    def _compound(self, route: Route, call: Call) -> Target:
-        relay = self._board.relay
+    def _compound(self, visible: Visible, target: Target, route: Route, call: Call) -> Target:
         try:
             given = call.params.get("arguments")
             if route.shape is not None:
                 given = route.shape.arguments(given)
-            choice = own_tools.choose(relay.tools, route.native, given)
-        except RpcError:
+            choice = own_tools.choose(visible.settings.tools, route.native, given)
+        except RpcError as error:
             # Nothing will be called, unless a middleware puts it right.
-            return self.of_route(route)
-        return self._subtool(route, call, choice)
-
-    def _subtool(self, route: Route, call: Call, choice: own_tools.Choice) -> Target:
-        sub = self.of_native(choice.upstream, choice.tool)
-        name = call.params["name"]
+            return msgspec.structs.replace(target, error=error)
+        sub = self.of_native(visible, choice.upstream, choice.tool)
         params: dict[str, Raw] = {
             **call.params,
             "name": envelopes.Raw(envelopes.encode(sub.names[0])),
@@ -129,103 +158,266 @@ class Router:
         return msgspec.structs.replace(
             sub,
             names=(*sub.names, route.public),
+            reshape=chain(sub.reshape, target.reshape),
             call=msgspec.structs.replace(call, params=params),
-            chosen=Chosen(route, name, choice.upstream, choice.tool),
+            chosen=route,
+            spelled=call.params["name"],
         )
 
-    def of_native(self, upstream: str, native: str) -> Target:
-        """The target of a server's tool by its own name, listed or not."""
-        route = self._board.relay.whole_route(upstream, native)
-        if route is not None:
-            return self.of_route(route)
-        starts = dict.fromkeys((self._board.relay.prefix_of(upstream), upstream))
-        return Target(upstream, tuple(name for start in starts for name in spellings(start, native)), kind=TOOLS)
+    # --- names that are not listed ------------------------------------------------------------
 
-    # --- the rest -----------------------------------------------------------------------------
-
-    def _prompt(self, call: Call, wait: bool) -> Target:
-        return self._named_prompt(envelopes.text(call.params.get("name")) or "", call, wait)
-
-    def _named_prompt(self, name: str, call: Call, wait: bool) -> Target:
-        prompts = self._board.prompts
-        route = prompts.find(name).route
-        if route is None:
-            return self._unlisted(prompts, call, name, wait)
-        return Target(route.upstream, (route.public,), _described(route), PROMPTS)
-
-    def _resource(self, call: Call, wait: bool) -> Target:
-        uri = envelopes.text(call.params.get("uri"))
-        return NOTHING if uri is None else self._at(uri, self._place(uri, wait))
-
-    def _place(self, uri: str, wait: bool) -> Place | None:
-        board = self._board
+    def _unlisted(self, visible: Visible, kind: Kind, name: str, call: Call, wait: bool) -> Target:
+        catalog = visible.catalog(kind)
+        if kind is TOOLS and call.caller.depth and (own := self.native(visible, name)) is not None:
+            # A composed tool may use what clients do not see.
+            return self.of_native(visible, *own)
+        error: RpcError | None = None
         try:
-            return board.reading.find(board.resources, uri)
+            self.explain_absence(visible, catalog, name)
         except StillStarting:
             if wait:
                 raise
-            return board.resources.find(uri)
+        except RpcError as refusal:
+            error = refusal
+        if (route := visible.unlisted(kind, name)) is not None:
+            target = self.of_route(visible, route) if kind is TOOLS else self._of_prompt(visible, route)
+            return msgspec.structs.replace(target, error=error)
+        return self._absent(visible, kind, name, error or self._not_found(visible, catalog, name, call))
 
-    def _at(self, uri: str, place: Place | None) -> Target:
+    def _absent(self, visible: Visible, kind: Kind, name: str, error: RpcError) -> Target:
+        """What a name is about that leads nowhere: whatever is around its server's calls is around this one."""
+        catalog, owner = visible.catalog(kind), self.owner(visible, name)
+        if catalog.admits is not None and not catalog.admits(owner, name):
+            owner = ""
+        return Target(owner, kind=kind, error=error)
+
+    def _not_found(self, visible: Visible, catalog: Catalog, name: str, call: Call) -> RpcError:
+        near = catalog.nearest(name)
+        data = {"muxway": {"nearest": near}} if near else None
+        problem = catalog.find(name).problem
+        if catalog.kind is PROMPTS:
+            return InvalidParams(problem, data=data)
+        if not has_prefix(name) and all(one.prefix for one in visible.whole.servers.values()):
+            return InvalidParams(f"Tool name must be prefixed with server key: {short(name)}", data=data)
+        return ToolNotFound(problem, code=call.caller.revision.unknown_tool_code, data=data)
+
+    def explain_absence(self, visible: Visible, catalog: Catalog, name: str) -> None:
+        """A tool or prompt that is not listed may be one of a server that is down, or it may be new there.
+
+        Raises:
+            UpstreamError: its server is down.
+            StillStarting: a server that may have it is being started, or its list is being read again.
+        """
+        servers = visible.whole.servers
+        upstream = catalog.former.get(name) or self.owner(visible, name)
+        names = [upstream, *(other for other, one in servers.items() if one.unprefixed and other != upstream)]
+        candidates = [(other, backend) for other in names if (backend := self._backends.get(other)) is not None]
+        if catalog.admits is not None:
+            candidates = [(other, backend) for other, backend in candidates if catalog.admits(other, name)]
+        for other, backend in candidates:
+            if backend.connection is None and (other == upstream or backend.starting or len(servers) == 1):
+                refuse(other, backend)
+        self._look_again([backend for _, backend in candidates], catalog.kind)
+
+    def _look_again(self, backends: Iterable[Backend], *kinds: Kind) -> None:
+        """What is not listed may be new at one of these servers.
+
+        Raises:
+            StillStarting: a list of one of them is being read again.
+        """
+        if self.waited >= _MOST_WAITS:
+            return
+        # All of them at once; then one after the other is waited for.
+        there = [backend for backend in backends if backend.connection is not None]
+        begin = not self.waited
+        wanted = [(backend, backend.want(kind.method, begin=begin)) for backend in there for kind in kinds]
+        for backend, reading in wanted:
+            if reading:
+                raise StillStarting(backend)
+
+    def renew(self, visible: Visible, kind: Kind) -> None:
+        """A client asks for a list. The only server is asked again, as it would be without a gateway, if calls may have
+        changed what it lists, and it would not say so.
+
+        Raises:
+            StillStarting: that is being done.
+        """
+        only = next(iter(visible.whole.servers.items()), None)
+        if only is None or not only[1].bare or self.waited >= _MOST_WAITS:
+            return
+        backend = self._backends.get(only[0])
+        if backend is None:
+            return
+        if backend.want(kind.method, begin=False) if self.waited else backend.renew(kind.method):
+            raise StillStarting(backend)
+
+    def owner(self, visible: Visible, name: str) -> str:
+        """The server whose name, or prefix, a tool's name begins with; the longest one, if there are several."""
+        owners = [
+            (len(start), upstream)
+            for upstream, naming in visible.whole.servers.items()
+            for start in (upstream, naming.prefix)
+            if start and any(name.startswith(start + separator) for separator in SEPARATORS)
+        ]
+        return max(owners, default=(0, ""))[1]
+
+    def native(self, visible: Visible, name: str) -> tuple[str, str] | None:
+        """The server and the tool's own name that are written as one; None if it begins with no server's name."""
+        upstream = self.owner(visible, name)
+        naming = visible.whole.servers.get(upstream)
+        if naming is None:
+            return None
+        starts = [start + separator for start in (upstream, naming.prefix) if start for separator in SEPARATORS]
+        return upstream, name.removeprefix(next(start for start in starts if name.startswith(start)))
+
+    # --- prompts and resources ------------------------------------------------------------------
+
+    def _prompt(self, visible: Visible, call: Call, wait: bool) -> Target:
+        return self._named_prompt(visible, envelopes.text(call.params.get("name")), "params.name", call, wait)
+
+    def _named_prompt(self, visible: Visible, name: str | None, where: str, call: Call, wait: bool) -> Target:
+        if name is None:
+            error = InvalidParams(f"{where} must be a string: the name of a prompt")
+            return self._absent(visible, PROMPTS, "", error)
+        route = visible.prompts.find(name).route
+        return self._unlisted(visible, PROMPTS, name, call, wait) if route is None else self._of_prompt(visible, route)
+
+    def _of_prompt(self, visible: Visible, route: Route) -> Target:
+        rewrite = visible.prompts.rewriters.get(route.upstream)
+        found_in = visible.prompts
+        return Target(route.upstream, (route.public,), PROMPTS, route, route.head, rewrite=rewrite, found_in=found_in)
+
+    def _resource(self, visible: Visible, call: Call, wait: bool) -> Target:
+        uri = envelopes.text(call.params.get("uri"))
+        if uri is None:
+            return Target(error=InvalidParams("params.uri must be a string: the URI of the resource to read"))
+        place = self._place(visible, uri, wait)
         if place is None:
-            return Target(names=(uri,), kind=RESOURCES)
-        part = self._board.resources.part(place.upstream)
+            code = INVALID_PARAMS if call.caller.revision.stateless else NOT_FOUND
+            error = RpcError(f"Resource not found: {short(uri)}", code=code, data={"uri": short(uri, 4096)})
+            return Target(names=(uri,), kind=RESOURCES, error=error)
+        head = b'"method":"resources/read","params":{"uri":' + envelopes.encode(place.native)
+        rewrite = visible.resources.contents_rewriter(uri, place)
+        return Target(
+            place.upstream,
+            self._uris(visible, uri, place),
+            RESOURCES,
+            head=head,
+            rewrite=rewrite,
+            found_in=visible.resources,
+        )
+
+    def _uris(self, visible: Visible, uri: str, place: Place) -> tuple[str, ...]:
+        part = visible.resources.part(place.upstream)
         listed = None if part is None else part.publics.get(place.native)
         # Callers have several spellings for a resource, and a pattern may be written for any of them.
-        names = dict.fromkeys((listed or uri, place.native, uri))
-        return Target(place.upstream, tuple(names), kind=RESOURCES)
+        return tuple(dict.fromkeys((listed or uri, place.native, uri)))
 
-    def _completion(self, call: Call, wait: bool) -> Target:
-        ref = envelopes.members(call.params.get("ref", b"")) or {}
-        name, uri = envelopes.text(ref.get("name")), envelopes.text(ref.get("uri"))
+    def _place(self, visible: Visible, uri: str, wait: bool) -> Place | None:
+        try:
+            return self.place(visible, uri)
+        except StillStarting:
+            if wait:
+                raise
+            return visible.resources.find(uri)
+
+    def place(self, visible: Visible, uri: str) -> Place | None:
+        """Where a URI leads. Raises StillStarting if that will be known in a moment."""
+        place = visible.resources.find_listed(uri)
+        if place is not None:
+            return place
+        backends = {name: one for name in visible.servers if (one := self._backends.get(name)) is not None}
+        upstream, native = unwrap(uri) or ("", uri)
+        backend = backends.get(upstream)
+        if backend is not None:
+            # It may be in this server's gift once it is there; sending says why it is not.
+            return Place(upstream, native) if backend.connection is None else None
+        # Whose it is cannot be told before all are there.
+        for backend in backends.values():
+            if backend.starting:
+                raise StillStarting(backend)
+        place = visible.resources.find(uri)
+        if place is None:
+            self._look_again(backends.values(), RESOURCES, TEMPLATES)
+        return place
+
+    def _completion(self, visible: Visible, call: Call, wait: bool) -> Target:
+        ref = envelopes.members(call.params.get("ref", b""))
+        if ref is None:
+            why = "params.ref must be an object: the prompt or resource template to complete for"
+            return Target(error=InvalidParams(why))
         kind = envelopes.text(ref.get("type"))
-        if kind == "ref/prompt" and name is not None:
+        if kind == "ref/prompt":
+            name = envelopes.text(ref.get("name"))
+            prompt = self._named_prompt(visible, name, "params.ref.name", call, wait)
+            head = b"" if prompt.route is None else _completed(ref, "name", prompt.route.native)
             # What is filled in is the prompt's, but no prompt is asked for.
-            return msgspec.structs.replace(self._named_prompt(name, call, wait), definition={})
-        if kind != "ref/resource" or uri is None:
-            return NOTHING
-        template = self._board.resources.find_template(uri)
-        if template is None:
-            return self._at(uri, self._place(uri, wait))
-        return Target(template.upstream, tuple(dict.fromkeys((uri, template.native))), kind=TEMPLATES)
+            return msgspec.structs.replace(prompt, route=None, head=head, rewrite=None)
+        if kind != "ref/resource":
+            return Target(error=InvalidParams("params.ref.type must be ref/prompt or ref/resource"))
+        uri = envelopes.text(ref.get("uri"))
+        if uri is None:
+            why = "params.ref.uri must be a string: a resource template, or the URI of a resource"
+            return Target(error=InvalidParams(why))
+        template = visible.resources.find_template(uri)
+        if template is not None:
+            names, kind_ = tuple(dict.fromkeys((uri, template.native))), TEMPLATES
+        else:
+            template = self._place(visible, uri, wait) if len(uri) <= LONGEST else None
+            if template is None:
+                error = InvalidParams(f"Resource template not found: {short(uri)}")
+                return Target(names=(uri,), kind=RESOURCES, error=error)
+            names, kind_ = self._uris(visible, uri, template), RESOURCES
+        head = _completed(ref, "uri", template.native)
+        return Target(template.upstream, names, kind_, head=head, found_in=visible.resources)
 
     # --- tasks --------------------------------------------------------------------------------
 
-    def _task(self, call: Call, wait: bool) -> Target:
+    def _task(self, visible: Visible, call: Call, wait: bool) -> Target:
         del wait
-        trace = self._board.tasks.trace_of(call)
+        trace = self._tasks.trace_of(call)
         if trace is None:
             return NOTHING
-        known = self.of_trace(trace)
+        known = self.of_trace(visible, trace)
         if known is not None:
             return known
         # Nobody lists it now, as when its server is away: what stands around it goes by what it was called.
         native = own_tools.native_of(trace.head)
-        names = (trace.tool,) if native is None else (*self.of_native(trace.upstream, native).names, trace.tool)
+        names = (trace.tool,)
+        if native is not None:
+            names = (*self.of_native(visible, trace.upstream, native).names, trace.tool)
         return Target(trace.upstream, tuple(dict.fromkeys(names)))
 
-    def of_trace(self, trace: Trace) -> Target | None:
-        """The tool that a call was of, if callers of this board can still call just that; None if not."""
-        board = self._board
-        route = board.catalog.find(trace.tool).route
+    def of_trace(self, visible: Visible, trace: Trace) -> Target | None:
+        """The tool that a call was of, if those who see this can still call just that; None if not."""
+        route = visible.tools.find(trace.tool).route
         if route is None:
             return None
-        if route.upstream:
-            return self.of_route(route) if (route.upstream, route.head) == (trace.upstream, trace.head) else None
-        tool = board.relay.tools[route.native]
-        if tool.steps:
-            return self.of_route(route) if trace.upstream == tool.name else None
-        subtools = {sub.name for sub in tool.subtools.get(trace.upstream, ())}
+        target = self.of_route(visible, route)
+        if target.own is None:
+            return target if (route.upstream, route.head) == (trace.upstream, trace.head) else None
+        if target.own.steps:
+            return target if trace.upstream == target.own.name else None
+        subtools = {sub.name for sub in target.own.subtools.get(trace.upstream, ())}
         native = next((name for name in subtools if own_tools.head_of(name) == trace.head), None)
         if native is None:
             return None
-        sub = self.of_native(trace.upstream, native)
+        sub = self.of_native(visible, trace.upstream, native)
         return msgspec.structs.replace(sub, names=(*sub.names, route.public))
 
+    def may_see(self, visible: Visible, trace: Trace) -> bool:
+        """Whether callers may know of the tool that a task is of. Raises as sending a call of it does."""
+        if self.of_trace(visible, trace) is not None:
+            return True
+        backend = self._backends.get(trace.upstream)
+        if backend is None or backend.connection is None:
+            # A server that is away lists nothing, which hides nothing. A view shows what it would show.
+            return visible.tools.admits is None or visible.tools.admits(trace.upstream, trace.tool)
+        self.explain_absence(visible, visible.tools, trace.tool)
+        return False
 
-def _described(route: Route) -> Mapping[str, Any]:
-    try:
-        return route.described
-    except ParseError:
-        # Valid JSON that Python cannot hold, such as 1e999: then its name is all that is known of it.
-        return {"name": route.public}
+
+def _completed(ref: Params, name: str, value: str) -> bytes:
+    """The start of a completion for what a server calls so."""
+    members: dict[str, Buffer] = {**ref, name: envelopes.encode(value)}
+    return b'"method":"completion/complete","params":{"ref":' + envelopes.object_of(members.items())

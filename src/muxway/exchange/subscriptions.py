@@ -13,7 +13,7 @@ from muxway.calls.backend import StillStarting
 from muxway.calls.incidents import attempt
 from muxway.catalog.uris import wrap
 from muxway.errors import InvalidParams, RpcError
-from muxway.exchange.resources import NOT_FOUND
+from muxway.exchange.router import NOT_FOUND
 from muxway.likeness import short
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from muxway.calls.call import Caller
     from muxway.catalog.resources import Place, ResourceCatalog
-    from muxway.exchange.resources import Resources
+    from muxway.exchange.dispatcher import Dispatcher
+    from muxway.exchange.router import Router
 
 MOST: Final = 1000
 """URIs that one client may be subscribed to."""
@@ -67,17 +68,17 @@ class Quota:
 class Subscriber:
     """A session, or one stream of a stateless client."""
 
-    __slots__ = ("caller", "catalog", "places", "quota", "told")
+    __slots__ = ("caller", "dispatcher", "places", "quota", "told")
 
-    def __init__(self, quota: Quota, told: Callable[[str, str], None], caller: Caller) -> None:
+    def __init__(self, dispatcher: Dispatcher, quota: Quota, told: Callable[[str, str], None], caller: Caller) -> None:
         """`told` gets the URI that was subscribed to and the one that was updated: the same, or a part of it."""
+        self.dispatcher = dispatcher
+        """Knows what it sees."""
         self.quota = quota
         self.told = told
         self.caller = caller
         self.places: dict[str, Place | None] = {}
         """What it has subscribed to, and where that leads; None while that is not known yet."""
-        self.catalog: Callable[[], ResourceCatalog] | None = None
-        """Gives the resources that it sees, once it has subscribed to one."""
 
 
 class _Again:
@@ -96,19 +97,11 @@ class _Again:
 class Subscriptions:
     """All subscriptions of all clients."""
 
-    def __init__(self, reading: Resources, catalog: Callable[[], ResourceCatalog]) -> None:
-        """`catalog` gives the resources there are at the moment."""
-        self._reading = reading
-        self._catalog = catalog
+    def __init__(self, router: Router) -> None:
+        self._router = router
         self._feeds: dict[str, Feed] = {}
         self._topics: dict[str, dict[str, dict[Subscriber, list[str]]]] = {}
         """Upstream → native URI → who subscribed to it, and by which of its names."""
-
-    def seen_through(self, reading: Resources, catalog: Callable[[], ResourceCatalog]) -> Subscriptions:
-        """The same subscriptions, for clients who see only some resources."""
-        view = Subscriptions(reading, catalog)
-        view._feeds, view._topics = self._feeds, self._topics
-        return view
 
     def add(self, upstream: str, feed: Feed) -> None:
         """A server has come."""
@@ -167,7 +160,7 @@ class Subscriptions:
             self._feeds[place.upstream].want(place.native, heard)
 
     def _enter(self, subscriber: Subscriber, uri: str) -> Place:
-        place = self._reading.find(self._catalog(), uri)
+        place = self._router.place(subscriber.dispatcher.visible, uri)
         if place is None or place.upstream not in self._feeds:
             raise RpcError(f"Resource not found: {short(uri)}", code=NOT_FOUND, data={"uri": short(uri, 4096)})
         if self._feeds[place.upstream].is_anothers(subscriber.caller):
@@ -176,7 +169,6 @@ class Subscriptions:
                 "first can be told of changes: read the resource again instead"
             )
         subscriber.places[uri] = place
-        subscriber.catalog = self._catalog
         self._topics[place.upstream].setdefault(place.native, {}).setdefault(subscriber, []).append(uri)
         return place
 
@@ -221,7 +213,7 @@ class Subscriptions:
                 if subscriber in told:
                     continue
                 told.add(subscriber)
-                catalog = (subscriber.catalog or self._catalog)()
+                catalog = subscriber.dispatcher.visible.resources
                 # What was hidden since it was subscribed to is not there any more.
                 uris = [uri for uri in uris if catalog.find(uri) == (upstream, whole)]
                 if whole == native:

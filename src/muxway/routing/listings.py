@@ -3,99 +3,82 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.catalog.kinds import TOOLS
-from muxway.catalog.model import UNSAID, Hint, Pages
 from muxway.errors import InvalidParams
 from muxway.wire import conversion, envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from muxway.calls.call import Call
     from muxway.catalog.kinds import Kind
+    from muxway.catalog.model import Hint, Pages
     from muxway.wire.envelopes import Buffer
 
-_REMEMBERED: Final = 8
 _LONGEST_CURSOR: Final = 256
-_CURSOR = re.compile(r"([a-z]+)-(\d{1,15})\.(\d{1,15})").fullmatch
+_CURSOR = re.compile(r"([a-z]+)-([0-9a-f]{16})\.(\d{1,15})").fullmatch
 
 
-class _Edition(NamedTuple):
-    version: int
+class Listing(NamedTuple):
+    """One list as callers of one era see it. Immutable."""
+
+    kind: Kind
     pages: Pages
     hint: Hint
+    """How long it holds."""
+    size: int | None
+    """How many things a page has; None: all in one."""
+    stamp: bytes
+    """The `_meta` of results for stateless callers."""
 
+    def following(self, before: Listing | None) -> Listing:
+        """The same, with what is encoded already if a client that lists both sees no difference."""
+        if before is None or self.pages is before.pages or self.pages.page() != before.pages.page():
+            return self
+        return self._replace(pages=before.pages)
 
-class Shelf:
-    """The list of one kind that is in force, and the last ones before it."""
-
-    def __init__(self, kind: Kind, page_size: int | None, stamp: bytes) -> None:
-        """Begin with an empty list. `stamp` is the `_meta` of results for stateless callers."""
-        self._kind = kind
-        self._page_size = page_size
-        self._stamp = stamp
-        self._edition = _Edition(0, Pages(()), UNSAID)
-        # A client half way through its pages goes on in the list it began with.
-        self._recent: deque[_Edition] = deque(maxlen=_REMEMBERED)
-
-    def reconfigure(self, page_size: int | None, stamp: bytes) -> None:
-        """Another size of pages, another stamp. Cursors to pages of another size have expired."""
-        if page_size != self._page_size:
-            self._recent.clear()
-        self._page_size, self._stamp = page_size, stamp
-
-    def put(self, pages: Pages, hint: Hint) -> bool:
-        """Make this the list in force. False if a client that lists both sees no difference."""
-        old = self._edition
-        if pages is old.pages or pages.page() == old.pages.page():
-            # What is encoded stays so.
-            self._edition = old._replace(hint=hint)
-            return False
-        self._edition = _Edition(old.version + 1, pages, hint)
-        self._recent.append(old)
-        return True
-
-    def answer(self, call: Call, holds: int | None = None) -> Sequence[Buffer]:
+    def answer(self, call: Call, earlier: Iterable[Listing] = (), holds: int | None = None) -> Sequence[Buffer]:
         """One page, or everything.
 
         Args:
             call: the request.
+            earlier: what was listed in its place before: a client half way goes on in the list it began with.
             holds: for how many milliseconds all that is known still holds, if anybody knows.
 
         Raises:
             InvalidParams: the cursor is of another list, or too old.
         """
-        edition, offset = self._edition, 0
+        listing, offset = self, 0
         cursor = call.params.get("cursor")
         if cursor is not None and not envelopes.is_null(cursor) and bytes(memoryview(cursor)[:3]) != b'""':
             known = memoryview(cursor).nbytes < _LONGEST_CURSOR
-            edition, offset = self._resume(envelopes.text(cursor) if known else None)
-        revision, size, pages = call.caller.revision, self._page_size, edition.pages
-        variant = conversion.tool_converter(revision) if self._kind is TOOLS else conversion.item_converter(revision)
-        parts: list[Buffer] = [b'{"%b":[' % self._kind.member.encode(), pages.page(offset, size, variant)]
+            listing, offset = self._resume(envelopes.text(cursor) if known else None, earlier)
+        revision, size, pages = call.caller.revision, self.size, listing.pages
+        variant = conversion.tool_converter(revision) if self.kind is TOOLS else conversion.item_converter(revision)
+        parts: list[Buffer] = [b'{"%b":[' % self.kind.member.encode(), pages.page(offset, size, variant)]
         if size is not None and offset + size < len(pages):
-            name = self._kind.name.encode()
-            parts.append(b'],"nextCursor":"%b-%d.%d"' % (name, edition.version, offset + size))
+            cursor = f"{self.kind.name}-{pages.digest}.{offset + size}"
+            parts.append(b'],"nextCursor":"%b"' % cursor.encode())
         else:
             parts.append(b"]")
         if revision.stateless:
-            scope = b"public" if edition.hint.public else b"private"
-            ttl_ms = edition.hint.ttl_ms if holds is None else min(edition.hint.ttl_ms, holds)
+            scope = b"public" if listing.hint.public else b"private"
+            ttl_ms = listing.hint.ttl_ms if holds is None else min(listing.hint.ttl_ms, holds)
             parts.append(b',"resultType":"complete","ttlMs":%d,"cacheScope":"%b",' % (ttl_ms, scope))
-            parts += (self._stamp, b"}")
+            parts += (self.stamp, b"}")
         else:
             parts.append(b"}")
         return parts
 
-    def _resume(self, cursor: str | None) -> tuple[_Edition, int]:
+    def _resume(self, cursor: str | None, earlier: Iterable[Listing]) -> tuple[Listing, int]:
         match = _CURSOR(cursor or "")
-        if match is not None and match[1] == self._kind.name and self._page_size is not None:
-            version, offset = int(match[2]), int(match[3])
-            for edition in (self._edition, *self._recent):
+        if match is not None and match[1] == self.kind.name and self.size is not None:
+            offset = int(match[3])
+            for listing in (self, *earlier):
                 # Only where a page begins: anything else was not ours, and each page asked for is kept encoded.
-                if edition.version == version and offset < len(edition.pages) and offset % self._page_size == 0:
-                    return edition, offset
+                its = listing.size == self.size and offset < len(listing.pages) and offset % self.size == 0
+                if its and listing.pages.digest == match[2]:
+                    return listing, offset
         raise InvalidParams("params.cursor is not one of ours or has expired: list again without a cursor")

@@ -124,7 +124,7 @@ class ManagedServer:
         return None if slot is None else slot.held
 
     @property
-    def link(self) -> Connection | None:
+    def connection(self) -> Connection | None:
         """See `Backend`."""
         return self.first.connection
 

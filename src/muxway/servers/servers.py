@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.catalog.naming import Naming
-    from muxway.config.model import GatewaySettings, ServerConfig
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.config.model import Config, GatewaySettings, ServerConfig
+    from muxway.config.plan import Plan
+    from muxway.exchange.runtime import Runtime
     from muxway.net.message_trace import MessageTrace
     from muxway.net.pipes import Turn
     from muxway.net.processes.launch import ReaperProcess
@@ -49,7 +50,7 @@ class Servers:
         settings: GatewaySettings,
         naming: Naming,
         servers: dict[str, ManagedServer],
-        switchboard: Switchboard,
+        runtime: Runtime,
         *,
         on_change: Callable[[Callable[[], None] | None], None],
         prepare: Callable[[Callable[[], list[Source]]], Awaitable[None]],
@@ -62,7 +63,7 @@ class Servers:
             settings: how the gateway behaves.
             naming: how public names are made.
             servers: none yet; those whom calls are sent to are kept here.
-            switchboard: where news of the servers goes.
+            runtime: where news of the servers goes.
             on_change: called when something about a server has changed, with what to do when that is in force.
             prepare: waits until all is ready for a change, given what gives the sources after it.
             reaper: the process that will look after the children, if it has been started ahead.
@@ -72,11 +73,11 @@ class Servers:
         self.naming = naming
         self.by_name = servers
         """In the order of the configuration."""
-        self._subscriptions = switchboard.subscriptions
+        self._subscriptions = runtime.subscriptions
         self._on_change = on_change
         self._prepare = prepare
         self._dialing = Dialing(lambda: self.settings, self._free_one, reaper, trace)
-        self._hooks = Hooks(self._changed, on_change, switchboard.subscriptions.updated, switchboard.audience)
+        self._hooks = Hooks(self._changed, on_change, runtime.subscriptions.updated, runtime.sessions)
         self._memory = ListMemory()
         self._recollected: dict[str, tuple[ServerConfig, tuple[Negotiated, dict[Kind, Offer]] | None]] = {}
         """What servers that are about to be added had when they last ran."""
@@ -85,9 +86,9 @@ class Servers:
         self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._has_sessions = False
-        switchboard.on_left.append(self._left)
-        switchboard.audience.on_session = self._session_came
-        switchboard.audience.on_roots_changed = self._roots_changed
+        runtime.on_left.append(self._left)
+        runtime.sessions.on_session = self._session_came
+        runtime.sessions.on_roots_changed = self._roots_changed
 
     @property
     def turn(self) -> Turn:
@@ -174,7 +175,7 @@ class Servers:
         self.abandon(config.name)
         instance = self._instance(server, config, thing)
         self._settle_terms(instance)
-        if server.link is None and server.first.state.now is not State.SLEEPING:
+        if server.connection is None and server.first.state.now is not State.SLEEPING:
             # Nothing is lost if the old one goes first, and whoever calls waits for the new one.
             self._recall(instance)
             instance.pool.first.start()
@@ -302,6 +303,21 @@ class Servers:
             settings.instance_idle,
         )
 
+    def apply(self, config: Config, changes: Plan, naming: Naming) -> None:
+        """Do with the servers what was planned for this configuration."""
+        for name in changes.stop:
+            self.retire(name)
+        self.reconfigure(config.gateway, naming)
+        for name in changes.adjust:
+            self.adjust(config.servers[name])
+        for name in changes.start:
+            self.add(config.servers[name], config.objects.get(name))
+        for name in changes.swap:
+            self.swap(config.servers[name], config.objects.get(name))
+        for name in (*changes.keep, *changes.adjust):
+            self.abandon(name)
+        self.order(list(config.servers))
+
     def reconfigure(self, settings: GatewaySettings, naming: Naming) -> None:
         """The gateway behaves otherwise from now on."""
         self.settings, self.naming = settings, naming
@@ -371,7 +387,7 @@ class Servers:
     @property
     def shows(self) -> bool:
         """Whether any server has something to show, or is known to have nothing."""
-        return any(server.link is not None or server.lists.offers for server in self.by_name.values())
+        return any(server.connection is not None or server.lists.offers for server in self.by_name.values())
 
     @property
     def complete(self) -> bool:
@@ -387,7 +403,7 @@ class Servers:
         for name, server in self.by_name.items():
             before = self._seen.get(name)
             # While it is away it is the one that it was.
-            connection = server.link if server.link is not None or before is None else before[0]
+            connection = server.connection if server.connection is not None or before is None else before[0]
             sessions = server.instance.sessions
             in_sessions = () if sessions is None else sessions.offers.values()
             now[name] = [connection, server.config, *server.lists.offers.values(), *in_sessions]
@@ -414,7 +430,7 @@ class Servers:
             offers: Mapping[Kind, Offer] = server.lists.offers
             if server.instance is changing and coming:
                 offers = {**offers, **coming}
-            if server.link is not None or offers:
+            if server.connection is not None or offers:
                 shown.append(source_of(server, offers))
         return shown
 

@@ -85,7 +85,7 @@ async def _call(
         line.show(_bar(done, total, message))
 
     async with opened(config) as gateway:
-        catalog = (gateway.switchboard if view is None else gateway.switchboard.views[view]).catalog
+        catalog = gateway.runtime.snapshot.visible(view).tools
         schema = _schema(catalog, tool)
         with failure_told(tool, line, lambda error: _hint(catalog, file, tool, error), as_json=as_json):
             await _asked(given, schema)

@@ -87,7 +87,7 @@ def _arguments(words: Sequence[str]) -> dict[str, str]:
 async def _prompt(config: Config, file: str | None, name: str, arguments: Mapping[str, str], *, as_json: bool) -> None:
     line = StatusLine()
     async with opened(config) as gateway:
-        known = gateway.switchboard.prompts
+        known = gateway.runtime.snapshot.whole.prompts
         with failure_told(name, line, lambda error: _hint(known, file, name, error), as_json=as_json):
             result = await gateway.prompt(name, arguments)
     if as_json:

@@ -141,7 +141,7 @@ class Recorded:
         }
 
     def handle(self, call: Call, sink: Sink) -> Running | None:
-        """Take a call; see `Switchboard.handle`."""
+        """Take a call; see `Dispatcher.handle`."""
         name = envelopes.text(call.params.get("name")) or ""
         if name in self._always:
             sink.done(_result(self._always[name]))

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from muxway.clients.transports.guard import Refusal
     from muxway.clients.transports.http_connection import HttpConnection
     from muxway.clients.transports.http_request import HeaderList, RequestHead
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.dispatcher import Dispatcher
+    from muxway.exchange.runtime import Runtime
     from muxway.net.metronome import Metronome
     from muxway.wire.envelopes import Buffer, Envelope, Raw
 
@@ -107,7 +108,7 @@ class HttpDoor:
 
     def __init__(
         self,
-        switchboard: Switchboard,
+        runtime: Runtime,
         *,
         guard: Guard | None = None,
         settings: HttpSettings | None = None,
@@ -121,7 +122,7 @@ class HttpDoor:
         """Prepare a door; `open` begins its housekeeping, `close` ends everything.
 
         Args:
-            switchboard: what answers the requests. May be exchanged while nobody is there.
+            runtime: what answers the requests. May be exchanged while nobody is there.
             guard: who may come in; by default, this machine only.
             settings: limits and times.
             view: what is at `/mcp` and `/sse` for those whose token does not say; by default, everything.
@@ -132,7 +133,7 @@ class HttpDoor:
             metronome: watches over the loop while requests arrive.
         """
         self.metronome = metronome
-        self.switchboard = switchboard
+        self.runtime = runtime
         self._guard = guard or Guard()
         self._settings = limits = settings or HttpSettings()
         self.max_body_bytes, self.keep_alive = limits.max_body_bytes, limits.keep_alive
@@ -203,7 +204,7 @@ class HttpDoor:
                 exchange.done(notifications.listening_ended(exchange.id))
 
     def _lost_its_view(self, view: str | None) -> bool:
-        return view is not None and view not in self.switchboard.views
+        return view is not None and view not in self.runtime.snapshot.views
 
     def _let_go(self, endpoint: Session, end: Callable[[], None]) -> None:
         """End something whose view has gone as soon as its calls under way are over, as with a server that goes."""
@@ -221,7 +222,7 @@ class HttpDoor:
             end()
 
     def _may_stay(self, owner: bytes, view: str | None) -> bool:
-        return (view is None or view in self.switchboard.views) and self._guard.still_knows(owner, view)
+        return (view is None or view in self.runtime.snapshot.views) and self._guard.still_knows(owner, view)
 
     def _sweep(self) -> None:
         self._sessions.sweep()
@@ -343,21 +344,18 @@ class HttpDoor:
             return bound
         if named is None:
             return self._view
-        if named not in self.switchboard.views:
+        if named not in self.runtime.snapshot.views:
             raise self._no_view()
         return named
 
     def _no_view(self) -> Refused:
-        return Refused(404, f"there is no such view; there are: {', '.join(self.switchboard.views) or 'none'}")
+        return Refused(404, f"there is no such view; there are: {', '.join(self.runtime.snapshot.views) or 'none'}")
 
-    def _board(self, head: RequestHead) -> Switchboard:
-        if head.view is None:
-            return self.switchboard
-        board = self.switchboard.views.get(head.view)
-        if board is None:
+    def _dispatcher(self, head: RequestHead) -> Dispatcher:
+        if head.view is not None and head.view not in self.runtime.snapshot.views:
             # A reload has taken it away, and is about to say who may come in.
             raise self._no_view()
-        return board
+        return self.runtime.dispatcher(head.view)
 
     def _preflight(self, connection: HttpConnection, *_: object) -> None:
         connection.answer(204, b"")
@@ -431,7 +429,7 @@ class HttpDoor:
         connection.answer(202, b"")
 
     def _initialize(self, connection: HttpConnection, head: RequestHead, envelope: Envelope, method: str) -> None:
-        if not self.switchboard.admission.takes_sessions:
+        if not self.runtime.admission.takes_sessions:
             raise Refused(503, RpcError(_NO_MEMORY), id_=_id(envelope), headers=_SOON)
         if self._sessions.full:
             raise Refused(429, "too many sessions are open", id_=_id(envelope), headers=_LATER)
@@ -440,7 +438,7 @@ class HttpDoor:
             raise Refused(429, why, id_=_id(envelope), headers=_LATER)
         self._sse_only = False
         self._on_wanted()
-        session = HttpSession(self._board(head), head.owner, head.principal, head.view)
+        session = HttpSession(self._dispatcher(head), head.owner, head.principal, head.view)
         waiting = HttpReply(connection)
         connection.begin(waiting, None)
 
@@ -519,18 +517,18 @@ class HttpDoor:
         ladder = self._ladders.get(head.view)
         if ladder is None:
             ladder = self._ladders[head.view] = Ladder()
-        board = self._board(head)
+        dispatcher = self._dispatcher(head)
         try:
-            call = ladder.admit(head, envelope, method, board, head.principal)
+            call = ladder.admit(head, envelope, method, dispatcher, head.principal)
         except RpcError as error:
             raise Refused(status_of(error), error, id_=id_) from None
         if method == "subscriptions/listen":
-            self._listen(ListenRequest(connection, id=id_, call=call, on_over=self._ended), board, head.view)
+            self._listen(ListenRequest(connection, id=id_, call=call, on_over=self._ended), dispatcher, head.view)
             return
         exchange = StatelessRequest(connection, id=id_, call=call, on_over=self._ended)
         self._exchanges.add(exchange)
         connection.begin(exchange, self._settings.commit_after)
-        exchange.begin(board)
+        exchange.begin(dispatcher)
 
     def _ended(self, exchange: StatelessRequest) -> None:
         """A stateless request has its answer, or nobody who waits for one."""
@@ -539,22 +537,22 @@ class HttpDoor:
         if self._quiet is not None and not self._exchanges:
             self._quiet.set()
 
-    def _listen(self, exchange: ListenRequest, board: Switchboard, view: str | None) -> None:
+    def _listen(self, exchange: ListenRequest, dispatcher: Dispatcher, view: str | None) -> None:
         connection = exchange.connection
 
         def opened(call: Call) -> None:
-            if connection.under_way is exchange and exchange.open(call, board):
+            if connection.under_way is exchange and exchange.open(call, dispatcher):
                 self._listens[exchange] = view
 
         connection.begin(exchange, None)
-        exchange.running = Opening(exchange, opened).request(board, exchange.call)
+        exchange.running = Opening(exchange, opened).request(dispatcher, exchange.call)
 
     # --- HTTP+SSE -----------------------------------------------------------------------------
 
     def _open_sse(self, connection: HttpConnection, head: RequestHead, *_: object) -> None:
         """Open a client's stream; the connection is its session."""
         head.must_accept(json=False)
-        if not self.switchboard.admission.takes_sessions:
+        if not self.runtime.admission.takes_sessions:
             raise Refused(503, RpcError(_NO_MEMORY), headers=_SOON)
         if len(self._sse) >= self._settings.max_sessions:
             raise Refused(429, "too many clients are connected", headers=_LATER)
@@ -562,7 +560,7 @@ class HttpDoor:
         if head.owner and sum(client.owner == head.owner for client in self._sse.values()) >= each:
             raise Refused(429, f"{each} clients with this token are connected: close some", headers=_LATER)
         self._on_wanted()
-        client = _SseClient(self._board(head), head.owner, head.principal, head.view)
+        client = _SseClient(self._dispatcher(head), head.owner, head.principal, head.view)
         self._sse[client.id] = client
         client.outlet.put(event(f"/messages?session_id={client.id}".encode(), kind=b"endpoint"))
         EventResponse(connection, client.outlet, partial(self._close_sse, client))
@@ -608,12 +606,12 @@ class HttpDoor:
 class _SseClient:
     """A client of HTTP+SSE."""
 
-    def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes, view: str | None) -> None:
+    def __init__(self, dispatcher: Dispatcher, owner: bytes, principal: bytes, view: str | None) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.view = view
         self.outlet = Outlet()
-        self.endpoint = Session(switchboard, self._say, principal, lambda: self.outlet.waiting)
+        self.endpoint = Session(dispatcher, self._say, principal, lambda: self.outlet.waiting)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         message = joined(frame)

@@ -21,7 +21,7 @@ from muxway.wire.revisions import NEWEST_HANDSHAKE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.dispatcher import Dispatcher
     from muxway.wire.envelopes import Buffer
 
 _MOST_EVENTS: Final = 256
@@ -94,7 +94,7 @@ class HttpSession:
 
     __slots__ = ("_bytes", "_kept", "_standalone", "_streams", "endpoint", "id", "owner", "patience", "used", "view")
 
-    def __init__(self, switchboard: Switchboard, owner: bytes, principal: bytes, view: str | None = None) -> None:
+    def __init__(self, dispatcher: Dispatcher, owner: bytes, principal: bytes, view: str | None = None) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.view = view
@@ -106,7 +106,7 @@ class HttpSession:
         self._standalone: Stream | None = None
         self._kept: deque[tuple[Stream, float, int]] | None = None
         self._bytes = 0
-        self.endpoint = Session(switchboard, self._say, principal, self._backlog)
+        self.endpoint = Session(dispatcher, self._say, principal, self._backlog)
 
     @property
     def busy(self) -> bool:

@@ -10,16 +10,16 @@ from muxway.clients.session import Session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.dispatcher import Dispatcher
     from muxway.wire.envelopes import Buffer
 
 
 class MemoryClientTransport:
     """One client's connection: `send` lines, `receive` lines."""
 
-    def __init__(self, switchboard: Switchboard) -> None:
+    def __init__(self, dispatcher: Dispatcher) -> None:
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self._endpoint = Session(switchboard, self._say)
+        self._endpoint = Session(dispatcher, self._say)
 
     def send(self, frame: bytes) -> None:
         """Give the gateway one line, without its newline."""

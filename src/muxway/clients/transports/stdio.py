@@ -17,7 +17,7 @@ from muxway.wire.framing import DEFAULT_LIMIT, LineFramer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from muxway.exchange.switchboard import Switchboard
+    from muxway.exchange.dispatcher import Dispatcher
     from muxway.net.message_trace import MessageTrace
     from muxway.wire.envelopes import Buffer
 
@@ -38,7 +38,7 @@ class StdioClientTransport:
 
     def __init__(
         self,
-        switchboard: Switchboard,
+        dispatcher: Dispatcher,
         turn: Turn,
         *,
         stdin: int = 0,
@@ -46,7 +46,7 @@ class StdioClientTransport:
         max_message_bytes: int = DEFAULT_LIMIT,
     ) -> None:
         self._turn = turn
-        self._switchboard = switchboard
+        self._dispatcher = dispatcher
         self._stdin, self._stdout = stdin, stdout
         self._framer = LineFramer(max_message_bytes)
         self._held = Outlet()
@@ -68,7 +68,7 @@ class StdioClientTransport:
             writer = PipeWriter(self._stdout, self._turn, self._broken, close_fd=False)
             trace = self.trace
             say = self._say if trace is None else trace.saying("client", self._say)
-            self._endpoint = endpoint = Session(self._switchboard, say, backlog=self._backlog, alone=True)
+            self._endpoint = endpoint = Session(self._dispatcher, say, backlog=self._backlog, alone=True)
             self._hear_all = endpoint.hear_all if trace is None else trace.hearing("client", endpoint.hear_all)
             reader = PipeReader(self._stdin, self._turn, self._hear, self._ended.set, close_fd=False)
             self._reader, self._writer = reader, writer

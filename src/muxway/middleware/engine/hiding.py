@@ -45,7 +45,7 @@ class _Seen(NamedTuple):
 
 
 class Hiding:
-    """What callers of one board do not get listed."""
+    """What callers of one chain do not get listed."""
 
     def __init__(self, layers: Sequence[Layer], handle: Handle, all_of: Callable[[Kind], Mapping[str, object]]) -> None:
         """`handle` takes requests for lists, `all_of` gives what there is of a kind, by name."""

@@ -43,7 +43,7 @@ log = EventLog("middleware")
 def layers_of_server(server: ServerConfig, whole: Iterable[Layer] = ()) -> list[Layer]:
     """The middlewares of one server; a view takes those that are `shared` from the whole. Raises ConfigError."""
     problems: list[Problem] = []
-    layers = _layers(server.middleware, server.name, server.secrets, _shared(whole), problems)
+    layers = _layers(server.middleware, f"server {server.name}", server.secrets, _shared(whole), problems, server.name)
     _refuse(f'server "{server.name}"', problems)
     return layers
 
@@ -61,11 +61,11 @@ def layers_of(config: Config, view: ViewConfig | None = None, whole: Iterable[La
     secrets = frozenset[str]().union(*(server.secrets for server in config.servers.values()))
     secrets = secrets.union(*(one.secrets for one in config.views.values()))
     shared = _shared(whole)
-    layers = _layers(config.gateway.middleware, None, secrets, shared, problems)
+    layers = _layers(config.gateway.middleware, "the gateway", secrets, shared, problems)
     if view is not None:
-        layers += _layers(view.middleware, None, secrets, {}, problems)
+        layers += _layers(view.middleware, f"view {view.name}", secrets, {}, problems)
     for server in config.servers.values():
-        layers += _layers(server.middleware, server.name, secrets, shared, problems)
+        layers += _layers(server.middleware, f"server {server.name}", secrets, shared, problems, server.name)
     _refuse(config.source or "configuration", problems)
     return layers
 
@@ -83,16 +83,17 @@ def _refuse(source: str, problems: Sequence[Problem]) -> None:
 
 def _layers(
     specs: Sequence[MiddlewareSpec],
-    server: str | None,
+    whose: str,
     secrets: frozenset[str],
     shared: Mapping[str, Middleware],
     problems: list[Problem],
+    server: str | None = None,
 ) -> list[Layer]:
     layers: list[Layer] = []
     for spec in specs:
         try:
             made = shared.get(spec.where) or _make(spec, secrets)
-            layers.append(Layer(spec.use, made, matching(spec.match, server), spec.where, server))
+            layers.append(Layer(spec.use, made, matching(spec.match, server), spec.where, server, whose, spec.match))
         except _Unusable as error:
             problems.append(Problem(path=spec.where, message=printable(str(error)), line=spec.line))
     names = {layer.name for layer in layers}

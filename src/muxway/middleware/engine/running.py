@@ -17,7 +17,7 @@ import msgspec
 
 from muxway import tracebacks
 from muxway.calls.backend import StillStarting
-from muxway.calls.call import Call
+from muxway.calls.call import LIBRARY, Call
 from muxway.calls.incidents import deliver, internal
 from muxway.calls.ports import Waiter, aside
 from muxway.calls.server_request import ServerRequest
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.kinds import Kind
     from muxway.middleware.engine.base import Next
-    from muxway.routing.target import Chosen
     from muxway.wire.envelopes import Buffer, Params
 
     Answer = Callable[[Call, Sink], Running | None]
@@ -56,11 +55,11 @@ _MOST_CHOSEN: Final = 20_000
 log = EventLog("middleware")
 
 
-class Board(Protocol):
-    """What a chain stands around. `core.switchboard.Switchboard` is one."""
+class Inside(Protocol):
+    """What a chain stands around. `exchange.dispatcher.Dispatcher` is one."""
 
-    def answer(self, call: Call, sink: Sink, chosen: Chosen | None = None, /) -> Running | None:
-        """Start a request."""
+    def answer(self, call: Call, sink: Sink, target: Target | None = None, /) -> Running | None:
+        """Start a request, about this if that is known."""
         ...
 
     def target(self, call: Call, *, wait: bool = True) -> Target:
@@ -95,6 +94,10 @@ class Layer(NamedTuple):
     """Where it was configured."""
     server: str | None = None
     """The server whose it is; None: it is the gateway's, or a view's."""
+    whose: str = ""
+    """The same in words; empty: it was given in Python."""
+    globs: Sequence[str] = ()
+    """The names that it is for; empty: for all."""
 
 
 class _Look(NamedTuple):
@@ -646,25 +649,25 @@ class _HeldRequest:
 class Chains:
     """All chains of one gateway or view: wraps what handles its requests."""
 
-    def __init__(self, layers: Sequence[Layer], board: Board) -> None:
-        """Put them together: the layers, the outermost first, around what a board answers."""
+    def __init__(self, layers: Sequence[Layer], inside: Inside) -> None:
+        """Put them together: the layers, the outermost first, around what answers."""
         self.layers = layers
-        self._board = board
+        self._inside = inside
         self._compiled: dict[str, tuple[_Stage, ...]] = {method: compile_chain(layers, method) for method in HOOKS}
         self._other = compile_chain(layers, "")
-        self._hiding = Hiding(layers, self.handle, board.listed)
+        self._hiding = Hiding(layers, self.handle, inside.listed)
         self._chosen: dict[tuple[str, ...], tuple[_Stage, ...]] = {}
         """A tool → what is run around its calls."""
 
     def handle(self, call: Call, sink: Sink) -> Running | None:
-        """Start a request; see `Switchboard.handle`."""
+        """Start a request; see `Dispatcher.handle`."""
         stages = self._compiled.get(call.method, self._other)
         if not stages and not self._hiding.kinds:
-            return self._board.answer(call, sink)
+            return self._inside.answer(call, sink)
         return self._run(stages, call, sink, self._end)
 
     def around(self, call: Call, sink: Sink, answer: Answer) -> Running | None:
-        """Start a request that a door answers by itself; see `Switchboard.around`."""
+        """Start a request that a client's side answers by itself; see `Dispatcher.around`."""
         stages = self._compiled.get(call.method, self._other)
         if not stages and not self._hiding.kinds:
             return answer(call, sink)
@@ -672,10 +675,10 @@ class Chains:
 
     def _run(self, stages: tuple[_Stage, ...], call: Call, sink: Sink, end: Start) -> Running | None:
         try:
-            target = self._board.target(call)
+            target = self._inside.target(call)
         except StillStarting as wait:
             # Nobody can judge yet what it is about.
-            return self._board.hold(wait, partial(self._run_again, stages, end), call, sink)
+            return self._inside.hold(wait, partial(self._run_again, stages, end), call, sink)
         except Exception as error:  # noqa: BLE001 - whoever made the call waits for an outcome
             sink.failed(error if isinstance(error, RpcError) else internal(error, method=call.method))
             return None
@@ -722,7 +725,7 @@ class Chains:
         return self._run(stages, call, sink, end)
 
     def _resolve(self, call: Call) -> Target:
-        return self._board.target(call, wait=False)
+        return self._inside.target(call, wait=False)
 
     def _for(self, request: Request, stages: tuple[_Stage, ...]) -> tuple[_Stage, ...]:
         """Those of the stages that are for a request; for calls of a listed tool found once and not for each call."""
@@ -740,9 +743,7 @@ class Chains:
     def _end(self, request: Request, sink: Sink, ran: Sequence[_Stage]) -> Running | None:
         if request.moved and (more := self._missed(request, ran)):
             return start(more, len(ran), request, sink, self._end)
-        chosen = request.target.chosen
-        answer = self._board.answer
-        return answer(request.call, sink) if chosen is None else answer(request.call, sink, chosen)
+        return self._inside.answer(request.call, sink, request.target)
 
     def _end_at(self, answer: Answer, request: Request, sink: Sink, ran: Sequence[_Stage]) -> Running | None:
         if request.moved and (more := self._missed(request, ran)):
@@ -762,6 +763,11 @@ class Chains:
         lists = [stage for method in ("tools/list", "prompts/list") for stage in self._compiled[method]]
         return all(stage.looks for stage in lists) and all(layer.matches is None for layer in self.layers)
 
+    def around_any(self, targets: Iterable[Target]) -> list[Layer]:
+        """The middlewares around calls of any of these, the outermost first."""
+        requests = [Request(Call(LIBRARY, "tools/call", {}), target) for target in targets]
+        return [layer for layer in self.layers if layer.matches is None or any(map(layer.matches, requests))]
+
     async def hider(self, kind: Kind, name: str, caller: Caller) -> Layer | None:
         """The middleware that takes a name out of a caller's list, the innermost one; None if none does.
 
@@ -771,7 +777,7 @@ class Chains:
         for number in reversed(range(len(self.layers))):
             if may_hide(self.layers[number].middleware, kind):
                 # As if there were none further out.
-                further_in = Chains(self.layers[number:], self._board)
+                further_in = Chains(self.layers[number:], self._inside)
                 if name not in await further_in.seen(kind, caller):
                     return self.layers[number]
         return None

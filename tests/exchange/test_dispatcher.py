@@ -134,7 +134,7 @@ def test_a_tool_of_a_server_that_has_gone_is_not_called_unknown_under_the_name_i
     world = World({upstream: member(FakeLink(answers(b"{}")))}, offer(upstream, "x", prefix=prefix))
     assert world.call(name).value == {}
     world.members[upstream].settle(None, "it exited with status 1")
-    world.switchboard.publish([])
+    world.runtime.publish([])
     assert world.call(name).refusal.message == f'server "{upstream}" is not running: it exited with status 1'
 
 
@@ -167,7 +167,7 @@ async def test_a_call_that_comes_too_early_is_held_until_its_server_is_up() -> N
     world, link = starting_up(), FakeLink(answers(b'{"a":1}'))
     heard = world.call("up__x", arguments=b'{"n":1E5}')
     assert (heard.result, heard.error) == (None, None)
-    world.switchboard.publish([offer("up", "x")])
+    world.runtime.publish([offer("up", "x")])
     assert (heard.result, heard.error) == (None, None)
     world.members["up"].settle(link, "")
     world.members["up"].release()
@@ -180,7 +180,7 @@ async def test_held_calls_may_be_spelled_in_any_way(spelling: str) -> None:
     """docs/names.md#what-a-call-may-say: all three spellings, whenever the call comes."""
     world = starting_up()
     heard = world.call(spelling)
-    world.switchboard.publish([offer("up", "x")])
+    world.runtime.publish([offer("up", "x")])
     world.members["up"].settle(FakeLink(answers(b"{}")), "")
     world.members["up"].release()
     assert heard.value == {}
@@ -200,7 +200,7 @@ async def test_a_held_call_to_a_tool_that_does_not_exist_after_all_is_told_so() 
     """docs/behaviour.md#lists: refused once that is known."""
     world = starting_up()
     heard = world.call("up__zz")
-    world.switchboard.publish([offer("up", "x")])
+    world.runtime.publish([offer("up", "x")])
     world.members["up"].settle(FakeLink(), "")
     world.members["up"].release()
     assert heard.refusal.message == "Tool not found: up__zz"
@@ -211,7 +211,7 @@ async def test_a_held_call_that_was_cancelled_is_never_sent() -> None:
     world, link = starting_up(), FakeLink(answers(b"{}"))
     heard = world.call("up__x")
     world.running.cancel("changed my mind")
-    world.switchboard.publish([offer("up", "x")])
+    world.runtime.publish([offer("up", "x")])
     world.members["up"].settle(link, "")
     world.members["up"].release()
     assert not link.sent
@@ -223,7 +223,7 @@ async def test_a_held_call_can_still_be_cancelled_once_it_is_on_its_way() -> Non
     world, link = starting_up(), FakeLink()
     world.call("up__x")
     handle = world.running
-    world.switchboard.publish([offer("up", "x")])
+    world.runtime.publish([offer("up", "x")])
     world.members["up"].settle(link, "")
     world.members["up"].release()
     handle.cancel("too slow")
@@ -390,7 +390,7 @@ def test_a_client_half_way_goes_on_in_the_list_it_began_with() -> None:
     world = World({}, offer("up", "a", "b", "c"), page_size=2)
     first = world.ask("tools/list").value
     assert [tool["name"] for tool in first["tools"]] == ["up__a", "up__b"]
-    world.switchboard.publish([offer("up", "b", "c", "d", "e")])
+    world.runtime.publish([offer("up", "b", "c", "d", "e")])
     rest = world.ask("tools/list", {"cursor": json.dumps(first["nextCursor"]).encode()}).value
     assert [tool["name"] for tool in rest["tools"]] == ["up__c"]
     assert "nextCursor" not in rest
@@ -402,7 +402,7 @@ def test_a_cursor_stays_good_when_nothing_a_client_sees_has_changed() -> None:
     world = World({}, offer("up", "a", "b"), page_size=1)
     cursor = json.dumps(world.ask("tools/list").value["nextCursor"]).encode()
     for _ in range(20):
-        world.switchboard.publish([offer("up", "a", "b")])
+        world.runtime.publish([offer("up", "a", "b")])
     assert world.names(cursor=cursor) == ["up__b"]
 
 
@@ -411,7 +411,7 @@ def test_a_cursor_of_long_ago_has_expired() -> None:
     world = World({}, offer("up", "a", "b"), page_size=1)
     cursor = json.dumps(world.ask("tools/list").value["nextCursor"]).encode()
     for index in range(9):
-        world.switchboard.publish([offer("up", "a", f"b{index}")])
+        world.runtime.publish([offer("up", "a", f"b{index}")])
     heard = world.ask("tools/list", {"cursor": cursor})
     assert isinstance(heard.refusal, InvalidParams)
     assert heard.refusal.message == "params.cursor is not one of ours or has expired: list again without a cursor"
@@ -455,18 +455,18 @@ def test_listeners_hear_of_a_real_difference_only() -> None:
     """docs/subscriptions.md#lists: told only if what clients see has changed."""
     world = World({}, offer("up", "a"))
     heard: list[int] = []
-    stop = world.switchboard.listen(lambda _: heard.append(world.switchboard.catalog.version))
-    world.switchboard.publish([offer("up", "a")])
+    stop = world.runtime.dispatcher().listen(lambda _: heard.append(world.runtime.snapshot.whole.tools.version))
+    world.runtime.publish([offer("up", "a")])
     assert heard == []
-    world.switchboard.publish([offer("up", "a", "b")])
+    world.runtime.publish([offer("up", "a", "b")])
     assert heard == [2]
-    world.switchboard.publish([offer("up", "a", "b", description=b'"other words"')])
+    world.runtime.publish([offer("up", "a", "b", description=b'"other words"')])
     assert heard == [2, 3]
-    world.switchboard.publish([offer("up", "a", "b", description=b'"other words"'), offer("new")])
+    world.runtime.publish([offer("up", "a", "b", description=b'"other words"'), offer("new")])
     assert heard == [2, 3], "a server without tools changes nothing"
     stop()
     stop()
-    world.switchboard.publish([])
+    world.runtime.publish([])
     assert heard == [2, 3]
 
 
@@ -474,10 +474,10 @@ def test_every_listener_hears_and_one_may_leave_while_told() -> None:
     """Ours: a client that goes away at the news must not cost others theirs."""
     world = World()
     heard: list[str] = []
-    stops = [world.switchboard.listen(lambda _: (heard.append("first"), stops[0]())[0])]
-    world.switchboard.listen(lambda _: heard.append("second"))
-    world.switchboard.publish([offer("up", "a")])
-    world.switchboard.publish([offer("up", "b")])
+    stops = [world.runtime.dispatcher().listen(lambda _: (heard.append("first"), stops[0]())[0])]
+    world.runtime.dispatcher().listen(lambda _: heard.append("second"))
+    world.runtime.publish([offer("up", "a")])
+    world.runtime.publish([offer("up", "b")])
     assert heard == ["first", "second", "second"]
 
 
@@ -485,8 +485,8 @@ def test_listeners_already_see_the_new_list_when_they_are_told() -> None:
     """Ours: whoever lists at once because of the notice gets the new list."""
     world = World()
     seen: list[list[str]] = []
-    world.switchboard.listen(lambda _: seen.append(world.names()))
-    world.switchboard.publish([offer("up", "a")])
+    world.runtime.dispatcher().listen(lambda _: seen.append(world.names()))
+    world.runtime.publish([offer("up", "a")])
     assert seen == [["up__a"]]
 
 
@@ -494,8 +494,8 @@ def test_new_links_behind_an_unchanged_list_are_used_at_once() -> None:
     """docs/behaviour.md#a-server-crashes: a restarted server, same tools; calls go to the new link."""
     old, new = FakeLink(answers(b'{"old":1}')), FakeLink(answers(b'{"new":1}'))
     world = one_server(old)
-    world.members["up"].link = new
-    world.switchboard.publish([offer("up", "x")])
+    world.members["up"].connection = new
+    world.runtime.publish([offer("up", "x")])
     assert world.call("up__x").value == {"new": 1}
     assert not old.sent
 
@@ -509,7 +509,7 @@ def test_the_list_does_not_depend_on_who_was_ready_first() -> None:
         there: set[str] = set()
         for name in arrival:
             there.add(name)
-            world.switchboard.publish([part for upstream, part in parts.items() if upstream in there])
+            world.runtime.publish([part for upstream, part in parts.items() if upstream in there])
         listings.add(tuple(world.names()))
     assert len(listings) == 1
 
@@ -519,7 +519,7 @@ def test_a_request_lives_in_the_catalog_it_began_with() -> None:
     link = FakeLink()
     world = one_server(link)
     heard = world.call("up__x")
-    world.switchboard.publish([])
+    world.runtime.publish([])
     link.sent[0].sink.done(b'{"late":1}')
     assert heard.value == {"late": 1}
 
@@ -529,7 +529,7 @@ def test_a_call_keeps_its_meta_for_the_link_to_rewrite() -> None:
     link, heard = FakeLink(), Heard()
     meta = {"progressToken": Raw(b'"p"'), "traceparent": Raw(b'"00"')}
     call = Call(HANDSHAKE, "tools/call", {"name": Raw(b'"up__x"')}, meta)
-    one_server(link).switchboard.handle(call, heard)
+    one_server(link).runtime.dispatcher().handle(call, heard)
     assert link.sent[0].call is call
     assert bytes(call.progress_token or b"") == b'"p"'
     assert Call(HANDSHAKE, "tools/call", {}).progress_token is None

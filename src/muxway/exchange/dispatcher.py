@@ -1,0 +1,271 @@
+"""Where every request comes in, whoever asks and however."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from muxway.calls.backend import StillStarting
+from muxway.calls.incidents import attempt, internal
+from muxway.catalog.kinds import KINDS, PROMPTS
+from muxway.errors import MethodNotFound, RpcError
+from muxway.exchange import completion, prompts, resources, tasks, tools
+from muxway.likeness import short
+from muxway.wire import envelopes
+from muxway.wire.asking import REPEATABLE
+from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from muxway.calls.backend import Held
+    from muxway.calls.call import Call, Caller
+    from muxway.calls.ports import Running, Sink
+    from muxway.calls.server_request import ServerRequest
+    from muxway.catalog.kinds import Kind
+    from muxway.exchange.router import Router
+    from muxway.exchange.runtime import Runtime
+    from muxway.routing.snapshot import Visible
+    from muxway.routing.target import Target
+    from muxway.wire.envelopes import Buffer
+
+    Answer = Callable[[Call, Sink], Running | None]
+
+_LISTS: Final = {kind.method: kind for kind in KINDS}
+_FORWARDED: Final = frozenset(("prompts/get", "resources/read", "completion/complete"))
+_DISCOVER_TTL_MS: Final = 0
+
+
+class _HeldCall:
+    """A request that came before the servers were ready: a client need not fail for being quick."""
+
+    __slots__ = ("_again", "_call", "_cancelled", "_queue", "_router", "_running", "_sink", "_waited")
+
+    def __init__(self, queue: dict[Held, None], router: Router, again: Answer, call: Call, sink: Sink) -> None:
+        self._queue = queue
+        self._router = router
+        self._waited = router.waited + 1
+        self._again = again
+        self._call = call
+        self._sink = sink
+        self._cancelled = False
+        self._running: Running | None = None
+        queue[self] = None
+
+    def release(self) -> None:
+        if not self._cancelled:
+            self._router.waited = self._waited
+            # Others wait for the same: what goes wrong with this one is not theirs.
+            attempt(self._sink.failed, self._go_on)
+            self._router.waited = 0
+
+    def _go_on(self) -> None:
+        self._running = self._again(self._call, self._sink)
+
+    def cancel(self, reason: str | None) -> None:
+        self._cancelled = True
+        # A start may take long, and nothing counts what was cancelled: so nothing of it may stay.
+        self._queue.pop(self, None)
+        if self._running is not None:
+            self._running.cancel(reason)
+
+
+class Dispatcher:
+    """The gateway for the callers of one view, or for those who see all: answers lists, and sends calls on.
+
+    It knows its view by name, so that it need not change when the snapshot does.
+    """
+
+    __slots__ = ("_forwarder", "_router", "_snapshot", "_visible", "runtime", "view")
+
+    def __init__(self, runtime: Runtime, view: str | None = None) -> None:
+        self.runtime = runtime
+        self.view = view
+        """The name of the view; None: all is seen."""
+        self._forwarder = runtime.forwarder
+        self._router = runtime.router
+        self._snapshot = runtime.snapshot
+        self._visible = self._snapshot.visible(view)
+
+    @property
+    def visible(self) -> Visible:
+        """What its callers see now."""
+        return self._visible if self._snapshot is self.runtime.snapshot else self._look()
+
+    def _look(self) -> Visible:
+        self._snapshot = self.runtime.snapshot
+        self._visible = self._snapshot.visible(self.view)
+        return self._visible
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def handle(self, call: Call, sink: Sink) -> Running | None:
+        """Start a request, with whatever stands around it. Its outcome goes to the sink, perhaps before this returns.
+
+        Returns the request under way, to cancel it by, or None when it is already over.
+        """
+        visible = self._visible if self._snapshot is self.runtime.snapshot else self._look()
+        return self._answer(visible, call, sink) if visible.chain is None else visible.chain.handle(call, sink)
+
+    def around(self, call: Call, sink: Sink, answer: Answer) -> Running | None:
+        """The same for requests that the client's side answers itself, by what it gives."""
+        chain = self.visible.chain
+        return answer(call, sink) if chain is None else chain.around(call, sink, answer)
+
+    def answer(self, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
+        """Start a request with nothing around it; `target` is what it is about, if that has been found already."""
+        return self._answer(self.visible, call, sink, target)
+
+    def _answer(self, visible: Visible, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
+        try:
+            if call.caller.depth:
+                # What a composed tool uses, it uses of the whole.
+                visible = visible.whole
+            if call.method == "tools/call":
+                params = call.params
+                if target is None:
+                    target = visible.targets.get(bytes(params.get("name", b"")))
+                if target is None or target.found_in is not visible.tools or target.error is not None:
+                    # A call that has chosen a subtool is that subtool's by now, which callers need not see.
+                    if target is None or target.chosen is None:
+                        target = self._router.resolve(visible, call)
+                        call = target.call or call
+                    if target.error is not None:
+                        raise target.error
+                if not target.plain or "task" in params or "requestState" in params:
+                    return self._retry_or_send(target, tools.prepare(target, call), sink)
+                # Nearly all calls: nothing need be done to them.
+                if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
+                    tools.check_arguments(target, arguments)
+                return self._forwarder.send(target, call, sink)
+            kind = _LISTS.get(call.method)
+            if kind is not None:
+                return self._list(visible, kind, call, sink)
+            if call.method in _FORWARDED:
+                return self._forward(visible, target, call, sink)
+            return self._answer_other(visible, call, sink)
+        except RpcError as error:
+            sink.failed(error)
+        except StillStarting as wait:
+            return self.hold(wait, lambda call, sink: self.answer(call, sink, target), call, sink)
+        except Exception as error:  # noqa: BLE001 - middlewares and composed tools around it wait for an outcome
+            sink.failed(internal(error, method=call.method))
+        return None
+
+    def _retry_or_send(self, target: Target, call: Call, sink: Sink) -> Running | None:
+        forwarder = self._forwarder
+        if "requestState" in call.params and call.caller.revision.stateless and call.method in REPEATABLE:
+            return forwarder.retry(target, call, sink)
+        if target.own is not None:
+            return forwarder.compose(target.own, call, sink, target.reshape, self.handle)
+        return forwarder.send(target, call, sink)
+
+    def _forward(self, visible: Visible, target: Target | None, call: Call, sink: Sink) -> Running | None:
+        """Start a request for a prompt, a resource or a completion."""
+        known = visible.prompts if target is not None and target.kind is PROMPTS else visible.resources
+        if target is None or target.error is not None or target.found_in is not known:
+            target = self._router.resolve(visible, call)
+        if target.error is not None:
+            raise target.error
+        backend = self.runtime.servers.get(target.server)
+        if call.method == "prompts/get":
+            sink = prompts.prepare(target, call, sink)
+        elif call.method == "resources/read":
+            sink = resources.prepare(target, call, sink, None if backend is None else backend.choose(call))
+        elif completion.cannot(visible, target, backend):
+            sink.done(completion.nothing(visible, call))
+            return None
+        else:
+            call, sink = completion.prepare(visible, target, call, sink, backend)
+        return self._retry_or_send(target, call, sink)
+
+    def _list(self, visible: Visible, kind: Kind, call: Call, sink: Sink) -> Running | None:
+        runtime, stateless = self.runtime, call.caller.revision.stateless
+        if runtime.waiting_listings is not None:
+            return _HeldCall(runtime.waiting_listings, self._router, self.answer, call, sink)
+        backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
+        if not stateless:
+            opening = next((queue for one in backends if (queue := one.opening) is not None), None)
+            if opening is not None:
+                return _HeldCall(opening, self._router, self.answer, call, sink)
+        self._router.renew(visible, kind)
+        # Servers whose part may be out of date are asked for it again, for the next time.
+        parts = [backend.asked(kind.method) for backend in backends]
+        holds = min((part for part in parts if part is not None), default=None)
+        earlier = runtime.half_read.get((self.view, stateless, kind), ())
+        sink.done(*visible.lists[stateless][kind].answer(call, earlier, holds))
+        return None
+
+    def _answer_other(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
+        stateless = call.caller.revision.stateless
+        if call.method in tasks.METHODS and stateless:
+            sees = partial(self._router.may_see, visible)
+            return self.runtime.tasks.handle(call, sink, visible.tools.rewriters, sees)
+        if call.method == "server/discover" and stateless:
+            sink.done(_discovered(visible))
+            return None
+        raise MethodNotFound(f"method {short(call.method)} is not offered in revision {call.caller.revision.date}")
+
+    def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink) -> Running:
+        """Keep a call until the server that may have it is up, or will not be."""
+        return _HeldCall(wait.queue, self._router, again, call, sink)
+
+    # --- what stands around requests ----------------------------------------------------------
+
+    def target(self, call: Call, *, wait: bool = True) -> Target:
+        """What a call is about, see `Router.resolve`."""
+        visible = self.visible
+        return self._router.resolve(visible.whole if call.caller.depth else visible, call, wait=wait)
+
+    def listed(self, kind: Kind) -> Mapping[str, object]:
+        """What there is of a kind, by name; another object as soon as that changes."""
+        return self.visible.listed(kind)
+
+    def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
+        """What a server logs outside of any call, as a caller may see it; None: not at all."""
+        chain = self.visible.chain
+        return params if chain is None else chain.screen(server, caller, params)
+
+    def screen_ask(self, caller: Caller, ask: ServerRequest) -> ServerRequest | None:
+        """What a server asks outside of any call, as a caller may be asked; None: somebody else answers."""
+        chain = self.visible.chain
+        return ask if chain is None else chain.screen_ask(caller, ask)
+
+    # --- what sessions are told ---------------------------------------------------------------
+
+    def unmet(self) -> dict[Held, None] | None:
+        """Where a session waits that opens before its only server has said what it is; None if it need not."""
+        runtime = self.runtime
+        if runtime.waiting_sessions is not None:
+            return runtime.waiting_sessions
+        name, naming = next(iter(self.visible.servers.items()), ("", None))
+        if naming is None or not naming.bare:
+            return None
+        if runtime.waiting_listings is not None:
+            return runtime.waiting_listings
+        only = runtime.servers.get(name)
+        return None if only is None else only.opening
+
+    def shows_server(self, name: str) -> bool:
+        """Whether anything of a server may be seen."""
+        return name in self.visible.servers
+
+    def listen(self, changed: Callable[[frozenset[str]], None], *, stateless: bool = False) -> Callable[[], None]:
+        """Call `changed` with what has changed for callers of an era: any of "tools", "prompts" and "resources".
+
+        Returns how to stop that.
+        """
+        return self.runtime.listen(self.view, changed, stateless=stateless)
+
+
+def _discovered(visible: Visible) -> bytes:
+    body: dict[str, Any] = {
+        "resultType": "complete",
+        "supportedVersions": list(SUPPORTED),
+        "capabilities": visible.offered(NEWEST),
+        **({"instructions": visible.instructions} if visible.instructions else {}),
+        "ttlMs": _DISCOVER_TTL_MS,
+        "cacheScope": "private",
+        "_meta": {SERVER_INFO: visible.settings.identity},
+    }
+    return envelopes.encode(body)

@@ -1,0 +1,189 @@
+"""What lives as long as the gateway, whatever becomes of its configuration and its lists."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from muxway.calls.ports import in_turns
+from muxway.exchange.admission import Admission
+from muxway.exchange.dispatcher import Dispatcher
+from muxway.exchange.forwarding import Forwarder
+from muxway.exchange.open_sessions import OpenSessions
+from muxway.exchange.router import Router
+from muxway.exchange.subscriptions import Subscriptions
+from muxway.routing.snapshot import ServerNaming, Snapshot, are_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from muxway.calls.backend import Backend, Held
+    from muxway.catalog.build import Source
+    from muxway.catalog.kinds import Kind
+    from muxway.exchange.seal import Seal
+    from muxway.exchange.tasks import Tasks
+    from muxway.routing.listings import Listing
+    from muxway.routing.snapshot import Settings, Visible
+
+_HALF_READ: Final = 8
+"""Lists before the one in force in which a client may still turn pages."""
+
+
+class Prepared(NamedTuple):
+    """A snapshot that is not in force yet."""
+
+    before: Snapshot
+    """The one that was in force when it was begun."""
+    snapshot: Snapshot
+
+
+class _Listener(NamedTuple):
+    view: str | None
+    changed: Callable[[frozenset[str]], None]
+    stateless: bool
+
+
+class Runtime:
+    """Sessions, admission, subscriptions, parked calls, tasks and keys; and the snapshot that is in force."""
+
+    def __init__(self, settings: Settings, servers: Mapping[str, Backend], seal: Seal | None = None) -> None:
+        """Prepare one; `servers` are those that there are, as they come and go."""
+        self.snapshot = Snapshot.empty(settings)
+        """What is in force. Replaced by one assignment, in `replace` and nowhere else."""
+        self.servers = servers
+        self.forwarder = Forwarder(servers, self, seal)
+        self.router = Router(self.tasks, servers)
+        self.sessions = OpenSessions()
+        self.admission = Admission()
+        """How much is under way. The clients' side counts what it lets in."""
+        self.subscriptions = Subscriptions(self.router)
+        self.on_left: list[Callable[[object], None]] = []
+        """Called with each client session that has ended."""
+        self.half_read: dict[tuple[str | None, bool, Kind], deque[Listing]] = {}
+        """The last lists of each view, era and kind: a client half way through goes on in the one it began with."""
+        self.waiting_listings: dict[Held, None] | None = None
+        """Listings that wait for servers which are being started; None: they are answered at once."""
+        self.waiting_sessions: dict[Held, None] | None = None
+        """Handshakes that wait for what is remembered of the servers; None: they are answered at once."""
+        self.prepared: Prepared | None = None
+        """What the next `publish` may find done."""
+        self._listeners: dict[object, _Listener] = {}
+        self._dispatchers: dict[str | None, Dispatcher] = {}
+
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks that callers may ask about."""
+        return self.forwarder.services.tasks
+
+    def dispatcher(self, view: str | None = None) -> Dispatcher:
+        """Where the requests of a view's callers come in; for None, of those who see all."""
+        known = self._dispatchers.get(view)
+        if known is None:
+            known = self._dispatchers[view] = Dispatcher(self, view)
+        return known
+
+    # --- the snapshot -------------------------------------------------------------------------
+
+    def publish(self, sources: Sequence[Source], settings: Settings | None = None) -> None:
+        """Put in force what these sources, and other settings if there are any, make of what is in force."""
+        now, servers = self.snapshot, self._naming()
+        settings = settings or now.settings
+        prepared, self.prepared = self.prepared, None
+        if prepared is not None and prepared.before is now and prepared.snapshot.is_of(settings, servers, sources):
+            self.replace(prepared.snapshot)
+        else:
+            self.replace(now.next(settings, servers, sources))
+
+    def preparing(self, sources: Sequence[Source], settings: Settings | None = None) -> Callable[[], Prepared] | None:
+        """What any thread may do before these are published, for `prepared`; None if there is nothing to do."""
+        now, servers, ready = self.snapshot, self._naming(), self.prepared
+        settings = settings or now.settings
+        if not are_many(sources):
+            return None
+        if ready is not None and ready.before is now and ready.snapshot.is_of(settings, servers, sources):
+            return None
+        return partial(_prepare, now, settings, servers, sources)
+
+    def expect_servers(self) -> None:
+        """Put in force that there are servers which are new: calls of what they may have wait for them."""
+        new = {name: one for name, one in self._naming().items() if name not in self.snapshot.servers}
+        if new:
+            self.replace(self.snapshot.expecting(new))
+
+    def _naming(self) -> dict[str, ServerNaming]:
+        return {name: ServerNaming(one.prefix, one.unprefixed, one.bare) for name, one in self.servers.items()}
+
+    def replace(self, snapshot: Snapshot) -> None:
+        """Put a snapshot in force; whoever listens hears of what it sees otherwise now."""
+        listeners = list(self._listeners.values())
+        views = dict.fromkeys((None, *self.snapshot.views, *(one.view for one in listeners)))
+        before = {view: self.dispatcher(view).visible for view in views}
+        self.snapshot = snapshot
+        snapshot.whole.resources.forget_others()
+        now = {view: self.dispatcher(view).visible for view in views}
+        for view in views:
+            self._keep_half_read(view, before[view], now[view])
+            if view is not None and view not in snapshot.views:
+                # Whoever is still there has it; it would only keep what is not in force any more.
+                del self._dispatchers[view]
+        # While listings wait nobody has seen the old ones, so nobody need hear of the new.
+        for view, changed, stateless in listeners if self.waiting_listings is None else ():
+            if kinds := now[view].changes_since(before[view], stateless=stateless):
+                changed(kinds)
+
+    def _keep_half_read(self, view: str | None, before: Visible, now: Visible) -> None:
+        for stateless in (False, True):
+            for kind, listing in before.lists[stateless].items():
+                if listing.size is not None and listing.pages is not now.lists[stateless][kind].pages:
+                    self.half_read.setdefault((view, stateless, kind), deque(maxlen=_HALF_READ)).append(listing)
+
+    def listen(
+        self, view: str | None, changed: Callable[[frozenset[str]], None], *, stateless: bool
+    ) -> Callable[[], None]:
+        """Call `changed` with the lists that the callers of a view see otherwise. Returns how to stop that."""
+        key = object()
+        self._listeners[key] = _Listener(view, changed, stateless)
+        return lambda: self._listeners.pop(key, None) and None
+
+    # --- waiting ------------------------------------------------------------------------------
+
+    def hold_listings(self) -> None:
+        """Keep listings waiting until `release_listings`: most clients list once, and the servers are being started."""
+        self.waiting_listings = {}
+
+    def release_listings(self) -> None:
+        """Answer the listings that wait, and all later ones at once."""
+        held, self.waiting_listings = list(self.waiting_listings or ()), None
+        in_turns(one.release() for one in held)
+
+    def hold_sessions(self) -> None:
+        """Keep handshakes waiting until `release_sessions`: what is remembered of the servers is being put in order."""
+        self.waiting_sessions = {}
+
+    def release_sessions(self) -> None:
+        """Answer the handshakes that wait, and all later ones at once."""
+        held, self.waiting_sessions = list(self.waiting_sessions or ()), None
+        in_turns(one.release() for one in held)
+
+    # --- sessions -----------------------------------------------------------------------------
+
+    def left(self, party: object) -> None:
+        """A client session has ended."""
+        self.forwarder.log_levels.left(party)
+        for hear in self.on_left:
+            hear(party)
+
+    def set_log_level(self, party: object, level: int) -> None:
+        """A session wants log messages from this level on: every server is asked for them while it is there."""
+        self.forwarder.set_log_level(party, level)
+
+    def close(self) -> None:
+        """The gateway has stopped."""
+        self.forwarder.services.parked.close()
+
+
+def _prepare(
+    now: Snapshot, settings: Settings, servers: Mapping[str, ServerNaming], sources: Sequence[Source]
+) -> Prepared:
+    return Prepared(now, now.next(settings, servers, sources).ready())

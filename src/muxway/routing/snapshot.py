@@ -1,0 +1,382 @@
+"""Everything that one configuration and the lists of the moment decide, as one immutable value.
+
+A reload, or a change of a list, makes the next snapshot, which shares with the one before whatever is equal, and puts
+it in force by one assignment. Nothing here changes anything, so any thread may make one: where lists are long that is
+done beside the event loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from muxway.catalog import build
+from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
+from muxway.catalog.model import EMPTY, Hint, Pages
+from muxway.catalog.resources import build_resources
+from muxway.catalog.selection import Selection
+from muxway.routing import instructions, offering
+from muxway.routing.listings import Listing
+from muxway.wire import envelopes
+from muxway.wire.revisions import SERVER_INFO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from muxway.calls.call import Call, Caller
+    from muxway.calls.ports import Running, Sink
+    from muxway.calls.server_request import ServerRequest
+    from muxway.catalog.build import Source
+    from muxway.catalog.kinds import Kind
+    from muxway.catalog.model import Catalog, Finding, Route
+    from muxway.catalog.naming import Naming
+    from muxway.catalog.resources import Entry, ResourceCatalog
+    from muxway.config.model import CustomTool
+    from muxway.routing.target import Target
+    from muxway.wire.envelopes import Buffer
+    from muxway.wire.result_types import Converter
+    from muxway.wire.revisions import Revision
+
+_MANY: Final = 500
+"""Definitions whose snapshot is made beside the event loop: each takes some 10 to 20 µs."""
+
+
+class MiddlewareChain(Protocol):
+    """The middlewares around the requests of one class of callers."""
+
+    @property
+    def takes_unlisted(self) -> bool:
+        """Whether nothing in it goes by names, or may leave something out of a list."""
+        ...
+
+    def handle(self, call: Call, sink: Sink) -> Running | None:
+        """Start a request."""
+        ...
+
+    def around(self, call: Call, sink: Sink, answer: Callable[[Call, Sink], Running | None]) -> Running | None:
+        """Start a request that a client's side answers itself, by what it gives."""
+        ...
+
+    def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
+        """What a server logs outside of any call, as a caller may see it; None: not at all."""
+        ...
+
+    def screen_ask(self, caller: Caller, ask: ServerRequest) -> ServerRequest | None:
+        """What a server asks outside of any call, as a caller may be asked; None: somebody else answers."""
+        ...
+
+
+class ServerNaming(NamedTuple):
+    """How what a configured server has is named, also while the server is away."""
+
+    prefix: str = ""
+    """What stands before its tools' names in the listing."""
+    unprefixed: bool = False
+    """Whether some of its names may stand without the prefix: it has none, or the configuration renames something."""
+    bare: bool = False
+    """Whether its words stand as they are: there is no other server, and it has no prefix."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Settings:
+    """What a configuration decides of how requests are answered."""
+
+    name: str
+    version: str
+    naming: Naming
+    page_size: int | None = None
+    tools: Mapping[str, CustomTool] = field(default_factory=dict[str, "CustomTool"])
+    """The gateway's own."""
+    selections: Mapping[str, Selection] = field(default_factory=dict[str, Selection])
+    """What each view shows."""
+    chains: Mapping[str | None, MiddlewareChain] = field(default_factory=dict["str | None", MiddlewareChain])
+    """What stands around the requests of each view's callers; None: of those who see the whole."""
+    identity: Mapping[str, str] = field(init=False)
+    server_info: bytes = field(init=False)
+    """The same in JSON."""
+    stamp: bytes = field(init=False)
+    """The `_meta` of results for stateless callers."""
+    converters: dict[tuple[Revision, Revision, bool], Converter | None] = field(init=False)
+    """What is done to results between two revisions, made when first needed."""
+
+    def __post_init__(self) -> None:
+        # A frozen class is written to like this.
+        identity = {"name": self.name, "version": self.version}
+        info = envelopes.encode(identity)
+        object.__setattr__(self, "identity", identity)
+        object.__setattr__(self, "server_info", info)
+        object.__setattr__(self, "stamp", b'"_meta":{' + envelopes.encode(SERVER_INFO) + b":" + info + b"}")
+        object.__setattr__(self, "converters", {})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Visible:
+    """What one class of callers sees: all there is, or what a view selects of it. What is not in it does not exist."""
+
+    settings: Settings
+    servers: Mapping[str, ServerNaming]
+    """The servers that there are for them, in the order of the configuration, also those that are away."""
+    sources: Sequence[Source]
+    """What is shown, by server."""
+    tools: Catalog
+    prompts: Catalog
+    resources: ResourceCatalog
+    lists: Mapping[bool, Mapping[Kind, Listing]]
+    """What is listed for callers with a handshake (False), and for stateless ones (True)."""
+    instructions: str
+    """What the servers want a model to know, all in one."""
+    completing: frozenset[str]
+    """The servers that complete arguments."""
+    chain: MiddlewareChain | None = None
+    """What stands around their requests."""
+    selection: Selection | None = None
+    """What the view selects; None: this is the whole."""
+    targets: dict[bytes, Target] = field(default_factory=dict[bytes, "Target"])
+    """Tools' names as they came in JSON → where they led: most calls are for a tool that was called before."""
+    part_of: Visible | None = None
+
+    @property
+    def whole(self) -> Visible:
+        """All there is."""
+        return self if self.part_of is None else self.part_of
+
+    def catalog(self, kind: Kind) -> Catalog:
+        """What goes by name, of a kind."""
+        return self.prompts if kind is PROMPTS else self.tools
+
+    def listed(self, kind: Kind) -> Mapping[str, object]:
+        """What there is of a kind, by name; another object as soon as that changes."""
+        return self.resources.resources if kind is RESOURCES else self.catalog(kind).routes
+
+    def offered(self, revision: Revision) -> dict[str, Any]:
+        """What callers of a revision are offered."""
+        return offering.offered(self.sources, self.servers, revision)
+
+    def unlisted(self, kind: Kind, name: str) -> Route | None:
+        """Where a name that is not listed leads: the only server, without a prefix, is as if nothing were before it.
+
+        Unless anything might hide it: then it leads nowhere.
+        """
+        source = next((source for source in self.sources if not source.own), None)
+        if source is None or source.prefix or len(self.whole.servers) != 1:
+            return None
+        if self.chain is not None and not self.chain.takes_unlisted:
+            return None
+        if self.selection is not None and not self.selection.shows_all(kind, source.upstream):
+            return None
+        return build.pass_on(source, kind, name)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is odd about what the servers list; of a view, what it names in vain or cannot do."""
+        odd = () if self.selection is not None else self.resources.findings
+        return [*self.tools.findings, *self.prompts.findings, *odd]
+
+    def changes_since(self, before: Visible, *, stateless: bool) -> frozenset[str]:
+        """Which lists callers of an era see otherwise than before: any of "tools", "prompts" and "resources"."""
+        old, new = before.lists[stateless], self.lists[stateless]
+        return frozenset(kind.capability for kind in KINDS if new[kind].pages is not old[kind].pages)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Snapshot:
+    """One configuration's settings, and the lists as they are now."""
+
+    settings: Settings
+    given: Sequence[Source]
+    """What the servers show, as they gave it."""
+    whole: Visible
+    views: Mapping[str, Visible]
+
+    @property
+    def servers(self) -> Mapping[str, ServerNaming]:
+        """All servers, also those that are away, in the order of the configuration."""
+        return self.whole.servers
+
+    def visible(self, view: str | None) -> Visible:
+        """What the callers of a view see, or for None all there is; nothing, if the view is gone."""
+        if view is None:
+            return self.whole
+        known = self.views.get(view)
+        return known if known is not None else _selected(self, self.whole, view, _NOTHING)
+
+    def is_of(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> bool:
+        """Whether it is what these make."""
+        return self.settings is settings and [*self.servers.items()] == [*servers.items()] and self.given == given
+
+    def next(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> Snapshot:
+        """What these make of it; each catalog is the same as here if nothing of its kind has changed."""
+        before = self.whole
+        # With other rules for names, no part of the catalogs can be used again.
+        known = before.sources if settings.naming == self.settings.naming else ()
+        resources = _next_resources(before, known, servers, given)
+        sources = [resources.with_apps(source) for source in given]
+        tools = _next_catalog(before.tools, known, settings.naming, sources, resources)
+        prompts = _next_catalog(before.prompts, known, settings.naming, sources, resources)
+        whole = Visible(
+            settings=settings,
+            servers=dict(servers),
+            sources=sources,
+            tools=tools,
+            prompts=prompts,
+            resources=resources,
+            lists=_lists(settings, sources, (tools, prompts, resources), before),
+            instructions=instructions.merged(sources, settings.naming),
+            completing=_completing(sources),
+            chain=settings.chains.get(None),
+            targets=_targets(settings, tools, before),
+        )
+        views = {name: _selected(self, whole, name, selection) for name, selection in settings.selections.items()}
+        return Snapshot(settings, given, whole, views)
+
+    def expecting(self, more: Mapping[str, ServerNaming]) -> Snapshot:
+        """The same, and servers of which nothing is known yet."""
+        whole = replace(self.whole, servers={**self.servers, **more})
+        views: dict[str, Visible] = {}
+        for name, view in self.views.items():
+            shown = {one: naming for one, naming in whole.servers.items() if _has_server(view, one)}
+            views[name] = replace(view, servers=shown, part_of=whole)
+        return Snapshot(self.settings, self.given, whole, views)
+
+    def ready(self) -> Snapshot:
+        """The same, with all done that would have to be done for the first who asks."""
+        for one in (self.whole, *self.views.values()):
+            # The first name that is spelled otherwise would have to wait for all spellings of so many.
+            one.tools.spell()
+            one.prompts.spell()
+        return self
+
+    @classmethod
+    def empty(cls, settings: Settings) -> Snapshot:
+        """Before any server is known."""
+        whole = Visible(
+            settings=settings,
+            servers={},
+            sources=(),
+            tools=EMPTY,
+            prompts=EMPTY.of_kind(PROMPTS),
+            resources=build_resources(),
+            lists={},
+            instructions="",
+            completing=frozenset(),
+        )
+        return cls(settings, (), whole, {}).next(settings, {}, ())
+
+
+_NOTHING: Final = Selection(view="", servers=frozenset())
+"""What a view shows that is gone, to those who are still there."""
+
+
+def are_many(sources: Sequence[Source]) -> bool:
+    """Whether a snapshot of these sources takes long to make."""
+    return sum(len(one.tools) + len(one.prompts) + len(one.resources) + len(one.templates) for one in sources) > _MANY
+
+
+def _has_server(visible: Visible, name: str) -> bool:
+    return visible.selection is None or visible.selection.has_server(name)
+
+
+def _completing(sources: Iterable[Source]) -> frozenset[str]:
+    return frozenset(source.upstream for source in sources if source.completes)
+
+
+def _next_resources(
+    before: Visible, known: Sequence[Source], servers: Mapping[str, ServerNaming], given: Sequence[Source]
+) -> ResourceCatalog:
+    def parts(sources: Sequence[Source]) -> list[object]:
+        return [
+            (source.upstream, source.bare, source.resources, source.templates, source.uris)
+            for source in sources
+            if source.reads or source.resources or source.templates
+        ]
+
+    # Most changes are of something else, and there may be many resources.
+    if [*before.servers] == [*servers] and parts(given) == parts(known):
+        return before.resources
+    return build_resources(given, servers, before.resources)
+
+
+def _next_catalog(
+    old: Catalog, known: Sequence[Source], naming: Naming, sources: Sequence[Source], resources: ResourceCatalog
+) -> Catalog:
+    def parts(all_of_them: Sequence[Source]) -> list[object]:
+        return [
+            (source.upstream, source.bare, source.prefix, source.asked, source.own, source.of(old.kind))
+            for source in all_of_them
+            if any(source.of(old.kind)) or source.asked not in (None, source.prefix)
+        ]
+
+    if old.version and parts(sources) == parts(known):
+        return old if old.rewriters is resources.rewriters else old.with_rewriters(resources.rewriters)
+    return build.build(naming, sources, old.with_rewriters(resources.rewriters))
+
+
+def _selected(last: Snapshot, whole: Visible, view: str, selection: Selection) -> Visible:
+    """What a view shows; catalogs of which nothing has changed since the last snapshot are the same as there."""
+    known, was, settings = last.views.get(view), last.whole, whole.settings
+    if known is not None and known.selection is not selection:
+        known = None
+    tools = known.tools if known is not None and was.tools is whole.tools else None
+    prompts = known.prompts if known is not None and was.prompts is whole.prompts else None
+    resources = known.resources if known is not None and was.resources is whole.resources else None
+    tools = tools or selection.of_tools(whole.tools, settings.naming)
+    prompts = prompts or selection.of_prompts(whole.prompts)
+    resources = resources or selection.of_resources(whole.resources)
+    sources = [source for source in whole.sources if selection.has_server(source.upstream)]
+    before = last.views.get(view)
+    return Visible(
+        settings=settings,
+        servers={name: one for name, one in whole.servers.items() if selection.has_server(name)},
+        sources=sources,
+        tools=tools,
+        prompts=prompts,
+        resources=resources,
+        lists=_lists(settings, sources, (tools, prompts, resources), before),
+        instructions=instructions.merged(sources, settings.naming),
+        completing=_completing(sources),
+        chain=settings.chains.get(view),
+        selection=selection,
+        targets=_targets(settings, tools, before),
+        part_of=whole,
+    )
+
+
+def _targets(settings: Settings, tools: Catalog, before: Visible | None) -> dict[bytes, Target]:
+    """Those that are known already, if they are still right."""
+    same = before is not None and before.tools is tools and before.settings.tools == settings.tools
+    return before.targets if before is not None and same else {}
+
+
+def _lists(
+    settings: Settings,
+    sources: Sequence[Source],
+    catalogs: tuple[Catalog, Catalog, ResourceCatalog],
+    before: Visible | None,
+) -> dict[bool, dict[Kind, Listing]]:
+    tools, prompts, resources = catalogs
+    pages = {TOOLS: tools.pages, PROMPTS: prompts.pages, **resources.pages}
+    lists: dict[bool, dict[Kind, Listing]] = {}
+    for stateless in (False, True):
+        old = before.lists.get(stateless) if before is not None else None
+        hidden = {(source.upstream, *one) for source in sources for one in source.unlisted[1 if stateless else 0]}
+        lists[stateless] = {}
+        for kind in KINDS:
+            shown = _without(hidden, kind, catalogs) if hidden else pages[kind]
+            # It holds as long as all parts of it do.
+            hint = Hint.of([source.hints[kind.name] for source in sources if kind.name in source.hints])
+            listing = Listing(kind, shown, hint, settings.page_size, settings.stamp)
+            lists[stateless][kind] = listing.following(None if old is None else old[kind])
+    return lists
+
+
+def _without(
+    hidden: set[tuple[str, str, str]], kind: Kind, catalogs: tuple[Catalog, Catalog, ResourceCatalog]
+) -> Pages:
+    """The list of a kind without some of it, by upstream, kind and native name."""
+    tools, prompts, resources = catalogs
+    listed: Iterable[Route | Entry]
+    if kind is TOOLS or kind is PROMPTS:
+        listed = (tools if kind is TOOLS else prompts).routes.values()
+    else:
+        listed = (resources.resources if kind is RESOURCES else resources.templates).values()
+    return Pages([one.definition for one in listed if (one.upstream, kind.name, one.native) not in hidden])
