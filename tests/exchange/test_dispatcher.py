@@ -496,7 +496,7 @@ def test_new_links_behind_an_unchanged_list_are_used_at_once() -> None:
     """docs/behaviour.md#a-server-crashes: a restarted server, same tools; calls go to the new link."""
     old, new = FakeLink(answers(b'{"old":1}')), FakeLink(answers(b'{"new":1}'))
     world = one_server(old)
-    world.members["up"].link = new
+    world.members["up"].connection = new
     world.runtime.publish([offer("up", "x")])
     assert world.call("up__x").value == {"new": 1}
     assert not old.sent

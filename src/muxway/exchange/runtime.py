@@ -18,9 +18,9 @@ from muxway.routing.snapshot import ServerNaming, Snapshot, are_many
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.calls.backend import Backend, Held
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
-    from muxway.exchange.relay import Held, Member
     from muxway.exchange.seal import Seal
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
@@ -47,7 +47,7 @@ class _Listener(NamedTuple):
 class Runtime:
     """Sessions, admission, subscriptions, parked calls, tasks and keys; and the snapshot that is in force."""
 
-    def __init__(self, settings: Settings, servers: Mapping[str, Member], seal: Seal | None = None) -> None:
+    def __init__(self, settings: Settings, servers: Mapping[str, Backend], seal: Seal | None = None) -> None:
         """Prepare one; `servers` are those that there are, as they come and go."""
         self.snapshot = Snapshot.empty(settings)
         """What is in force. Replaced by one assignment, in `replace` and nowhere else."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 import msgspec
 
 from muxway import tracebacks
+from muxway.calls.backend import StillStarting
 from muxway.calls.call import LIBRARY, Call
 from muxway.calls.incidents import deliver, internal
 from muxway.calls.ports import Waiter, aside
 from muxway.calls.server_request import ServerRequest
 from muxway.errors import RpcError, UpstreamSaid
-from muxway.exchange.relay import StillStarting
 from muxway.log import EventLog
 from muxway.middleware.engine.base import HOOKS, Aside, Middleware, Outcome, Request, Result
 from muxway.middleware.engine.hiding import Hiding, may_hide
