@@ -74,10 +74,13 @@ class LiveConnection(Protocol):
     """The protocol revision spoken on this connection."""
     leases: Leases
     """What keeps it in use between requests."""
-    own_process: bool
-    """Whether the upstream is a process that ends with this connection, and all that it knows with it."""
     log_level: int
     """The least severe log messages the upstream was asked for; above all levels if it was never asked."""
+
+    @property
+    def own_process(self) -> bool:
+        """Whether the upstream is a process that ends with this connection, and all that it knows with it."""
+        ...
 
     @property
     def label(self) -> str:

@@ -216,10 +216,10 @@ class _Tool:
     def _about_middleware(self, targets: Sequence[Target], view: str | None) -> Iterator[Fact]:
         """What stands around its calls, the outermost first."""
         for layer in self._gateway.layers_around(targets, view):
-            if not layer.whose:
+            if layer.spec is None:
                 yield _fact("middleware", f"{layer.name}, given in Python")
             else:
-                of = f", for {', '.join(layer.globs)}" if layer.globs else ""
+                of = f", for {', '.join(layer.spec.match)}" if layer.spec.match else ""
                 yield _fact("middleware", f"{layer.name}, of {layer.whose}{of}", layer.where)
 
 

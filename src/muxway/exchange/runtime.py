@@ -18,9 +18,9 @@ from muxway.routing.snapshot import ServerNaming, Snapshot, are_many
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.calls.backend import Backend, Held
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
-    from muxway.exchange.relay import Held, Member
     from muxway.exchange.seal import Seal
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
@@ -47,7 +47,7 @@ class _Listener(NamedTuple):
 class Runtime:
     """Sessions, admission, subscriptions, parked calls, tasks and keys; and the snapshot that is in force."""
 
-    def __init__(self, settings: Settings, servers: Mapping[str, Member], seal: Seal | None = None) -> None:
+    def __init__(self, settings: Settings, servers: Mapping[str, Backend], seal: Seal | None = None) -> None:
         """Prepare one; `servers` are those that there are, as they come and go."""
         self.snapshot = Snapshot.empty(settings)
         """What is in force. Replaced by one assignment, in `replace` and nowhere else."""
@@ -123,10 +123,10 @@ class Runtime:
         snapshot.whole.resources.forget_others()
         now = {view: self.dispatcher(view).visible for view in views}
         for view in views:
-            self._keep_half_read(view, before[view], now[view])
-            if view is not None and view not in snapshot.views:
-                # Whoever is still there has it; it would only keep what is not in force any more.
-                del self._dispatchers[view]
+            if view is None or view in snapshot.views:
+                self._keep_half_read(view, before[view], now[view])
+            else:
+                self._forget_view(view)
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
         for view, changed, stateless in listeners if self.waiting_listings is None else ():
             if kinds := now[view].changes_since(before[view], stateless=stateless):
@@ -135,8 +135,18 @@ class Runtime:
     def _keep_half_read(self, view: str | None, before: Visible, now: Visible) -> None:
         for stateless in (False, True):
             for kind, listing in before.lists[stateless].items():
-                if listing.size is not None and listing.pages is not now.lists[stateless][kind].pages:
-                    self.half_read.setdefault((view, stateless, kind), deque(maxlen=_HALF_READ)).append(listing)
+                new, key = now.lists[stateless][kind], (view, stateless, kind)
+                if new.size != listing.size:
+                    # Nobody can turn pages of another size.
+                    self.half_read.pop(key, None)
+                elif new.size is not None and new.pages is not listing.pages:
+                    self.half_read.setdefault(key, deque(maxlen=_HALF_READ)).append(listing)
+
+    def _forget_view(self, view: str) -> None:
+        """Keep nothing of a view that is gone. Whoever is still there has its dispatcher, which shows nothing."""
+        self._dispatchers.pop(view, None)
+        for key in [key for key in self.half_read if key[0] == view]:
+            del self.half_read[key]
 
     def listen(
         self, view: str | None, changed: Callable[[frozenset[str]], None], *, stateless: bool

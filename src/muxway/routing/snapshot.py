@@ -77,7 +77,7 @@ class ServerNaming(NamedTuple):
     """Whether its words stand as they are: there is no other server, and it has no prefix."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Settings:
     """What a configuration decides of how requests are answered."""
 
@@ -109,7 +109,7 @@ class Settings:
         object.__setattr__(self, "converters", {})
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False, slots=True)
 class Visible:
     """What one class of callers sees: all there is, or what a view selects of it. What is not in it does not exist."""
 
@@ -175,10 +175,10 @@ class Visible:
     def changes_since(self, before: Visible, *, stateless: bool) -> frozenset[str]:
         """Which lists callers of an era see otherwise than before: any of "tools", "prompts" and "resources"."""
         old, new = before.lists[stateless], self.lists[stateless]
-        return frozenset(kind.capability for kind in KINDS if new[kind].pages is not old[kind].pages)
+        return frozenset(kind.capability for kind in KINDS if new[kind].differs_from(old[kind]))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Snapshot:
     """One configuration's settings, and the lists as they are now."""
 
@@ -307,7 +307,8 @@ def _next_catalog(
         ]
 
     if old.version and parts(sources) == parts(known):
-        return old if old.rewriters is resources.rewriters else old.with_rewriters(resources.rewriters)
+        same = old.rewriters is resources.rewriters or not (old.rewriters or resources.rewriters)
+        return old if same else old.with_rewriters(resources.rewriters)
     return build.build(naming, sources, old.with_rewriters(resources.rewriters))
 
 
