@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from muxway.net.processes.journal import Lines
     from muxway.net.processes.launch import ReaperProcess
     from muxway.servers.instance import Upstream
+    from muxway.servers.transports.port import Credentials
 
 log = EventLog("gateway")
 
@@ -147,6 +148,7 @@ class Gateway:
             prepare=self._prepare,
             reaper=reaper,
             trace=trace,
+            credentials=self._credentials,
         )
         self._retired: list[list[Layer]] = []
         """Middlewares of configurations before this one that calls under way may still use."""
@@ -250,6 +252,14 @@ class Gateway:
             await close_layers(layers.values())
         if self._closing:
             await asyncio.wait(self._closing)
+
+    def _credentials(self, server: ServerConfig) -> Credentials | None:
+        """What muxway shows a remote server: the login of the user who runs it."""
+        # Only for those who have such servers.
+        from muxway.identity.credentials import ServerCredentials, takes_login
+        from muxway.identity.store import TokenStore
+
+        return ServerCredentials(server, TokenStore(), file=self.config.source) if takes_login(server) else None
 
     @property
     def metronome(self) -> Metronome:

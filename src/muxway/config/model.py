@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from muxway.config import kinds, middlewares, shaping
+from muxway.config import kinds, middlewares, oauth, shaping
 from muxway.config.fields import Field, Section, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config.middlewares import MiddlewareSpec
+    from muxway.config.oauth import OAuthConfig
     from muxway.config.shaping import ExposedTool, ToolShape
     from muxway.config.templates import Condition, Template
     from muxway.errors import Problem
@@ -117,6 +118,12 @@ class ServerConfig:
                 example="API_TOKEN",
             ),
         ),
+    )
+    oauth: OAuthConfig = oauth.oauth(
+        "How muxway logs in to the server, where `muxway login NAME` cannot find that out by itself; false: not "
+        "at all.",
+        default_factory=oauth.OAuthConfig,
+        example={"clientId": "Iv1.8a61f9b3a7aba766", "clientSecret": "${GITHUB_CLIENT_SECRET}"},
     )
     transport: Transport = kinds.transport(
         "How to talk to the server: `stdio`, `http` (Streamable HTTP) or `sse` (the older HTTP+SSE). Left out, it "
@@ -638,4 +645,16 @@ SUBTOOL = Section("tools.*.subtools.*.tools.*", SubTool)
 STEP = Section("tools.*.steps.*", Step)
 EXAMPLE = Section("tools.*.examples.*", Example)
 VIEW = Section("views.*", ViewConfig)
-SECTIONS = (SERVER, GATEWAY, CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW)
+SECTIONS = (
+    SERVER,
+    GATEWAY,
+    CUSTOM_TOOL,
+    SUBTOOL,
+    STEP,
+    EXAMPLE,
+    shaping.SHAPE,
+    shaping.ARGUMENT,
+    oauth.OAUTH,
+    oauth.IDP,
+    VIEW,
+)

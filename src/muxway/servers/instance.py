@@ -262,6 +262,14 @@ class Upstream:
         """Before a start: what it had when it last ran. That is listed until it says what it has now, or fails."""
         self.greeting, self.offers = greeting, offers
 
+    def logged_in(self) -> None:
+        """Somebody has logged in: start it, if that is what it waited for."""
+        if self.status is Status.LOGIN_NEEDED:
+            log.info("logged in; starting it", upstream=self.name)
+            self._history.forgive()
+            self.start()
+            self._on_change(self)
+
     def lie_down(self) -> None:
         """Instead of a start: sleep until somebody calls it."""
         self._set(Event.LAID_DOWN)
@@ -395,7 +403,10 @@ class Upstream:
             self._give_way(str(full))
             return
         except (MuxwayError, TimeoutError, OSError) as error:
-            self._fail_start(link, error)
+            if isinstance(error, UpstreamError) and error.reason == "login_needed":
+                self._lock_out(link, error.message)
+            else:
+                self._fail_start(link, error)
             return
         except asyncio.CancelledError:
             if link is not None:
@@ -472,6 +483,18 @@ class Upstream:
         self._unfeed(why)
         log.warning("no room for a server", upstream=self.name, why=why)
         self._on_change(self)
+
+    def _lock_out(self, link: Connection | None, why: str) -> None:
+        """It wants a login. Trying again is of no use until there is one; what it had stays listed."""
+        self.starting = False
+        self._cancel_timers()
+        self._set(Event.LOCKED_OUT)
+        self.error = why
+        self._settle()
+        self._unfeed(why.removeprefix(f'server "{self.name}" '))
+        log.warning("login needed", upstream=self.name, what=why.removeprefix(f'server "{self.name}" '))
+        self._on_change(self)
+        self._end(link)
 
     def _wake_again(self) -> None:
         self.start()

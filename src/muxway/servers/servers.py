@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
     from muxway.servers.negotiation import Era, Negotiated
-    from muxway.servers.transports.port import ServerTransport
+    from muxway.servers.transports.port import Credentials, ServerTransport
 
 _LAZY_IDLE: Final = 300.0
 """Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
@@ -63,6 +63,8 @@ class ManagedServer:
     member: Member
     upstream: Upstream
     feeds: Feeds
+    credentials: Credentials | None = None
+    """What it is shown, where that is not in its configuration."""
     lanes: Pool | None = None
     """Its further connections; None for an object of this process that can be served but once."""
     thing: object = None
@@ -85,6 +87,8 @@ class ManagedServer:
 
     async def stop(self) -> None:
         """End all its connections, all at once, and wait until they are gone."""
+        if self.credentials is not None:
+            self.credentials.close()
         lanes = () if self.lanes is None else (self.lanes.stop(),)
         await asyncio.gather(*lanes, self.upstream.stop())
 
@@ -103,6 +107,7 @@ class Servers:
         prepare: Callable[[Callable[[], list[Source]]], Awaitable[None]],
         reaper: ReaperProcess | None,
         trace: MessageTrace | None = None,
+        credentials: Callable[[ServerConfig], Credentials | None] = lambda _: None,
     ) -> None:
         """Prepare an empty one.
 
@@ -115,7 +120,9 @@ class Servers:
             prepare: waits until all is ready for a change, given what gives the sources after it.
             reaper: the process that will look after the children, if it has been started ahead.
             trace: who is told of every message, if somebody is.
+            credentials: gives what a remote server is shown, where that is not in its configuration.
         """
+        self._credentials = credentials
         self.settings = settings
         self._trace = trace
         self.naming = naming
@@ -344,7 +351,8 @@ class Servers:
         def current() -> ServerConfig:
             return station.config
 
-        dial = self._told_of(self._dial(current, config, thing), config.name)
+        credentials = self._credentials(config) if config.url is not None and thing is None else None
+        dial = self._told_of(self._dial(current, config, thing, credentials), config.name)
         member = Member(0, 0)
 
         def changed(_: Upstream) -> None:
@@ -363,7 +371,11 @@ class Servers:
         upstream.feed = self._feed(upstream, lambda: member.bare)
         upstream.prepare = lambda offers: self._prepare(partial(self.sources, station, offers))
         member.home = upstream
-        station = ManagedServer(config, dial, member, upstream, Feeds(upstream.feed), thing=thing)
+        if credentials is not None:
+            credentials.on_login = upstream.logged_in
+        station = ManagedServer(
+            config, dial, member, upstream, Feeds(upstream.feed), thing=thing, credentials=credentials
+        )
         self._settle_terms(station)
         if thing is None or self._takes_several(thing):
             station.lanes = self._lanes(station)
@@ -401,7 +413,11 @@ class Servers:
         return dial if trace is None else lambda: trace.around(dial(), name)
 
     def _dial(
-        self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object
+        self,
+        current: Callable[[], ServerConfig],
+        config: ServerConfig,
+        thing: object,
+        credentials: Credentials | None,
     ) -> Callable[[], ServerTransport]:
         """How the server is reached, each time anew, as its configuration says by then."""
         if config.unusable:
@@ -424,7 +440,7 @@ class Servers:
         if config.transport != "stdio":
             from muxway.servers.transports.http import HttpServerTransport
 
-            return lambda: HttpServerTransport(current(), limit())
+            return lambda: HttpServerTransport(current(), limit(), credentials)
 
         journal = self.journals.setdefault(config.name, Journal())
 

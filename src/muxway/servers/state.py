@@ -20,6 +20,8 @@ class Status(StrEnum):
     """It ended by itself after it had run, and is being started again, or will be in a moment. It stays listed."""
     SLEEPING = "sleeping"
     """Nobody needed it, or there was no room for it. It stays listed, and the next call starts it."""
+    LOGIN_NEEDED = "login needed"
+    """It wants to know who we are, and somebody has to log in. It stays listed, and that login starts it."""
     FAILED = "failed"
     """It could not be started, or ends again and again. It will be tried again, at ever longer intervals."""
     STOPPED = "stopped"
@@ -35,6 +37,8 @@ class Event(StrEnum):
     """It ended by itself, or could not be started."""
     LOOPED = "looped"
     """It ended by itself too often."""
+    LOCKED_OUT = "locked out"
+    """It does not let us in without a login."""
     LAID_DOWN = "laid down"
     RETIRED = "retired"
 
@@ -44,19 +48,24 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (Status.INITIALIZING, Event.LOST): Status.FAILED,
     (Status.INITIALIZING, Event.LOOPED): Status.FAILED,
     (Status.INITIALIZING, Event.LAID_DOWN): Status.SLEEPING,
+    (Status.INITIALIZING, Event.LOCKED_OUT): Status.LOGIN_NEEDED,
     (Status.INITIALIZING, Event.RETIRED): Status.STOPPED,
     (Status.RUNNING, Event.LOST): Status.RESTARTING,
     (Status.RUNNING, Event.LOOPED): Status.FAILED,
     (Status.RUNNING, Event.LAID_DOWN): Status.SLEEPING,
+    (Status.RUNNING, Event.LOCKED_OUT): Status.LOGIN_NEEDED,
     (Status.RUNNING, Event.RETIRED): Status.STOPPED,
     (Status.RESTARTING, Event.STARTED): Status.RESTARTING,
     (Status.RESTARTING, Event.READY): Status.RUNNING,
     (Status.RESTARTING, Event.LOST): Status.FAILED,
     (Status.RESTARTING, Event.LOOPED): Status.FAILED,
     (Status.RESTARTING, Event.LAID_DOWN): Status.SLEEPING,
+    (Status.RESTARTING, Event.LOCKED_OUT): Status.LOGIN_NEEDED,
     (Status.RESTARTING, Event.RETIRED): Status.STOPPED,
     (Status.SLEEPING, Event.STARTED): Status.INITIALIZING,
     (Status.SLEEPING, Event.RETIRED): Status.STOPPED,
+    (Status.LOGIN_NEEDED, Event.STARTED): Status.INITIALIZING,
+    (Status.LOGIN_NEEDED, Event.RETIRED): Status.STOPPED,
     (Status.FAILED, Event.STARTED): Status.RESTARTING,
     (Status.FAILED, Event.RETIRED): Status.STOPPED,
     (Status.STOPPED, Event.STARTED): Status.INITIALIZING,

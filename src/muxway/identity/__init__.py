@@ -1,0 +1,1 @@
+"""Who muxway is towards servers: logins, tokens, and where they are kept."""
