@@ -9,6 +9,7 @@ data. Whoever uses the gateway speaks the same revision; what the gateway speaks
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -135,6 +136,15 @@ async def read_everything(client: RawClient) -> None:
         await client.ask("prompts/get", {"name": prompt["name"]})
 
 
+async def noticed(gateway: muxway.Gateway) -> None:
+    """Wait until the gateway has seen the login, and the server runs or wants another one."""
+    with contextlib.suppress(TimeoutError):  # it may have done so before the command ended
+        async with asyncio.timeout(1.5):
+            while gateway.servers()[0].status == "login needed":
+                await asyncio.sleep(0.001)
+    await gateway.settled()
+
+
 def oauth() -> dict[str, Any]:
     """What the user would write into the configuration for this scenario."""
     if SCENARIO == "auth/basic-cimd":
@@ -145,8 +155,8 @@ def oauth() -> dict[str, Any]:
     if "idp_id_token" in DATA:
         given |= {"grant": "id_jag", "subjectToken": DATA["idp_id_token"]}
         given["idp"] = {"tokenEndpoint": DATA["idp_token_endpoint"], "clientId": DATA["idp_client_id"]}
-    if "workload_jwt" in DATA:
-        given |= {"grant": "jwt_bearer", "subjectToken": DATA["workload_jwt"]}
+    if "valid_jwt" in DATA:
+        given |= {"grant": "jwt_bearer", "subjectToken": DATA["valid_jwt"]}
     return given
 
 
@@ -158,12 +168,14 @@ async def main(url: str) -> None:
         async with muxway.Gateway.open(file) as gateway:
             server = gateway.servers()[0]
             say(f"{server.status}: {server.error}")
-            while (command := login_wanted(gateway.servers()[0].error or "")) is not None:
+            for _ in range(ROUNDS):
+                command = login_wanted(gateway.servers()[0].error or "")
+                if command is None:
+                    break
                 await log_in(command)
-                async with asyncio.timeout(5):
-                    while gateway.servers()[0].error is not None:
-                        await asyncio.sleep(0.05)
-                await gateway.settled()
+                await noticed(gateway)
+            if gateway.servers()[0].status != "running":
+                raise SystemExit(f"there is nothing to use: {gateway.servers()[0].error}")
             client = RawClient(Answering(gateway.memory_door()), revision=REVISION, capabilities=CAPABILITIES)
             await client.hello()
             await use(client)

@@ -17,7 +17,7 @@ from muxway.identity.challenges import Challenge, read_challenge
 from muxway.identity.discovery import NoLogin, OAuthError, canonical, discover
 from muxway.identity.login import choose_scopes
 from muxway.identity.oauth_client import TokenRefused, Unavailable
-from muxway.identity.store import EARLY, LOCAL, Login, LoginKey, Wanted
+from muxway.identity.store import EARLY, LOCAL, Login, LoginKey, WantedLogin
 from muxway.log import EventLog
 from muxway.net.guarded_fetch import GuardedFetch
 from muxway.net.http_errors import HttpTrouble
@@ -280,7 +280,7 @@ class ServerCredentials:
         if challenge.scope is None and challenge.resource_metadata is None:
             return
         more = challenge.error == "insufficient_scope"
-        wanted = Wanted(
+        wanted = WantedLogin(
             scopes=challenge.scope, resource_metadata=challenge.resource_metadata, more=more, at=time.time()
         )
         try:

@@ -113,7 +113,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return frozenset(text for text in known if text)
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WantedLogin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a server asked for when it last wanted a login: the command that makes it is another process."""
 
     scopes: tuple[str, ...] | None = None
@@ -166,16 +166,16 @@ class TokenStore:
         """Forget a login. Returns whether there was one."""
         return self._files.remove(key.digest)
 
-    def wanted(self, key: LoginKey) -> Wanted | None:
+    def wanted(self, key: LoginKey) -> WantedLogin | None:
         """What the server asked for, if that is not long ago. Raises StoreError."""
         content = self._files.read(key.digest + _WANTED)
         try:
-            found = None if content is None else msgspec.json.decode(content, type=Wanted)
+            found = None if content is None else msgspec.json.decode(content, type=WantedLogin)
         except msgspec.MsgspecError:
             return None
         return None if found is None or found.at + _WANTED_FOR < time.time() else found
 
-    def want(self, key: LoginKey, wanted: Wanted | None) -> None:
+    def want(self, key: LoginKey, wanted: WantedLogin | None) -> None:
         """Remember what the server asks for; None: it has it. Raises StoreError."""
         if wanted is None:
             self._files.remove(key.digest + _WANTED)

@@ -257,5 +257,6 @@ def _meaning(error: Any) -> str:
 
 
 def _shown(url: str) -> str:
-    """A URL without its query, for people."""
-    return printable(url.partition("?")[0].partition("#")[0])[:_SHOWN]
+    """A URL without its query and whoever it names, for people."""
+    scheme, slashes, rest = url.partition("?")[0].partition("#")[0].rpartition("//")
+    return printable(scheme + slashes + rest.rpartition("@")[2])[:_SHOWN]
