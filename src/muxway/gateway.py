@@ -59,8 +59,10 @@ if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
     from muxway.exchange.drafting import Draft
+    from muxway.exchange.logins import LoginPage
     from muxway.exchange.relay import Member
     from muxway.exchange.views import View
+    from muxway.identity.pages import LoginPages
     from muxway.middleware.engine.base import Middleware
     from muxway.middleware.engine.running import Chains, Layer
     from muxway.net.message_trace import MessageTrace
@@ -150,6 +152,8 @@ class Gateway:
             trace=trace,
             credentials=self._credentials,
         )
+        self._login_pages: LoginPages | None = None
+        self.switchboard.audience.logins.page = self._login_page
         self._retired: list[list[Layer]] = []
         """Middlewares of configurations before this one that calls under way may still use."""
         self._closing: set[asyncio.Task[None]] = set()
@@ -239,6 +243,8 @@ class Gateway:
             await self._fleet.stop()
         finally:
             self._quiet = False
+        if self._login_pages is not None:
+            await self._login_pages.close()
         await self._published_all()
         self._publish()
         self.switchboard.close()
@@ -260,6 +266,24 @@ class Gateway:
         from muxway.identity.store import TokenStore
 
         return ServerCredentials(server, TokenStore(), file=self.config.source) if takes_login(server) else None
+
+    def _login_page(self, name: str) -> LoginPage | None:
+        """Where the user who runs the gateway can log in to a server."""
+        station = self._fleet.stations.get(name)
+        if station is None or station.credentials is None or not station.config.oauth.interactive:
+            return None
+        if self._login_pages is None:
+            from muxway.identity.pages import LoginPages
+
+            self._login_pages = LoginPages(self._logged_in)
+        return self._login_pages.page(station.config)
+
+    def _logged_in(self, name: str, page: str) -> None:
+        """The user has logged in to a server on such a page."""
+        if (station := self._fleet.stations.get(name)) is not None:
+            station.upstream.logged_in()
+        audience = self.switchboard.audience
+        audience.page_done(audience.logins, page)
 
     @property
     def metronome(self) -> Metronome:

@@ -29,7 +29,7 @@ from muxway.servers.state import Status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muxway.cli.verbs.serve import Credentials
+    from muxway.cli.verbs.serve import AcceptedTokens
     from muxway.clients.transports.guard import Guard
     from muxway.config import Config
     from muxway.config.plan import Plan
@@ -77,7 +77,7 @@ class Terms:
 
     address: Address
     guard: Guard
-    credentials: Callable[[Config], Credentials]
+    credentials: Callable[[Config], AcceptedTokens]
     """Who may come in if this is the configuration. Raises ClickException if that cannot be."""
     view: str | None = None
     """What is served at `/mcp`; everything if there is none."""

@@ -199,9 +199,12 @@ class StatelessRequest(HttpReply, eq=False, kw_only=True):
     admission: Admission | None = None
     """Where it is counted as under way, while it is."""
     running: Running | None = None
+    board: Switchboard | None = None
+    """Who answers it."""
 
     def begin(self, switchboard: Switchboard) -> None:
         """Have it answered, now or later; at once with an error if too much is under way."""
+        self.board = switchboard
         if self.call.method in CALLS:
             admission = switchboard.admission
             refusal = admission.enter(self.call.caller.principal)
@@ -237,6 +240,12 @@ class StatelessRequest(HttpReply, eq=False, kw_only=True):
 
     def failed(self, error: RpcError) -> None:
         self.running = None
+        if self.board is not None:
+            identity = envelopes.encode(self.board.identity)
+            told = self.board.audience.logins.told(self.call, error, identity)
+            if isinstance(told, bytes):
+                self.say(envelopes.result(self.id, told))
+                return
         self.status = status_of(error)
         self.say(envelopes.failure(self.id, error))
 

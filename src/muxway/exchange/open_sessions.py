@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from muxway.exchange.logins import Logins
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -48,6 +50,7 @@ class OpenSessions:
         """Called when a session is opened."""
         self.on_roots_changed: Callable[[object], None] | None = None
         """Called with the session whose client works on other folders now."""
+        self.logins = Logins()
         self.dropped = 0
         """Log messages that nobody got, because it could not be told whose they were."""
         self._sessions: dict[object, Listener] = {}

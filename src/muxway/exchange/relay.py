@@ -67,6 +67,11 @@ class Home(Protocol):
         """Seconds until it is tried again, if it is not running and will be."""
         ...
 
+    @property
+    def locked_out(self) -> str | None:
+        """What to tell a caller, if somebody has to log in before it can be started."""
+        ...
+
     def wake(self) -> bool:
         """Somebody wants to call it. Returns whether it is being started now."""
         ...
@@ -389,6 +394,8 @@ class Relay:
     def _refuse(self, upstream: str, member: Member) -> NoReturn:
         if member.starting or (member.home is not None and member.home.wake()):
             raise StillStarting(member)
+        if member.home is not None and (why := member.home.locked_out) is not None:
+            raise UpstreamError(upstream, "login_needed", why)
         retry_in = None if member.home is None else member.home.retry_in
         why = f'server "{upstream}" is not running: {member.absence}'
         if retry_in is not None:

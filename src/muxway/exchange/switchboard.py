@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.calls.incidents import attempt, internal
-from muxway.calls.ports import in_turns
+from muxway.calls.ports import in_turns, later
 from muxway.catalog import build
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Pages
 from muxway.catalog.resources import ResourceCatalog, build_resources
-from muxway.errors import MethodNotFound, RpcError
-from muxway.exchange import tasks
+from muxway.errors import MethodNotFound, RpcError, UpstreamError
+from muxway.exchange import logins, tasks
 from muxway.exchange.admission import Admission
 from muxway.exchange.completion import Completion
 from muxway.exchange.drafting import Edition, are_many, draft
@@ -79,6 +79,12 @@ class _HeldCall:
 
     def _go_on(self) -> None:
         self._running = self._again(self._call, self._sink)
+
+    def give_up(self) -> None:
+        """It has waited for long enough: whatever is known now is its answer."""
+        if self in self._queue:
+            del self._queue[self]
+            self.release()
 
     def cancel(self, reason: str | None) -> None:
         self._cancelled = True
@@ -285,12 +291,25 @@ class Switchboard:
             self.relay.renew(kind)
             sink.done(*shelves[kind].answer(call, self._asked(kind)))
         except RpcError as error:
+            if isinstance(error, UpstreamError) and error.reason == "login_needed" and logins.answered(call):
+                waiting = self._await_login(error.upstream, call, sink, chosen)
+                if waiting is not None:
+                    return waiting
             sink.failed(error)
         except StillStarting as wait:
             return self.hold(wait, lambda call, sink: self.answer(call, sink, chosen), call, sink)
         except Exception as error:  # noqa: BLE001 - middlewares and composed tools around it wait for an outcome
             sink.failed(internal(error, method=call.method))
         return None
+
+    def _await_login(self, upstream: str, call: Call, sink: Sink, chosen: Chosen | None) -> Running | None:
+        """Keep a call whose user has agreed to log in until that is done, once, and not for ever; None: it waited."""
+        member = self.shared.members.get(upstream)
+        if member is None or self.relay.waited:
+            return None
+        held = _HeldCall(member.held, self.relay, lambda call, sink: self.answer(call, sink, chosen), call, sink)
+        later(logins.WAIT, held.give_up)
+        return held
 
     def _step(self, call: Call, sink: Sink) -> Running | None:
         """Start a call of a composed tool's step: through the same middleware as the calls of its caller."""

@@ -35,13 +35,15 @@ NOTHING: Final = ("404 Not Found", "Nothing is here", "This page is only for the
 class Callback:
     """Waits for a browser."""
 
-    def __init__(self, redirect_uri: str | None, take: Callable[[str], bool]) -> None:
+    def __init__(self, redirect_uri: str | None, take: Callable[[str], bool], cookie: str | None = None) -> None:
         """Prepare.
 
         Args:
             redirect_uri: where it must be; None: at any free port.
             take: gets the query of each request, and says whether that was what was waited for.
+            cookie: what the browser must have, if it was given a cookie when it set out.
         """
+        self._cookie = cookie
         self._wanted = redirect_uri
         self._take = take
         self._server: asyncio.Server | None = None
@@ -74,23 +76,46 @@ class Callback:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                head = await reader.readuntil(b"\r\n\r\n")
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            writer.close()
-            return
-        status, title, text = self._answer(head)
-        page = _PAGE.format(title=title, text=text).encode()
-        with contextlib.suppress(OSError):
-            writer.write(_HEAD.format(status=status, length=len(page), more="").encode() + page)
-            await writer.drain()
+        head = await read_head(reader)
+        if head is not None:
+            with contextlib.suppress(OSError):
+                writer.write(answer_page(self._answer(head)))
+                await writer.drain()
         writer.close()
 
     def _answer(self, head: bytes) -> tuple[str, str, str]:
-        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
-        target = rest.rpartition(" ")[0]
-        path, _, query = target.partition("?")
-        if method != "GET" or path != self._path:
+        path, query = target_of(head)
+        if path != self._path:
             return NOTHING
+        if self._cookie is not None and f"muxway-login={self._cookie}" not in _cookies(head):
+            return WRONG
         return DONE if self._take(query) else WRONG
+
+
+async def read_head(reader: asyncio.StreamReader) -> bytes | None:
+    """The head of a request; None if none comes."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await reader.readuntil(b"\r\n\r\n")
+    except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+        return None
+
+
+def target_of(head: bytes) -> tuple[str | None, str]:
+    """The path and the query of a GET; None for the path of anything else."""
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    path, _, query = rest.rpartition(" ")[0].partition("?")
+    return (path if method == "GET" else None), query
+
+
+def answer_page(page: tuple[str, str, str], more: str = "") -> bytes:
+    """A page as it goes to the browser: status, title and text; `more` are lines for its head."""
+    status, title, text = page
+    body = _PAGE.format(title=title, text=text).encode()
+    return _HEAD.format(status=status, length=len(body), more=more).encode() + body
+
+
+def _cookies(head: bytes) -> list[str]:
+    lines = head.decode("latin-1").split("\r\n")[1:]
+    given = [line.partition(":")[2] for line in lines if line.lower().startswith("cookie:")]
+    return [cookie.strip() for text in given for cookie in text.split(";")]

@@ -59,7 +59,7 @@ class ServerCredentials:
         self._file = file
         self._login: Login | None = None
         self._read = False
-        self._seen = 0
+        self._seen: int = 0
         self._looked = 0.0
         self._due_at: float | None = None
         """When the token has to be renewed, on the clock of the day."""

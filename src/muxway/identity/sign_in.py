@@ -19,7 +19,7 @@ from muxway.identity.store import LOCAL, Login, LoginKey
 from muxway.net.guarded_fetch import FetchError, GuardedFetch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from muxway.config.model import ServerConfig
     from muxway.identity.device import DeviceCode
@@ -77,12 +77,19 @@ class SignIn:
         self.registration = ""
         self._config, self._store, self._more = config, store, tuple(scopes)
 
-    async def by_browser(self, show: Callable[[str], None], paste: Callable[[], Awaitable[str]] | None = None) -> Login:
+    async def by_browser(
+        self,
+        show: Callable[[str], None],
+        paste: Callable[[], Awaitable[str]] | None = None,
+        *,
+        cookie: str | None = None,
+    ) -> Login:
         """Log in with a browser, on this machine or on another one.
 
         Args:
             show: gets the address to open.
             paste: gives the address that the browser ended at, as often as it is awaited, where somebody may copy it.
+            cookie: what the browser must bring back, if it was given one.
 
         Raises:
             OAuthError, StoreError: it did not work; says why.
@@ -102,7 +109,7 @@ class SignIn:
                 came.set_result(query)
                 return True
 
-            async with _opened(wanted, take, fixed=oauth.redirect_uri is not None) as callback:
+            async with _opened(wanted, take, cookie, fixed=oauth.redirect_uri is not None) as callback:
                 pending = await begin(fetch, self.key, found, oauth, self.scopes, callback.redirect_uri, before)
                 self.registration = pending.registration.kind
                 show(pending.link)
@@ -196,14 +203,16 @@ def _registered(before: Login | None, found: Discovered) -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def _opened(wanted: str | None, take: Callable[[str], bool], *, fixed: bool) -> AsyncIterator[Callback]:
-    callback = Callback(wanted, take)
+async def _opened(
+    wanted: str | None, take: Callable[[str], bool], cookie: str | None, *, fixed: bool
+) -> AsyncGenerator[Callback]:
+    callback = Callback(wanted, take, cookie)
     try:
         await callback.__aenter__()
     except OAuthError:
         if fixed:
             raise
-        callback = Callback(None, take)
+        callback = Callback(None, take, cookie)
         await callback.__aenter__()
     try:
         yield callback

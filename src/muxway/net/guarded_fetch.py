@@ -195,10 +195,10 @@ class GuardedFetch:
             here = URL(url)
             try:
                 there = here.join(URL(location))
-                same = there.origin() == here.origin()
+                elsewhere = there.origin() != here.origin()
             except ValueError:
-                same = False
-            if not same:
+                there, elsewhere = here, True
+            if elsewhere:
                 raise FetchError(f"{_shown(url)} redirects to another origin, which is not followed", refused=True)
             url = str(there)
         raise FetchError(f"{_shown(url)} redirects again and again")

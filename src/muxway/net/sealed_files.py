@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import importlib
 import os
 import secrets
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from muxway.errors import MuxwayError
 
@@ -256,32 +257,36 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _to_keyring(folder: Path, key: bytes) -> bool:
-    """Put a key into the system's keyring, where the extra is installed and there is one that keeps it."""
+def _keyring() -> tuple[Any, type[Exception]] | None:
+    """The system's keyring and its errors, where the extra is installed."""
     try:
-        import keyring  # pyright: ignore[reportMissingImports]
-        import keyring.errors  # pyright: ignore[reportMissingImports]
+        return importlib.import_module("keyring"), importlib.import_module("keyring.errors").KeyringError
     except ImportError:
+        return None
+
+
+def _to_keyring(folder: Path, key: bytes) -> bool:
+    """Put a key into the system's keyring. Returns whether there is one that keeps it."""
+    if (found := _keyring()) is None:
         return False
+    keyring, trouble = found
     try:
         keyring.set_password(_SERVICE, str(folder), key.hex())
         return keyring.get_password(_SERVICE, str(folder)) == key.hex()
-    except keyring.errors.KeyringError:
+    except trouble:
         return False
 
 
 def _from_keyring(folder: Path) -> bytes:
-    try:
-        import keyring  # pyright: ignore[reportMissingImports]
-        import keyring.errors  # pyright: ignore[reportMissingImports]
-    except ImportError:
+    if (found := _keyring()) is None:
         raise StoreError(
             f"the key of {folder} is in the system's keyring: install muxway with the extra, `muxway[keyring]`"
-        ) from None
+        )
+    keyring, trouble = found
     try:
-        found = keyring.get_password(_SERVICE, str(folder))
-    except keyring.errors.KeyringError as error:
+        key = keyring.get_password(_SERVICE, str(folder))
+    except trouble as error:
         raise StoreError(f"the key of {folder} is in the system's keyring, which cannot be read: {error}") from None
-    if found is None:
+    if key is None:
         raise StoreError(f"the key of {folder} is not in the system's keyring any more; log in again")
-    return bytes.fromhex(found)
+    return bytes.fromhex(key)

@@ -242,6 +242,11 @@ class Upstream:
         return max(0.0, self._retry_at - asyncio.get_running_loop().time())
 
     @property
+    def locked_out(self) -> str | None:
+        """What to tell a caller, if somebody has to log in before it can be started."""
+        return self.error if self.status is Status.LOGIN_NEEDED else None
+
+    @property
     def looping(self) -> bool:
         """Whether it ends again and again, and is therefore tried only now and then."""
         return self._history.looping

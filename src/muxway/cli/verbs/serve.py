@@ -146,7 +146,7 @@ def command(
     Ends on SIGTERM (exit 0) or Ctrl-C (exit 130): calls under way get 5 seconds.
     """
 
-    def credentials(config: Config) -> Credentials:
+    def credentials(config: Config) -> AcceptedTokens:
         known_view(config, view)
         return _credentials(config, tokens, bound.host, insecure=insecure)
 
@@ -180,7 +180,7 @@ def command(
     raise click.exceptions.Exit(run_http(source, loaded, reaper, terms))
 
 
-class Credentials(NamedTuple):
+class AcceptedTokens(NamedTuple):
     """Who may come in."""
 
     tokens: tuple[str, ...]
@@ -189,7 +189,7 @@ class Credentials(NamedTuple):
     """Those that open one view, and which."""
 
 
-def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure: bool) -> Credentials:
+def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure: bool) -> AcceptedTokens:
     """What the command line and the configuration say together. Raises BadConfig, UsageError."""
     own = config.gateway.token
     tokens = given or (() if own is None else (own,))
@@ -202,7 +202,7 @@ def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure:
             "the allowed origin * lets every web page that is open on this machine call every tool: set a token as "
             "well (MUXWAY_TOKEN, or gateway.token in the config), or name the origins."
         )
-    return Credentials(tokens, views)
+    return AcceptedTokens(tokens, views)
 
 
 def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None:
