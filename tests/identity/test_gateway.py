@@ -223,18 +223,9 @@ async def test_no_secret_is_shown_anywhere(
     config = server(provider, clientId="me", clientSecret="canary-client-secret")
     made = await log_in(config)
     shown: list[str] = []
-    async with Gateway.open(
-        parse_config(
-            {
-                "mcpServers": {
-                    "guarded": {
-                        "url": provider.mcp,
-                        "oauth": {"clientId": "me", "clientSecret": "canary-client-secret"},
-                    }
-                }
-            }
-        )  # fmt: skip
-    ) as gateway:
+    oauth = {"clientId": "me", "clientSecret": "canary-client-secret"}
+    loaded = parse_config({"mcpServers": {"guarded": {"url": provider.mcp, "oauth": oauth}}})
+    async with Gateway.open(loaded) as gateway:
         client = await client_of(gateway, "2025-11-25", ASKS)
         shown.append(str((await client.call("guarded__who", {})).message))
         provider.failing = [500]

@@ -81,7 +81,7 @@ async def obtain(
             raise OAuthError("needs a person to log in")
     token = await oauth_client.ask_token(fetch, server, registration, form, oauth=oauth)
     return Login(
-        key=(*key,),
+        key=key,
         grant=oauth.grant,
         server=server,
         registration=msgspec.structs.replace(registration, client_secret=None),

@@ -190,7 +190,7 @@ class PendingLogin:
     def login(self, token: oauth_client.Token) -> Login:
         """What is kept."""
         return Login(
-            key=(*self.key,),
+            key=self.key,
             grant="authorization_code",
             server=self.found.server,
             registration=self.registration,

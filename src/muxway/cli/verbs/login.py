@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -95,7 +95,8 @@ async def _by_browser(sign_in: SignIn, server: str, *, quiet: bool) -> Login:
         if not opened:
             click.echo("When the browser cannot come back here, paste the address that it ends at:", err=True)
 
-    return await sign_in.by_browser(show, _line)
+    with _Pasted() as pasted:
+        return await sign_in.by_browser(show, pasted.line)
 
 
 async def _by_device(sign_in: SignIn, server: str) -> Login:
@@ -121,23 +122,34 @@ def _open(link: str) -> bool:
     return True
 
 
-async def _line() -> str:
-    """A line that somebody pastes; never comes back where nobody can."""
-    loop = asyncio.get_running_loop()
-    came: asyncio.Future[str] = loop.create_future()
+class _Pasted:
+    """Lines that somebody types in, or pastes, while something else is waited for."""
 
-    def read() -> None:
-        text = sys.stdin.readline()
-        loop.remove_reader(0)
-        if text and not came.done():
-            came.set_result(text)
+    def __init__(self) -> None:
+        self._lines: asyncio.Queue[str] = asyncio.Queue()
+        self._rest = b""
 
-    with contextlib.suppress(OSError, ValueError):  # no terminal and no pipe, such as /dev/null
-        loop.add_reader(0, read)
-    try:
-        return await came
-    finally:
-        loop.remove_reader(0)
+    def __enter__(self) -> Self:
+        with contextlib.suppress(OSError, ValueError):  # neither a terminal nor a pipe, such as /dev/null
+            asyncio.get_running_loop().add_reader(0, self._read)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(0)
+
+    async def line(self) -> str:
+        """The next one; never comes back where nobody types."""
+        return await self._lines.get()
+
+    def _read(self) -> None:
+        # Not by way of Python's own buffer: what waits there makes nothing ready to be read.
+        data = os.read(0, 1 << 16)
+        if not data:
+            asyncio.get_running_loop().remove_reader(0)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[-(1 << 16) :]
+        for line in lines:
+            self._lines.put_nowait(line.decode("utf-8", "replace"))
 
 
 def facts(login: Login) -> dict[str, str]:
