@@ -13,7 +13,15 @@ import pytest
 from muxway.config import parse_server
 from muxway.identity.challenges import read_challenge
 from muxway.identity.credentials import fetch_for, login_key
-from muxway.identity.discovery import OAuthError, canonical, covers, discover, metadata_places, resource_places
+from muxway.identity.discovery import (
+    OAuthError,
+    _is_slash_apart,
+    canonical,
+    covers,
+    discover,
+    metadata_places,
+    resource_places,
+)
 from muxway.identity.login import NotOurs, begin, safe_link
 from muxway.identity.sign_in import SignIn, sign_out
 from muxway.identity.store import TokenStore
@@ -317,6 +325,9 @@ def test_the_places_of_metadata() -> None:
     ]
     assert canonical("HTTPS://H.example.com:443/Mcp#x") == "https://h.example.com/Mcp"
     assert covers("https://h/p", "https://h/p/mcp")
+    assert _is_slash_apart("https://as", "https://as/")
+    assert not _is_slash_apart("https://as/t", "https://as/t/")
+    assert not _is_slash_apart("https://as.evil", "https://as/")
     assert not covers("https://h/p", "https://h/pq")
     assert not covers("https://h.evil.com/p", "https://h/p")
 

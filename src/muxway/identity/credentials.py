@@ -35,6 +35,8 @@ _WATCH: Final = 0.5
 """Seconds between two looks for a login that somebody makes meanwhile."""
 _AGAIN: Final = 15.0
 """Seconds before a token that is still good, and could not be renewed, is tried again."""
+_NEW: Final = 60.0
+"""Seconds within which a token that took the place of a refused one should not be refused."""
 _MOST_STEPS: Final = 3
 _STEP_MEMORY: Final = 600.0
 """Seconds for which scopes that did not help are remembered."""
@@ -65,6 +67,8 @@ class ServerCredentials:
         """When the token has to be renewed, on the clock of the day."""
         self._rejected: str | None = None
         """A token that the server does not take, whatever its time."""
+        self._renewed = ("", 0.0)
+        """The last token that took the place of a rejected one, and when."""
         self._renewal: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._steps: dict[frozenset[str], tuple[int, float]] = {}
@@ -108,10 +112,9 @@ class ServerCredentials:
         self._take(found)
 
     def _take(self, login: Login | None) -> None:
-        if login is not None and login.token.access == self._rejected and not login.token.refresh:
-            login = None
         self._login = login
-        self.header = None if login is None else f"Bearer {login.token.access}"
+        good = login is not None and login.token.access != self._rejected
+        self.header = f"Bearer {login.token.access}" if login is not None and good else None
         self._due_at = None
         if login is not None and login.token.expires_at is not None:
             self._due_at = login.token.expires_at - EARLY
@@ -199,16 +202,24 @@ class ServerCredentials:
             return await self._obtain(challenge)
         if status == _FORBIDDEN:
             raise self._needs_more(challenge)
-        if self._login is not None:
+        if self._login is not None and not self._is_new(self._login.token.access):
             # Whatever its time: it may have been taken back.
             self._rejected = self._login.token.access
             await self._renew_once(spent=True)
             if self.header != sent and self.header is not None:
+                self._renewed = self._login.token.access, time.monotonic()
                 return True
         if sent is None and not challenge.bearer and not await self._has_login(challenge):
             return False
+        if self._login is not None:
+            # A new one, and refused: another one of the same login would fare no better.
+            self._rejected, self.header = self._login.token.access, None
         self._want(challenge)
         raise self._needs_login("" if sent is None else "the last one is not good any more")
+
+    def _is_new(self, access: str) -> bool:
+        """Whether this token was got a moment ago, because the one before was refused."""
+        return self._renewed[0] == access and time.monotonic() - self._renewed[1] < _NEW
 
     async def _has_login(self, challenge: Challenge) -> bool:
         """Whether a server that says nothing of tokens in its refusal gives them all the same."""

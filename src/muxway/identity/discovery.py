@@ -180,7 +180,7 @@ async def _document(fetch: GuardedFetch, url: str, troubles: list[str]) -> Mappi
 
 def _server(document: Mapping[str, Any], issuer: str, *, legacy: bool = False) -> AuthorizationServer:
     said = _text(document, "issuer")
-    if said != issuer:
+    if said != issuer and not _is_slash_apart(said, issuer):
         raise OAuthError(
             f"the metadata of its authorization server {_shown(issuer)} says that it is {_shown(said)}; if that is "
             "known to be right, write the latter as `oauth.issuer`"
@@ -194,7 +194,7 @@ def _server(document: Mapping[str, Any], issuer: str, *, legacy: bool = False) -
         # MCP 2025-11-25, basic/authorization: a client MUST refuse to proceed if there is no such field.
         authorization_endpoint = None
     return AuthorizationServer(
-        issuer=issuer,
+        issuer=said or issuer,
         token_endpoint=token_endpoint,
         authorization_endpoint=authorization_endpoint,
         registration_endpoint=_text(document, "registration_endpoint"),
@@ -206,6 +206,15 @@ def _server(document: Mapping[str, Any], issuer: str, *, legacy: bool = False) -
         client_id_metadata=document.get("client_id_metadata_document_supported") is True,
         legacy=legacy,
     )
+
+
+def _is_slash_apart(said: str | None, issuer: str) -> bool:
+    """Whether two issuers without a path differ in the one slash that their metadata's address does not have.
+
+    Servers of the Python SDK name every such issuer with a slash. It is the same document (RFC 8414 §3.1), and an
+    answer is compared with what that says.
+    """
+    return said is not None and said.rstrip("/") == issuer.rstrip("/") and not urlsplit(issuer).path.strip("/")
 
 
 def covers(resource: str, url: str) -> bool:
