@@ -64,6 +64,7 @@ class Provider:
     refresh: dict[str, Grant] = field(default_factory=dict)
     spent: dict[str, Grant] = field(default_factory=dict)
     devices: dict[str, tuple[dict[str, str], bool]] = field(default_factory=dict)
+    greeted: int = 0
     url: str = ""
 
     def count(self, path: str) -> int:
@@ -238,6 +239,7 @@ class Provider:
     def _answer(self, message: dict[str, Any], grant: Grant) -> web.Response:
         match message["method"]:
             case "initialize":
+                self.greeted += 1
                 result: Any = {
                     "protocolVersion": message["params"]["protocolVersion"],
                     "capabilities": {"tools": {}},

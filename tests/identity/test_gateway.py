@@ -9,11 +9,15 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession, CookieJar
 
 from muxway import Gateway
+from muxway.calls.call import LIBRARY, Call, Caller
+from muxway.calls.ports import Waiter
 from muxway.config import parse_config
+from muxway.errors import UpstreamError
 from muxway.testing import RawClient
 
 from .logging_in import log_in, server
@@ -241,3 +245,38 @@ async def test_no_secret_is_shown_anywhere(
     secrets = {made.token.access, made.token.refresh or "", "canary-client-secret", *codes} - {""}
     assert len(secrets) >= 5
     assert [secret for secret in secrets if secret in everything] == []
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_caller_with_a_token_of_its_own_does_not_use_the_login_of_who_runs_it(
+    provider: Provider, shared: bool
+) -> None:
+    """docs/security.md#what-is-not-there-yet: nobody is somebody else, unless that is written down."""
+    await log_in(server(provider))
+    entry = {"url": provider.mcp, "oauth": {"shared": shared}}
+    async with Gateway.open(parse_config({"mcpServers": {"guarded": entry}})) as gateway:
+        mine, theirs = Caller(revision=LIBRARY.revision), Caller(revision=LIBRARY.revision, principal=b"theirs")
+        for caller, may in ((mine, True), (theirs, shared), (mine, True), (theirs, shared)):
+            waiter = Waiter()
+            call = Call(caller, "tools/call", {"name": msgspec.Raw(b'"guarded__who"')})
+            running = gateway.switchboard.handle(call, waiter)
+            if may:
+                assert b"ann" in await waiter.outcome(running)
+            else:
+                with pytest.raises(UpstreamError, match=r"oauth\.shared") as told:
+                    await waiter.outcome(running)
+                assert told.value.reason == "login_needed"
+
+
+async def test_a_new_token_for_each_call_is_one_session(provider: Provider) -> None:
+    """docs/identity.md#the-token-store: 300 tokens of one login, one session at the server."""
+    await log_in(server(provider))
+    async with gateway_for(provider) as gateway:
+        provider.lifetime = 60
+        provider.expire_access()
+        greeted, before = provider.greeted, provider.count("/token")
+        for _ in range(300):
+            assert (await gateway.call("guarded__who")).text == "ann"
+        assert provider.count("/token") >= before + 300
+        assert provider.greeted == greeted
+    assert len(set(provider.authorizations)) >= 300

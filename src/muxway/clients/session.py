@@ -346,7 +346,7 @@ class Session:
     def told(self, call: Call, error: RpcError) -> bytes | RpcError:
         """What a request is answered with that failed: mostly with just that."""
         board = self._switchboard
-        return board.audience.logins.told(call, error, envelopes.encode(board.identity))
+        return board.audience.logins.told(call, error, board.identity)
 
     def note_pages(self, error: UpstreamSaid) -> None:
         """The client is sent to web pages; it wants to hear when a visit is over, if the server says so."""

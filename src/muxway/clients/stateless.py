@@ -241,8 +241,7 @@ class StatelessRequest(HttpReply, eq=False, kw_only=True):
     def failed(self, error: RpcError) -> None:
         self.running = None
         if self.board is not None:
-            identity = envelopes.encode(self.board.identity)
-            told = self.board.audience.logins.told(self.call, error, identity)
+            told = self.board.audience.logins.told(self.call, error, self.board.identity)
             if isinstance(told, bytes):
                 self.say(envelopes.result(self.id, told))
                 return

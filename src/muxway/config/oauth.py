@@ -170,6 +170,12 @@ class OAuthConfig:
         default=None,
         example={"tokenEndpoint": "https://idp.example.com/token", "clientId": "muxway"},
     )
+    shared: bool = kinds.flag(
+        "Whether callers that come to muxway with a token of their own use the login of the user who runs it. By "
+        "default only callers that need no token do.",
+        default=False,
+        example=True,
+    )
     enabled: bool = kinds.flag(
         "Whether muxway logs in to this server at all. `oauth: false` is the same as false here.",
         default=True,

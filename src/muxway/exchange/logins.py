@@ -16,7 +16,7 @@ from muxway.wire import asking, envelopes
 from muxway.wire.revisions import SERVER_INFO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from muxway.calls.call import Call, Caller
     from muxway.wire.envelopes import Buffer
@@ -41,10 +41,11 @@ class Logins:
         self.page: Callable[[str], LoginPage | None] = lambda _: None
         """A server → a page of ours where the user who runs the gateway can log in to it; None: there is none."""
 
-    def told(self, call: Call, error: RpcError, server_info: bytes) -> bytes | RpcError:
-        """What a call is answered with that failed with this error: another error, or a result."""
+    def told(self, call: Call, error: RpcError, identity: Mapping[str, str]) -> bytes | RpcError:
+        """What a call is answered with that failed with this error: mostly that, else another one, or a result."""
         if not isinstance(error, UpstreamError) or error.reason != "login_needed":
             return error
+        server_info = envelopes.encode(identity)
         if (page := self._page_for(call, error.upstream)) is not None:
             said = {
                 "mode": "url",

@@ -107,6 +107,7 @@ class ServerCredentials:
         try:
             found = self._store.read(self.key)
         except StoreError as error:
+            self._keep_watch()
             raise HttpTrouble(f"cannot be logged in to: {error}", "login_needed") from None
         self._read, self._seen = True, stamp
         self._take(found)

@@ -16,7 +16,7 @@ import msgspec
 
 from muxway.identity.discovery import OAuthError
 from muxway.identity.store import Registration, Token
-from muxway.log import printable
+from muxway.log import masker, printable
 from muxway.net.guarded_fetch import FetchError
 
 if TYPE_CHECKING:
@@ -35,6 +35,17 @@ _ASSERTED_FOR: Final = 120
 """Seconds for which an assertion of ours is good."""
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _METHODS: Final = ("client_secret_basic", "client_secret_post", "none")
+_SECRET: Final = (
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "client_secret",
+    "client_assertion",
+    "assertion",
+    "subject_token",
+    "device_code",
+)
+"""Fields that nobody else may see."""
 _LONGEST_LIFE: Final = 10 * 365 * 24 * 3600
 _SHOWN: Final = 200
 
@@ -42,11 +53,10 @@ _SHOWN: Final = 200
 class TokenRefused(OAuthError):
     """The token endpoint says no, with an error code of OAuth."""
 
-    def __init__(self, code: str, description: str, *, interval: float = 0.0) -> None:
+    def __init__(self, code: str, description: str) -> None:
         said = f"{code}: {description}" if description else code
         super().__init__(f"its authorization server refuses: {said}")
         self.code = code
-        self.interval = interval
 
 
 class Unavailable(OAuthError):
@@ -185,10 +195,9 @@ async def ask(
         return given
     code = given.get("error")
     if 400 <= answer.status < 500 and isinstance(code, str):
-        interval = given.get("interval")
-        raise TokenRefused(
-            printable(code)[:80], _description(given), interval=interval if isinstance(interval, int | float) else 0.0
-        )
+        # What we sent may come back in it.
+        mask = masker([fields[name] for name in _SECRET if name in fields] + [registration.client_secret or ""])
+        raise TokenRefused(mask(printable(code))[:80], mask(_description(given)))
     raise Unavailable(f"its authorization server answered with HTTP status {answer.status} and no token")
 
 

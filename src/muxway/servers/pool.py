@@ -91,6 +91,7 @@ class Pool:
         limit: int,
         idle: float,
         alone: bool = False,
+        personal: Callable[[], bool] | None = None,
     ) -> None:
         """Prepare; nothing is opened before a call needs it.
 
@@ -104,7 +105,9 @@ class Pool:
             limit: how many connections there may be beside the first.
             idle: seconds after which one that nobody uses is ended.
             alone: whether there is never but one client, from whom nobody need be kept apart.
+            personal: whether the server is logged in to as the user who runs the gateway, and nobody else may use it.
         """
+        self._personal = personal
         self._first = first
         self._open_lane = open_lane
         self._isolation: Isolation = isolation
@@ -142,10 +145,14 @@ class Pool:
             return first
         if first is None:
             return None
+        if caller.principal and self._personal is not None and self._personal():
+            name = self._first.name
+            why = f'server "{name}" is logged in to by the user who runs muxway, and by nobody else'
+            raise UpstreamError(name, "login_needed", f"{why}; to let all callers use that, write `oauth.shared: true`")
         key = self._key(caller, first)
         if key is not None:
             return self._link_of(key, caller)
-        if caller.revision.stateless == first.revision.stateless:
+        if caller.revision.stateless == first.revision.stateless and not (caller.principal and self._personal):
             self._last_caller, self._last_first = caller, first
         return first
 

@@ -565,7 +565,16 @@ class Servers:
             limit=self.settings.max_instances,
             idle=self.settings.instance_idle,
             alone=self._switchboard.audience.only is not None,
+            personal=self._is_personal(station),
         )
+
+    @staticmethod
+    def _is_personal(station: ManagedServer) -> Callable[[], bool] | None:
+        """How to find out whether a server is used with the login of one user; None: it never is."""
+        credentials, oauth = station.credentials, station.config.oauth
+        if credentials is None or oauth.shared or not oauth.interactive:
+            return None
+        return lambda: credentials.header is not None
 
     def _open_twin(
         self, station: ManagedServer, changed: Callable[[Upstream], None], era: Era, capabilities: Mapping[str, Any]
