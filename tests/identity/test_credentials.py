@@ -126,7 +126,7 @@ async def test_a_token_that_another_process_renewed_is_taken_over(provider: Prov
     assert provider.count("/token") == before
 
 
-async def test_scopes_are_asked_for_three_times_then_no_more(provider: Provider, store: TokenStore) -> None:
+async def test_scopes_are_asked_for_twice_more_then_no_more(provider: Provider, store: TokenStore) -> None:
     """MCP 2025-11-25, basic/authorization: step-up with few retries; docs/identity.md#more-scopes."""
     config = server(provider)
     await log_in(config)
@@ -138,7 +138,7 @@ async def test_scopes_are_asked_for_three_times_then_no_more(provider: Provider,
         with pytest.raises(HttpTrouble) as told:
             await credentials.refused(403, challenge, sent)
         said.append(told.value.what)
-    assert ["allows more" in one for one in said] == [True, True, True, False, False]
+    assert ["allows more" in one for one in said] == [True, True, False, False, False]
     made = await log_in(config)
     assert made.asked == ("read", "offline_access", "write")
     assert not await ServerCredentials(config, store).refused(403, [], None)

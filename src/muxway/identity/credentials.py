@@ -37,9 +37,12 @@ _AGAIN: Final = 15.0
 """Seconds before a token that is still good, and could not be renewed, is tried again."""
 _NEW: Final = 60.0
 """Seconds within which a token that took the place of a refused one should not be refused."""
-_MOST_STEPS: Final = 3
+_MOST_STEPS: Final = 2
+"""How often somebody is asked to log in again for the same scopes."""
 _STEP_MEMORY: Final = 600.0
 """Seconds for which scopes that did not help are remembered."""
+_PATIENCE: Final = 5.0
+"""Seconds to find out whether a server has logins at all."""
 _FORBIDDEN: Final = 403
 
 log = EventLog("identity")
@@ -225,9 +228,9 @@ class ServerCredentials:
     async def _has_login(self, challenge: Challenge) -> bool:
         """Whether a server that says nothing of tokens in its refusal gives them all the same."""
         try:
-            async with fetch_for(self._config) as fetch:
+            async with asyncio.timeout(_PATIENCE), fetch_for(self._config) as fetch:
                 await discover(fetch, self._config.url or "", challenge, pin=self._oauth.issuer)
-        except NoLogin:
+        except (NoLogin, TimeoutError):
             return False
         except OAuthError as error:
             log.info("where to log in could not be found out", upstream=self._config.name, why=error)

@@ -42,7 +42,7 @@ _ADVICE: Final = {
     504: "what stands in front of it waited in vain",
 }
 _WANTS_LOGIN: Final = (
-    "it does not take the Authorization of `headers`: renew it, or leave it out and log in with `muxway login`"
+    "it needs an OAuth login: leave out the Authorization of `headers` and run `muxway login`, or renew it there"
 )
 
 

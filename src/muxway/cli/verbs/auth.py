@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @config_option
 @json_option
 def command(what: str, config: str | None, *, as_json: bool) -> None:
-    """Show which logins are kept: where, as which client, for what, until when.
+    """Show which logins are kept, and until when.
 
     Asks no server. `muxway check --connect` does.
     """

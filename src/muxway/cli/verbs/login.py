@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     examples=[
         "muxway login linear",
         "muxway login github --scope repo --scope read:org",
-        "muxway login sentry --no-browser          (over SSH: paste the address that the browser ends at)",
+        "muxway login sentry --no-browser   (over SSH)",
     ],
 )
 @click.argument("server")
@@ -50,8 +50,9 @@ def command(
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Log in to a remote server, with a browser or a code.
+    """Log in to a server that wants to know who you are.
 
+    With a browser here; with one elsewhere, whose last address you paste; or by a code.
     What you get is kept, sealed, for every muxway of yours, and renewed by itself.
     A gateway that runs notices it and starts the server; nothing need be restarted.
     """

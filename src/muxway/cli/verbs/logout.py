@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 @json_option
 @debug_option
 def command(server: str | None, config: str | None, *, everything: bool, as_json: bool, debug: bool) -> None:
-    """Take back what a login gave, at its authorization server, and forget it.
+    """Give logins back, and forget them.
 
-    What cannot be taken back there is forgotten all the same, and you are told.
+    The tokens are taken back at the authorization server. What cannot be taken back is
+    forgotten all the same, and you are told.
     """
     from muxway.identity.credentials import login_key
     from muxway.identity.store import TokenStore
