@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,11 @@ from muxway.calls.call import LIBRARY, Call, Caller
 from muxway.calls.ports import Waiter
 from muxway.config import parse_config
 from muxway.errors import UpstreamError
+from muxway.identity import pages
 from muxway.testing import RawClient
 
 from .logging_in import log_in, server
+from .provider import visit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,6 +95,9 @@ async def test_a_login_made_elsewhere_wakes_the_server(provider: Provider, revis
         await gateway.settled()
         names = [tool["name"] for tool in (await client.ask("tools/list")).result["tools"]]
         assert names == ["guarded__who", "guarded__write"]
+        if revision == "2025-11-25":
+            told = [note["method"] for note in client.notices]
+            assert told == ["notifications/tools/list_changed"]
         assert (await client.call(names[0], {})).result["content"][0]["text"] == "ann"
 
 
@@ -146,6 +152,8 @@ async def test_a_handshake_client_that_can_visit_pages_gets_our_link(provider: P
         assert provider.url not in page["url"]
         again = (await client.call("guarded__who", {})).message["error"]["data"]["elicitations"][0]
         assert again == page
+        # Opened and left: the same link leads there again.
+        assert await visit(page["url"]) == 302
         assert await browse(page["url"]) == [302, 302, 200]
         told = await client.notice("notifications/elicitation/complete")
         assert told["params"] == {"elicitationId": page["elicitationId"]}
@@ -280,3 +288,28 @@ async def test_a_new_token_for_each_call_is_one_session(provider: Provider) -> N
         assert provider.count("/token") >= before + 300
         assert provider.greeted == greeted
     assert len(set(provider.authorizations)) >= 300
+
+
+async def test_the_link_of_a_server_whose_metadata_cannot_be_had_says_so(provider: Provider) -> None:
+    """Ours: a page that says what to look at, and a log line with the reason."""
+    async with gateway_for(provider) as gateway:
+        client = await client_of(gateway, "2025-11-25", ASKS)
+        page = (await client.call("guarded__who", {})).message["error"]["data"]["elicitations"][0]
+        provider.registration = False
+        assert await visit(page["url"]) == 502
+        assert await visit(page["url"].replace("/login/", "/login/x")) == 404
+
+
+def test_another_user_of_the_machine_is_told_from_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """docs/security.md#logins: the page is for the user who runs the gateway; the kernel knows whose a socket is."""
+    table = (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+        "   0: 0100007F:{port} 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  {uid} 0 1\n"
+    )
+    file = tmp_path / "tcp"
+    monkeypatch.setattr(pages, "_SOCKETS", str(file))
+    for uid, own in ((os.geteuid(), True), (0, True), (os.geteuid() + 4711, False)):
+        file.write_text(table.format(port="C350", uid=uid))
+        assert pages._is_own(("127.0.0.1", 50000), ("127.0.0.1", 8080)) is own
+    file.unlink()
+    assert pages._is_own(("127.0.0.1", 50000), ("127.0.0.1", 8080))

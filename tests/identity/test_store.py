@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -220,3 +221,25 @@ def test_what_a_server_asked_for_is_remembered_until_it_has_it(store: TokenStore
     assert store.wanted(KEY) is None
     store.want(KEY, WantedLogin(scopes=("read",), at=time.time() - 48 * 3600))
     assert store.wanted(KEY) is None
+
+
+def test_the_key_may_be_in_the_systems_keyring(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/identity.md#the-token-store: with the extra, the folder holds no key."""
+    kept: dict[tuple[str, str], str] = {}
+    errors = SimpleNamespace(KeyringError=type("KeyringError", (Exception,), {}))
+    ring = SimpleNamespace(
+        set_password=lambda service, name, value: kept.__setitem__((service, name), value),
+        get_password=lambda service, name: kept.get((service, name)),
+    )
+    monkeypatch.setitem(sys.modules, "keyring", ring)
+    monkeypatch.setitem(sys.modules, "keyring.errors", errors)
+    store.write(login())
+    assert (store.folder / "key").read_bytes() == b"keyring\n"
+    assert [len(bytes.fromhex(key)) for key in kept.values()] == [32]
+    assert TokenStore().read(KEY).token.access == "canary-access"
+    kept.clear()
+    with pytest.raises(StoreError, match="not in the system's keyring any more; log in again"):
+        TokenStore().read(KEY)
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    with pytest.raises(StoreError, match=r"install muxway with the extra, `muxway\[keyring\]`"):
+        TokenStore().read(KEY)

@@ -13,6 +13,7 @@ import secrets
 import socket
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from muxway.errors import MuxwayError
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
 
 _PATH: Final = "/login/"
+_SOCKETS: Final = "/proc/net/tcp"
+"""Where Linux says whose each socket is."""
 _BEGIN: Final = 20.0
 """Seconds to find out where to log in."""
 _GONE: Final = ("404 Not Found", "This link is not good any more", "Make the call again to get another one.")
+_CANNOT: Final = ("502 Bad Gateway", "The login could not begin", "The gateway's log says why.")
 _NOT_YOURS: Final = ("403 Forbidden", "This link is not for you", "It is for the user who runs the gateway.")
 
 log = EventLog("identity")
@@ -41,6 +45,7 @@ log = EventLog("identity")
 class _Page:
     config: ServerConfig
     ends: float
+    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     begun: asyncio.Task[None] | None = None
     link: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -98,26 +103,23 @@ class LoginPages:
         page = self._pages.get((path or "").removeprefix(_PATH)) if (path or "").startswith(_PATH) else None
         if not _is_own(writer.get_extra_info("peername"), writer.get_extra_info("sockname")):
             return answer_page(_NOT_YOURS)
-        if page is None or page.ends < time.monotonic() or page.begun is not None:
+        if page is None or page.ends < time.monotonic():
             return answer_page(_GONE)
-        id_ = (path or "").removeprefix(_PATH)
-        cookie = secrets.token_urlsafe(32)
-        page.begun = asyncio.get_running_loop().create_task(self._log_in(id_, page, cookie))
+        if page.begun is None:
+            page.begun = asyncio.get_running_loop().create_task(self._log_in((path or "").removeprefix(_PATH), page))
         try:
             async with asyncio.timeout(_BEGIN):
                 await asyncio.wait([page.begun, page.link], return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             page.begun.cancel()
-        if not page.link.done():
-            return answer_page(("502 Bad Gateway", "The login could not begin", "The gateway's log says why."))
-        more = (
-            f"Location: {page.link.result()}\r\nSet-Cookie: muxway-login={cookie}; HttpOnly; SameSite=Lax; Path=/\r\n"
-        )
-        return answer_page(("302 Found", "On to the login", "…"), more)
+        if page.begun.done():
+            return answer_page(_GONE if page.link.done() else _CANNOT)
+        keep = f"Set-Cookie: muxway-login={page.cookie}; HttpOnly; SameSite=Lax; Path=/; Max-Age={LIFETIME:.0f}\r\n"
+        return answer_page(("302 Found", "On to the login", "…"), f"Location: {page.link.result()}\r\n{keep}")
 
-    async def _log_in(self, id_: str, page: _Page, cookie: str) -> None:
+    async def _log_in(self, id_: str, page: _Page) -> None:
         try:
-            await SignIn(page.config, TokenStore()).by_browser(page.link.set_result, cookie=cookie)
+            await SignIn(page.config, TokenStore()).by_browser(page.link.set_result, cookie=page.cookie)
         except MuxwayError as error:
             log.warning("login failed", upstream=page.config.name, error=error)
         else:
@@ -139,8 +141,7 @@ class LoginPages:
 def _is_own(peer: tuple[str, int], here: tuple[str, int]) -> bool:
     """Whether a connection over the loopback is of the user who runs us, or of root; True where nobody can tell."""
     try:
-        with open("/proc/net/tcp", encoding="ascii") as file:  # noqa: PTH123 - a file of the kernel
-            rows = [line.split() for line in file.readlines()[1:]]
+        rows = [line.split() for line in Path(_SOCKETS).read_text(encoding="ascii").splitlines()[1:]]
     except OSError:
         return True
     wanted = (_spelled(peer), _spelled(here))
