@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,7 +28,6 @@ from .provider import visit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from .provider import Provider
 
@@ -228,15 +228,22 @@ async def test_what_a_client_sends_as_authorization_never_goes_on(provider: Prov
 
 
 async def test_no_secret_is_shown_anywhere(
-    provider: Provider, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    provider: Provider, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/security.md#logins: tokens, codes, secrets, verifiers: not in logs, errors, results or output."""
+    """docs/security.md#logins: tokens, codes, secrets, verifiers: in no log, error, result, audit, output or child."""
     caplog.set_level(logging.DEBUG)
     config = server(provider, clientId="me", clientSecret="canary-client-secret")
     made = await log_in(config)
     shown: list[str] = []
     oauth = {"clientId": "me", "clientSecret": "canary-client-secret"}
-    loaded = parse_config({"mcpServers": {"guarded": {"url": provider.mcp, "oauth": oauth}}})
+    audit = tmp_path / "audit.jsonl"
+    child = {"command": sys.executable, "args": ["-m", "muxway.demo.notes"], "inheritEnv": True}
+    loaded = parse_config(
+        {
+            "mcpServers": {"guarded": {"url": provider.mcp, "oauth": oauth}, "notes": child},
+            "middleware": [{"use": "audit", "path": str(audit)}, "log"],
+        }
+    )
     async with Gateway.open(loaded) as gateway:
         client = await client_of(gateway, "2025-11-25", ASKS)
         shown.append(str((await client.call("guarded__who", {})).message))
@@ -247,6 +254,10 @@ async def test_no_secret_is_shown_anywhere(
         shown.append(str((await client.call("guarded__who", {})).message))
         shown.append(str(gateway.servers()))
         shown.append(repr(gateway.config))
+        pids = [pid for one in gateway.servers() for pid in one.pids]
+        assert pids
+        shown += [Path(f"/proc/{pid}/{what}").read_text() for pid in pids for what in ("environ", "cmdline")]
+    shown.append(audit.read_text())
     out, err = capfd.readouterr()
     everything = "\n".join([*shown, caplog.text, out, err])
     codes = [form.get(name, "") for _, form in provider.asked for name in ("code", "code_verifier", "refresh_token")]

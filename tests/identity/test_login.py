@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import characters, text
 
 from muxway.config import parse_server
 from muxway.identity.challenges import read_challenge
@@ -16,7 +18,6 @@ from muxway.identity.credentials import fetch_for, login_key
 from muxway.identity.discovery import (
     OAuthError,
     _is_slash_apart,
-    canonical,
     covers,
     discover,
     metadata_places,
@@ -24,7 +25,7 @@ from muxway.identity.discovery import (
 )
 from muxway.identity.login import NotOurs, begin, safe_link
 from muxway.identity.sign_in import SignIn, sign_out
-from muxway.identity.store import TokenStore
+from muxway.identity.store import TokenStore, canonical
 
 from .logging_in import log_in, server
 from .provider import Provider, agree, query_of, running, visit
@@ -84,8 +85,8 @@ async def test_a_pasted_address_ends_the_login_where_the_browser_cannot(provider
 
     async def browse(link: str) -> None:
         ended = await agree(link)
-        for text in (*wrong, ended.partition("?")[2] if cut else f"  {ended}\n"):
-            pasted.put_nowait(text)
+        for line in (*wrong, ended.partition("?")[2] if cut else f"  {ended}\n"):
+            pasted.put_nowait(line)
 
     coming: list[Any] = []
     sign_in = SignIn(server(provider), TokenStore())
@@ -305,6 +306,13 @@ def replace_server(made: Any) -> Any:
 def test_challenges_are_read_as_they_are_written(header: str, expected: tuple[Any, ...]) -> None:
     """RFC 9110 §11.6.1: several in one header, in any order, quoted or not."""
     assert tuple(read_challenge([header])) == expected
+
+
+@given(text(alphabet=characters(codec="latin-1"), max_size=300))
+def test_any_challenge_is_read_without_an_error(header: str) -> None:
+    """Ours: what a server writes into a header is foreign bytes; what is no challenge is none."""
+    challenge = read_challenge([header, f"Bearer {header}"])
+    assert all(" " not in scope for scope in challenge.scope or ())
 
 
 def test_the_places_of_metadata() -> None:

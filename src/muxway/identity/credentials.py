@@ -2,6 +2,8 @@
 
 A token is renewed a minute before its end, by one task of one process: the others wait for the file's lock, read it
 again, and find the new one. Only when that fails for good is a person asked to log in.
+
+What asks authorization servers is imported when one is asked: most servers want no login.
 """
 
 from __future__ import annotations
@@ -12,14 +14,9 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Final
 
-from muxway.identity import grants
 from muxway.identity.challenges import Challenge, read_challenge
-from muxway.identity.discovery import NoLogin, OAuthError, canonical, discover
-from muxway.identity.login import choose_scopes
-from muxway.identity.oauth_client import TokenRefused, Unavailable
-from muxway.identity.store import EARLY, LOCAL, Login, LoginKey, WantedLogin
+from muxway.identity.store import EARLY, LOCAL, Login, LoginKey, WantedLogin, canonical
 from muxway.log import EventLog
-from muxway.net.guarded_fetch import GuardedFetch
 from muxway.net.http_errors import HttpTrouble
 from muxway.net.sealed_files import StoreError
 
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
 
     from muxway.config.model import ServerConfig
     from muxway.identity.store import TokenStore
+    from muxway.net.guarded_fetch import GuardedFetch
 
 _LOOK: Final = 1.0
 """Seconds for which what was read of the store is taken for what is there."""
@@ -150,6 +148,10 @@ class ServerCredentials:
             raise HttpTrouble(f"cannot be logged in to: {error}", "login_needed") from None
 
     async def _refresh(self, login: Login, *, spent: bool) -> None:
+        from muxway.identity import grants
+        from muxway.identity.discovery import OAuthError
+        from muxway.identity.oauth_client import TokenRefused
+
         good = login.token.lasts() and not spent
         try:
             async with fetch_for(self._config) as fetch:
@@ -227,6 +229,8 @@ class ServerCredentials:
 
     async def _has_login(self, challenge: Challenge) -> bool:
         """Whether a server that says nothing of tokens in its refusal gives them all the same."""
+        from muxway.identity.discovery import NoLogin, OAuthError, discover
+
         try:
             async with asyncio.timeout(_PATIENCE), fetch_for(self._config) as fetch:
                 await discover(fetch, self._config.url or "", challenge, pin=self._oauth.issuer)
@@ -272,6 +276,11 @@ class ServerCredentials:
         return True
 
     async def _obtain_once(self, challenge: Challenge, before: Login | None) -> None:
+        from muxway.identity import grants
+        from muxway.identity.discovery import OAuthError, discover
+        from muxway.identity.login import choose_scopes
+        from muxway.identity.oauth_client import Unavailable
+
         try:
             async with self._store.locked(self.key), fetch_for(self._config) as fetch:
                 found = await discover(fetch, self._config.url or "", challenge, pin=self._oauth.issuer)
@@ -313,6 +322,8 @@ class ServerCredentials:
         self._watch = None
         if self.on_login is None:
             return
+        # Whatever its stamp: that of two changes within one tick of the system's clock is the same.
+        self._seen = -1
         with contextlib.suppress(HttpTrouble):  # a store that cannot be read has no login
             self._reread()
         if self.header not in (None, self._lacking):
@@ -330,6 +341,8 @@ class ServerCredentials:
 
 def fetch_for(config: ServerConfig) -> GuardedFetch:
     """Who asks for a server: what the user wrote about it is trusted to be where it is."""
+    from muxway.net.guarded_fetch import GuardedFetch
+
     oauth = config.oauth
     idp = None if oauth.idp is None else oauth.idp.token_endpoint
     return GuardedFetch(url for url in (config.url, oauth.issuer, idp) if url)

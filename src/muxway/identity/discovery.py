@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from muxway.errors import MuxwayError
-from muxway.identity.store import AuthorizationServer
+from muxway.identity.store import AuthorizationServer, canonical
 from muxway.log import printable
 from muxway.net.guarded_fetch import FetchError
 
@@ -29,7 +29,6 @@ _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
 _MOST_SERVERS: Final = 4
 _MOST_WORDS: Final = 200
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class OAuthError(MuxwayError):
@@ -51,17 +50,6 @@ class Discovered:
     """What the server's metadata says that it knows; None if nothing."""
     metadata_url: str | None = None
     """Where its protected resource metadata was."""
-
-
-def canonical(url: str) -> str:
-    """A server's URL as a resource: lower-case scheme and host, no default port, no fragment (MCP, canonical URI)."""
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    host = f"[{host}]" if ":" in host else host
-    if parts.port is not None and parts.port != _DEFAULT_PORTS.get(parts.scheme.lower()):
-        host = f"{host}:{parts.port}"
-    path = "" if parts.path == "/" else parts.path
-    return urlunsplit((parts.scheme.lower(), host, path, parts.query, ""))
 
 
 def resource_places(url: str, challenge: Challenge) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -18,10 +19,22 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _WANTED: Final = "-wanted"
 _WANTED_FOR: Final = 24 * 3600.0
 EARLY: Final = 60.0
 """Seconds before its end from which on a token is renewed."""
+
+
+def canonical(url: str) -> str:
+    """A server's URL as a resource: lower-case scheme and host, no default port, no fragment (MCP, canonical URI)."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    host = f"[{host}]" if ":" in host else host
+    if parts.port is not None and parts.port != _DEFAULT_PORTS.get(parts.scheme.lower()):
+        host = f"{host}:{parts.port}"
+    path = "" if parts.path == "/" else parts.path
+    return urlunsplit((parts.scheme.lower(), host, path, parts.query, ""))
 
 
 class LoginKey(NamedTuple):

@@ -75,7 +75,7 @@ def command(
     else:
         click.echo(f"{badge('logged in')}  to {one_line(server)} at {one_line(made.server.issuer)}")
         for name, fact in facts(made).items():
-            click.echo(f"   {name}: {fact}")
+            click.echo(f"   {name}: {one_line(fact)}")
 
 
 def find_server(config: Config, name: str) -> ServerConfig:
