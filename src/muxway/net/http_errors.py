@@ -42,8 +42,7 @@ _ADVICE: Final = {
     504: "what stands in front of it waited in vain",
 }
 _WANTS_LOGIN: Final = (
-    "it needs an OAuth login, which muxway cannot do yet: put a token into `headers`, as Authorization, "
-    "in its configuration"
+    "it needs an OAuth login: leave out the Authorization of `headers` and run `muxway login`, or renew it there"
 )
 
 
