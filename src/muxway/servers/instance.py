@@ -269,7 +269,7 @@ class Upstream:
 
     def logged_in(self) -> None:
         """Somebody has logged in: start it, if that is what it waited for."""
-        if self.status is Status.LOGIN_NEEDED:
+        if self.status in (Status.LOGIN_NEEDED, Status.FAILED) and not self.starting:
             log.info("logged in; starting it", upstream=self.name)
             self._history.forgive()
             self.start()
