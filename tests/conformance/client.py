@@ -79,7 +79,7 @@ async def call(client: RawClient, name: str, arguments: dict[str, Any]) -> None:
     for _ in range(ROUNDS):
         message = (await client.call(name, arguments, **more)).message
         say(f"{name}: {json.dumps(message)[:300]}")
-        if (command := login_wanted(json.dumps(message))) is not None:
+        if command := login_wanted(json.dumps(message)):
             await log_in(command)
             continue
         result = message.get("result", {})
@@ -92,10 +92,12 @@ async def call(client: RawClient, name: str, arguments: dict[str, Any]) -> None:
     raise AssertionError(f"{name} asks without end")
 
 
-def login_wanted(text: str) -> list[str] | None:
-    """The command that an error tells the user to run, if it does."""
-    found = re.search(r"run `(muxway login [^`]+)`", text)
-    return None if found is None else shlex.split(found[1])[1:]
+def login_wanted(text: str) -> list[str]:
+    """The command that an error tells the user to run; empty if it does not."""
+    found = re.search(r"(?:run|try) `(muxway login[^`]*)`", text)
+    words = [] if found is None else shlex.split(found[1])[1:]
+    # Where the server says nothing of logins, nothing says more than that one may be tried.
+    return [*words, "mock"] if len(words) == 1 else words
 
 
 async def log_in(command: list[str]) -> None:
@@ -140,7 +142,7 @@ async def noticed(gateway: muxway.Gateway) -> None:
     """Wait until the gateway has seen the login, and the server runs or wants another one."""
     with contextlib.suppress(TimeoutError):  # it may have done so before the command ended
         async with asyncio.timeout(1.5):
-            while gateway.servers()[0].status == "login needed":
+            while gateway.servers()[0].status in ("login needed", "failed"):
                 await asyncio.sleep(0.001)
     await gateway.settled()
 
@@ -164,13 +166,14 @@ async def main(url: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_DATA_HOME"] = folder
         file = Path(folder) / "servers.json"
+        os.environ["MUXWAY_CONFIG"] = str(file)
         file.write_text(json.dumps({"mcpServers": {"mock": {"url": url, "prefix": "", "oauth": oauth()}}}))
         async with muxway.Gateway.open(file) as gateway:
             server = gateway.servers()[0]
             say(f"{server.status}: {server.error}")
             for _ in range(ROUNDS):
                 command = login_wanted(gateway.servers()[0].error or "")
-                if command is None:
+                if not command:
                     break
                 await log_in(command)
                 await noticed(gateway)

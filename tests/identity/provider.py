@@ -65,6 +65,9 @@ class Provider:
     spent: dict[str, Grant] = field(default_factory=dict)
     devices: dict[str, tuple[dict[str, str], bool]] = field(default_factory=dict)
     greeted: int = 0
+    challenge: str | None = ""
+    """What it says to whom it does not know; empty: what it should."""
+    has_metadata: bool = True
     url: str = ""
 
     def count(self, path: str) -> int:
@@ -107,10 +110,12 @@ class Provider:
 
     async def well_known(self, request: web.Request) -> web.Response:
         self.asked.append((request.path, {}))
-        return web.json_response(self.document())
+        return web.json_response(self.document()) if self.has_metadata else web.Response(status=404)
 
     async def protected_resource(self, request: web.Request) -> web.Response:
         self.asked.append((request.path, {}))
+        if not self.has_metadata:
+            return web.Response(status=404)
         return web.json_response({"resource": self.mcp, "authorization_servers": [self.url], **self.resource_metadata})
 
     async def register(self, request: web.Request) -> web.Response:
@@ -224,6 +229,8 @@ class Provider:
         self.authorizations.append(header)
         grant = self.access.get((header or "").removeprefix("Bearer "))
         place = f'resource_metadata="{self.url}/.well-known/oauth-protected-resource/mcp"'
+        if grant is None and self.challenge != "":
+            return web.Response(status=401, headers={"WWW-Authenticate": self.challenge} if self.challenge else {})
         if grant is None:
             error = "" if header is None else ', error="invalid_token"'
             return web.Response(status=401, headers={"WWW-Authenticate": f'Bearer {place}, scope="read"{error}'})

@@ -324,3 +324,19 @@ def test_another_user_of_the_machine_is_told_from_ours(monkeypatch: pytest.Monke
         assert pages._is_own(("127.0.0.1", 50000), ("127.0.0.1", 8080)) is own
     file.unlink()
     assert pages._is_own(("127.0.0.1", 50000), ("127.0.0.1", 8080))
+
+
+@pytest.mark.parametrize("challenge", [None, 'Bearer realm="x"', 'Basic realm="x"'])
+async def test_a_server_that_wants_a_token_of_another_kind_is_not_said_to_have_logins(
+    provider: Provider, challenge: str | None
+) -> None:
+    """docs/identity.md#laptop: `login needed` is for servers that say where; the others say what to write."""
+    provider.challenge = challenge
+    provider.has_metadata = False
+    async with gateway_for(provider) as gateway:
+        found = gateway.servers()[0]
+        assert found.status in ("failed", "restarting")
+        assert "HTTP status 401 (it wants other credentials: set or renew `headers`" in (found.error or "")
+    provider.has_metadata = True
+    async with gateway_for(provider) as gateway:
+        assert gateway.servers()[0].status == "login needed"

@@ -39,6 +39,8 @@ _MOST_STEPS: Final = 2
 """How often somebody is asked to log in again for the same scopes."""
 _STEP_MEMORY: Final = 600.0
 """Seconds for which scopes that did not help are remembered."""
+_NONE_FOR: Final = 60.0
+"""Seconds for which a server that names no place to log in is not looked at again."""
 _PATIENCE: Final = 5.0
 """Seconds to find out whether a server has logins at all."""
 _FORBIDDEN: Final = 403
@@ -68,6 +70,8 @@ class ServerCredentials:
         """When the token has to be renewed, on the clock of the day."""
         self._rejected: str | None = None
         """A token that the server does not take, whatever its time."""
+        self._none_until = 0.0
+        """Until when it is known that nothing says where to log in."""
         self._renewed = ("", 0.0)
         """The last token that took the place of a rejected one, and when."""
         self._renewal: asyncio.Task[None] | None = None
@@ -189,8 +193,8 @@ class ServerCredentials:
 
     # --- after a refusal ----------------------------------------------------------------------
 
-    async def refused(self, status: int, challenges: Sequence[str], sent: str | None) -> bool:
-        """The server has refused a request that came with this header.
+    async def refused(self, status: int, challenges: Sequence[str], sent: str | None, *, known: bool = False) -> bool:
+        """The server has refused a request that came with this header; `known`: after it had taken others.
 
         Returns whether it may be sent again, with what `header` is now.
 
@@ -215,7 +219,10 @@ class ServerCredentials:
             if self.header != sent and self.header is not None:
                 self._renewed = self._login.token.access, time.monotonic()
                 return True
-        if sent is None and not challenge.bearer and not await self._has_login(challenge):
+        unsaid = sent is None and challenge.resource_metadata is None
+        # It may want a token of another kind. To look around takes time, which a call does not have.
+        if unsaid and (known or not await self._has_login(challenge)):
+            self._keep_watch()
             return False
         if self._login is not None:
             # A new one, and refused: another one of the same login would fare no better.
@@ -231,14 +238,20 @@ class ServerCredentials:
         """Whether a server that says nothing of tokens in its refusal gives them all the same."""
         from muxway.identity.discovery import NoLogin, OAuthError, discover
 
+        if time.monotonic() < self._none_until:
+            return False
         try:
             async with asyncio.timeout(_PATIENCE), fetch_for(self._config) as fetch:
-                await discover(fetch, self._config.url or "", challenge, pin=self._oauth.issuer)
+                found = await discover(fetch, self._config.url or "", challenge, pin=self._oauth.issuer)
+                none = found.guessed
         except (NoLogin, TimeoutError):
-            return False
+            none = True
         except OAuthError as error:
             log.info("where to log in could not be found out", upstream=self._config.name, why=error)
-        return True
+            none = False
+        if none:
+            self._none_until = time.monotonic() + _NONE_FOR
+        return not none
 
     def _needs_more(self, challenge: Challenge) -> HttpTrouble:
         """The token is good, but not for this."""

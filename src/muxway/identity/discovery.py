@@ -50,6 +50,8 @@ class Discovered:
     """What the server's metadata says that it knows; None if nothing."""
     metadata_url: str | None = None
     """Where its protected resource metadata was."""
+    guessed: bool = False
+    """Whether there is no document at all: then the addresses are those that 2025-03-26 says to try."""
 
 
 def resource_places(url: str, challenge: Challenge) -> list[str]:
@@ -127,6 +129,7 @@ async def _of_first_revision(fetch: GuardedFetch, url: str, challenge: Challenge
     parts = urlsplit(url)
     root = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
     document = await _document(fetch, root + _OAUTH, troubles)
+    guessed = document is None
     if document is not None:
         server = _server(document, _text(document, "issuer") or root, legacy=True)
         if (urlsplit(server.issuer).hostname or "").lower() != (parts.hostname or "").lower():
@@ -142,7 +145,7 @@ async def _of_first_revision(fetch: GuardedFetch, url: str, challenge: Challenge
     else:
         said = f" ({'; '.join(dict.fromkeys(troubles))})" if troubles else ""
         raise NoLogin(f"it names no place to log in{said}")
-    return Discovered(server=server, resource=None, scopes=None)
+    return Discovered(server=server, resource=None, scopes=None, guessed=guessed)
 
 
 async def _document(fetch: GuardedFetch, url: str, troubles: list[str]) -> Mapping[str, Any] | None:

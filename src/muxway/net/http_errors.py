@@ -28,7 +28,8 @@ _HTML: Final = re.compile(rb"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORE
 _TITLE: Final = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE).search
 
 _ADVICE: Final = {
-    401: "it wants other credentials: set or renew `headers`, such as Authorization, in its configuration",
+    401: "it wants other credentials: set or renew `headers`, such as Authorization, in its configuration, or try "
+    "`muxway login`",
     403: "it does not allow this: check the credentials in `headers` and what they may do",
     404: "nothing is there: check the path of `url`",
     405: "it takes no such request: check the path of `url`, and `type` if it is given",

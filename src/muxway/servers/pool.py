@@ -22,7 +22,7 @@ from muxway.catalog.kinds import KINDS, TOOLS
 from muxway.errors import UpstreamError
 from muxway.log import EventLog
 from muxway.servers.slot import FIRST, SESSIONS, Slot, SlotKey, Tenant
-from muxway.servers.state import State
+from muxway.servers.state import WAIT_FOR_LOGIN, State
 from muxway.wire import asking
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class Pool:
     def logged_in(self) -> None:
         """Somebody has logged in: those that waited for that are opened, the first at once, others when needed."""
         for slot in self._others:
-            if slot.locked_out is not None:
+            if slot.state.now in WAIT_FOR_LOGIN:
                 self._end(slot)
         self.first.logged_in()
 

@@ -17,7 +17,7 @@ from muxway.log import EventLog
 from muxway.servers.lists import ServerLists
 from muxway.servers.start import EraMemory, Start
 from muxway.servers.start_queue import NoRoomToStart
-from muxway.servers.state import Event, SlotState, State
+from muxway.servers.state import WAIT_FOR_LOGIN, Event, SlotState, State
 from muxway.servers.supervision import BUDGET, ON_DEMAND, Supervision
 from muxway.wire import asking, envelopes
 
@@ -212,7 +212,7 @@ class Slot:
 
     def logged_in(self) -> None:
         """Somebody has logged in: start it, if that is what it waited for."""
-        if self.state.now is State.LOGIN_NEEDED:
+        if self.state.now in WAIT_FOR_LOGIN:
             log.info("logged in; starting it", upstream=self.name)
             self.supervision.history.forgive()
             self._start_again(counts=False)

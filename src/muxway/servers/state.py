@@ -83,6 +83,8 @@ class Event(StrEnum):
 
 
 _STARTING: Final = frozenset((State.STARTING, State.RESTARTING, State.RENEWING))
+WAIT_FOR_LOGIN: Final = frozenset((State.LOGIN_NEEDED, State.FAILED))
+"""The states that a login may end: not every server says that it wants one."""
 _STATUS: Final = {
     State.STARTING: Status.INITIALIZING,
     State.RUNNING: Status.RUNNING,

@@ -369,7 +369,8 @@ class HttpServerTransport:
                 return response
             # It was not taken, so it may be sent again.
             try:
-                again = await credentials.refused(response.status, response.headers("WWW-Authenticate"), sent)
+                challenges = response.headers("WWW-Authenticate")
+                again = await credentials.refused(response.status, challenges, sent, known=self._greeted)
             except BaseException:
                 response.close()
                 raise

@@ -118,8 +118,8 @@ class Credentials(Protocol):
         """
         ...
 
-    async def refused(self, status: int, challenges: Sequence[str], sent: str | None) -> bool:
-        """The server refused a request, with 401 or 403, that was sent with this header.
+    async def refused(self, status: int, challenges: Sequence[str], sent: str | None, *, known: bool = False) -> bool:
+        """The server refused a request, with 401 or 403, that was sent with this header; `known`: it took others.
 
         Returns whether it may be sent again, with what `header` is now. Raises as `prepare` does.
         """
