@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from muxway.calls.identity import Denial
     from muxway.calls.ports import Running
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
@@ -531,6 +532,10 @@ class Gateway:
     def _admit(self, settings: GatewaySettings) -> None:
         fullness = Footprint(settings.max_memory).share
         self.runtime.admission.allow(calls=settings.max_calls, each=settings.max_calls_per_client, fullness=fullness)
+
+    def turned_away(self, denial: Denial) -> None:
+        """Whoever serves this gateway has turned somebody away: let the middlewares know that keep account of it."""
+        self._layering.turned_away(denial)
 
 
 def _loaded(given: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -> Config:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from muxway.calls.call import Caller
+    from muxway.calls.identity import Denial
     from muxway.catalog.kinds import Kind
     from muxway.config.middlewares import MiddlewareSpec
     from muxway.config.model import Config, ServerConfig
@@ -125,7 +126,11 @@ class Layering:
         """A task is over."""
         self._tell("task_ended", task)
 
-    def _tell(self, hook: str, told: str | None) -> None:
+    def turned_away(self, denial: Denial) -> None:
+        """Somebody was turned away before there was a request."""
+        self._tell("turned_away", denial)
+
+    def _tell(self, hook: str, told: object) -> None:
         if self.chains:
             from muxway.middleware.engine.running import tell_layers
 

@@ -21,6 +21,7 @@ FLOORS = (
     {"composed"},
     {"exchange"},
     {"middleware", "servers", "clients"},
+    {"identity"},
     {"results", "opening", "publisher", "layering"},
     {"gateway"},
     {"sync", "chaining"},

@@ -141,5 +141,5 @@ def a_slot(dial: Callable[[], ServerTransport], care: Care) -> Slot:
     server = ManagedServer()
     hooks = Hooks(lambda _: None, lambda then: then(), lambda *_: None, OpenSessions())
     config = ServerConfig(name="up", transport="stdio", command="none")
-    server.put(Instance(server, config, None, ServerTerms(care=care), hooks, dial=dial, sharing=Sharing()))
+    server.put(Instance(server, config, None, ServerTerms(care=care), hooks, dial=lambda _: dial(), sharing=Sharing()))
     return server.first

@@ -36,6 +36,8 @@ from muxway.wire.peer import Peer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.calls.call import Forwarded
+    from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.exchange.dispatcher import Dispatcher
@@ -183,6 +185,7 @@ class Session:
         backlog: Callable[[], float] = lambda: 0.0,
         *,
         alone: bool = False,
+        identity: Identity | None = None,
     ) -> None:
         """Serve a client.
 
@@ -191,10 +194,13 @@ class Session:
             say: writes to it what belongs to no request of its.
             principal: whose credentials it came with.
             backlog: how many bytes of that it has yet to read; infinite while there is nowhere to write to.
+            identity: what these credentials say of it.
             alone: whether the gateway has no other clients, so that it may have as many calls under way as all may.
         """
         self.say = say
         self._principal = principal
+        self._identity = identity
+        self._forwarded: Forwarded = ()
         self.peer: Peer[_Question, ClientRequest] = Peer()
         self._dispatcher = dispatcher
         self._admission = dispatcher.runtime.admission
@@ -432,6 +438,14 @@ class Session:
         else:
             say(envelopes.failure(id_, error))
 
+    def identify(self, identity: Identity | None, forwarded: Forwarded = ()) -> None:
+        """Its principal has shown a newer credential, or sends other headers on: from now on, these count."""
+        if identity == self._identity and forwarded == self._forwarded:
+            return
+        self._identity, self._forwarded = identity, forwarded
+        if self.session is not None:
+            self.session = replace(self.session, identity=identity, forwarded=forwarded)
+
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
         envelope = None if meta is None else revisions.read_envelope(meta)
@@ -441,6 +455,8 @@ class Session:
                 capabilities=envelope.capabilities,
                 client_info=envelope.client_info,
                 principal=self._principal,
+                identity=self._identity,
+                forwarded=self._forwarded,
                 party=self,
                 log_level=envelope.log_level,
             )
@@ -469,6 +485,8 @@ class Session:
             capabilities=revisions.introduction("params.capabilities", params.get("capabilities")),
             client_info=revisions.introduction("params.clientInfo", params.get("clientInfo")),
             principal=self._principal,
+            identity=self._identity,
+            forwarded=self._forwarded,
             party=self,
         )
         dispatcher = self._dispatcher

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from muxway.servers.transports.stdio import StdioServerTransport
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from muxway.calls.call import Forwarded
     from muxway.config.model import GatewaySettings, ServerConfig
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.journal import Journal
@@ -78,17 +80,20 @@ class Dialing:
 
     def dial(
         self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object, journal: Journal
-    ) -> Callable[[], ServerTransport]:
-        """What makes a transport to a server, each time anew, as its `current` configuration says by then."""
+    ) -> Callable[[Forwarded], ServerTransport]:
+        """What makes a transport to a server, each time anew, as its `current` configuration says by then.
+
+        It is given the headers of callers that the server gets over it.
+        """
         dial, trace = self._dial(current, config, thing, journal), self._trace
-        return dial if trace is None else lambda: trace.around(dial(), config.name)
+        return dial if trace is None else lambda sent: trace.around(dial(sent), config.name)
 
     def _dial(
         self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object, journal: Journal
-    ) -> Callable[[], ServerTransport]:
+    ) -> Callable[[Forwarded], ServerTransport]:
         if config.unusable:
 
-            def refuse() -> ServerTransport:
+            def refuse(_: Forwarded) -> ServerTransport:
                 raise SpawnError(config.unusable)
 
             return refuse
@@ -98,7 +103,7 @@ class Dialing:
             from muxway.servers.transports.memory import MemoryServerTransport
 
             server = as_server(thing, config.name)
-            return lambda: MemoryServerTransport(server)
+            return lambda _: MemoryServerTransport(server)
 
         def limit() -> int:
             return current().max_message_bytes or self._settings().max_message_bytes
@@ -106,8 +111,13 @@ class Dialing:
         if config.transport != "stdio":
             from muxway.servers.transports.http import HttpServerTransport
 
-            return lambda: HttpServerTransport(current(), limit())
-        return lambda: StdioServerTransport(current(), self._processes, self.turn, limit(), journal)
+            return lambda sent: HttpServerTransport(_sending(current(), sent), limit())
+        return lambda _: StdioServerTransport(current(), self._processes, self.turn, limit(), journal)
+
+
+def _sending(config: ServerConfig, sent: Forwarded) -> ServerConfig:
+    """The configuration with these headers of callers beside its own."""
+    return replace(config, headers={**config.headers, **dict(sent)}) if sent else config
 
 
 def takes_several(thing: object) -> bool:

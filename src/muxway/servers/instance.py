@@ -18,6 +18,7 @@ from muxway.servers.supervision import Care
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from muxway.calls.call import Forwarded
     from muxway.catalog.kinds import Kind
     from muxway.config.model import ServerConfig
     from muxway.exchange.open_sessions import OpenSessions
@@ -81,7 +82,7 @@ class Instance:
         terms: ServerTerms,
         hooks: Hooks,
         *,
-        dial: Callable[[], ServerTransport],
+        dial: Callable[[Forwarded], ServerTransport],
         room: Callable[[], Awaitable[None]] | None = None,
         sharing: Sharing,
     ) -> None:
@@ -93,7 +94,8 @@ class Instance:
             thing: the object of this process that it is, if it is one.
             terms: how its connections are treated.
             hooks: who is told what they bring.
-            dial: makes what carries a connection, each time anew, as its configuration says by then.
+            dial: makes what carries a connection, each time anew, as its configuration says by then; with these
+                headers of callers, if there are any.
             room: waits until there is a place for a process; None if it needs none. Raises NoRoomToStart.
             sharing: which callers may share a connection.
         """

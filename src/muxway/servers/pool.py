@@ -28,7 +28,7 @@ from muxway.wire import asking
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from muxway.calls.call import Call, Caller
+    from muxway.calls.call import Call, Caller, Forwarded
     from muxway.config.model import Isolation
     from muxway.servers.connection import Connection
     from muxway.servers.instance import Instance
@@ -57,6 +57,8 @@ class Sharing:
     """Whether even a stateless server may know one caller from another: it is a process of ours."""
     alone: bool = False
     """Whether there is never but one client, from whom nobody need be kept apart."""
+    forward: frozenset[str] = frozenset()
+    """Names of callers' headers that the server gets: who sends another value is kept apart."""
     principal: bytes | None = None
     """Whose the first connection is, where principals are kept apart: the first who came."""
 
@@ -73,10 +75,19 @@ class Sharing:
         owner: Hashable = None
         if not stateless or self.keeps_state:
             owner = self.owner(caller)
-        if owner is None:
+        sent = self.sent(caller)
+        if owner is None and not sent:
             # Everybody may share: no need to tell callers apart by what they can do, either.
             return SESSIONS if crosses else FIRST
-        return SlotKey("modern", owner) if stateless else SlotKey("legacy", owner, _told(caller).kind)
+        if owner is None or stateless:
+            return SlotKey("modern" if stateless else "legacy", owner, "", sent)
+        return SlotKey("legacy", owner, _told(caller).kind, sent)
+
+    def sent(self, caller: Caller) -> Forwarded:
+        """What the server gets of a caller's headers."""
+        if not self.forward or not caller.forwarded:
+            return ()
+        return tuple(header for header in caller.forwarded if header[0] in self.forward)
 
     def owner(self, caller: Caller) -> Hashable:
         """Whom the connection for a caller is for; None for everybody."""
@@ -153,6 +164,8 @@ class Pool:
     def is_anothers(self, caller: Caller) -> bool:
         """Whether the first connection is another principal's: what it tells of is not this caller's business."""
         first, sharing = self.first.connection, self.sharing
+        if sharing.sent(caller):
+            return True  # The first one has sent nothing of anybody's.
         if not sharing.keeps_state and (first is None or first.revision.stateless):
             return False
         return sharing.isolation == "principal" and sharing.owner(caller) is not None

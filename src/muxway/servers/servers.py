@@ -278,6 +278,7 @@ class Servers:
                 match_era=config.era == "auto" and (thing is None or takes_several(thing)),
                 keeps_state=config.transport == "stdio",
                 alone=self._hooks.sessions.only is not None,
+                forward=frozenset(config.forward),
             ),
         )
         instance.pool.first.lists.prepare = lambda offers: self._prepare(partial(self.sources, instance, offers))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from muxway.calls.backend import Held
+    from muxway.calls.call import Forwarded
     from muxway.calls.ports import Client
     from muxway.catalog.kinds import Kind
     from muxway.servers.connection import Connection
@@ -52,6 +53,8 @@ class SlotKey(NamedTuple):
     """The principal or the session it is for; None for everybody."""
     capabilities: str = ""
     """What its callers can do, which a handshake tells once for the whole session; only what servers heed."""
+    sent: Forwarded = ()
+    """Headers of its callers that the server gets."""
 
 
 FIRST: Final = SlotKey("auto")

@@ -134,7 +134,7 @@ class Start:
 
     def _connect(self) -> Connection:
         slot = self._slot
-        slot.transport = slot.instance.dial()
+        slot.transport = slot.instance.dial(slot.key.sent)
         server = slot.instance.server
         connection = self.connection = Connection(
             slot.name, slot.transport, slot.terms.limits, server.counters, slot.mask, server.is_bare

@@ -830,8 +830,8 @@ class Chains:
         await close_layers(self.layers)
 
 
-def tell_layers(layers: Iterable[Layer], hook: str, told: str | None) -> None:
-    """Call a hook of these middlewares that only takes note, `forget` or `task_ended`; each one once."""
+def tell_layers(layers: Iterable[Layer], hook: str, told: object) -> None:
+    """Call a hook of these middlewares that only takes note, as `forget` or `task_ended`; each one once."""
     for layer in {id(layer.middleware): layer for layer in layers}.values():
         try:
             getattr(layer.middleware, hook)(told)
