@@ -12,8 +12,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 HOME = SOURCE / "muxway"
 
 CONNECTION_PARTS = (
-    *("attribution", "call_queue", "circuit", "connection", "counters", "deadlines", "frames", "junk", "limits"),
-    *("notices", "pending", "questions"),
+    *("attribution", "call_queue", "circuit", "connection", "counters", "deadlines", "junk", "limits"),
+    *("notices", "odd_frames", "pending", "questions"),
 )
 RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "transports towards servers know no connection": (
