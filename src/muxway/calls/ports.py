@@ -9,6 +9,7 @@ future in a sink, as `Waiter` does.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -152,6 +153,11 @@ def in_turns(steps: Iterator[object]) -> None:
 def clock() -> float:
     """The time of day, in seconds: good for comparing with what another process, or an earlier one, wrote down."""
     return time.time()
+
+
+def new_id() -> str:
+    """A name that nobody can guess, and nothing else has."""
+    return secrets.token_urlsafe(12)
 
 
 class Clock(Protocol):

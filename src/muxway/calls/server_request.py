@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from muxway.calls.ports import new_id
 from muxway.errors import RpcError
 from muxway.wire import asking, envelopes
 from muxway.wire.asking import BadAnswer
+from muxway.wire.envelopes import Raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,7 +98,10 @@ class ServerRequest:
         refusal = asking.refusal(caller.capabilities, caller.revision, self.method, self.params)
         if refusal is not None:
             raise refusal
-        return asking.worded(caller.revision, self.method, self.params, self.label)
+        params = self.params
+        if asking.lacks_page_id(caller.revision, self.method, params):
+            params = {**params, "elicitationId": Raw(envelopes.encode(new_id()))}
+        return asking.worded(caller.revision, self.method, params, self.label)
 
     def check(self, result: Buffer) -> bytes:
         """The caller's answer in the upstream's words. Raises BadAnswer if it is none."""

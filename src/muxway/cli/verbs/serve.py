@@ -11,7 +11,7 @@ import click
 from muxway import log
 from muxway.cli.exits import BadConfig, Failed
 from muxway.cli.help import Verb
-from muxway.cli.options import chosen, config_option, known_view, watch_option
+from muxway.cli.options import chosen, config_option, known_view, trace_to, watch_option
 from muxway.cli.verbs import stdio
 from muxway.config import places
 from muxway.net.processes.launch import ReaperProcess
@@ -189,7 +189,7 @@ def command(
         credentials=credentials,
         view=view,
         keep_open=keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1",
-        trace=stdio.trace_to(trace_file),
+        trace=trace_to(trace_file),
         watch=watch,
     )
     raise click.exceptions.Exit(run_http(source, loaded, reaper, terms))
