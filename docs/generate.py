@@ -20,6 +20,7 @@ from muxway.cli import cli
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
 from muxway.config.dialects import CONTAINERS
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
+from muxway.config.oauth import IDP, OAUTH
 from muxway.config.shaping import ARGUMENT, SHAPE
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ PARTS: Final = {
     "examples": lambda: fields(EXAMPLE),
     "shapes": lambda: fields(SHAPE),
     "arguments": lambda: fields(ARGUMENT),
+    "oauth": lambda: fields(OAUTH),
+    "idp": lambda: fields(IDP),
     "views": lambda: fields(VIEW),
     "verbs": verbs,
 }

@@ -166,7 +166,9 @@ class UpstreamSaid(RpcError):
         """Where it came from: ids in it mean something there only."""
 
 
-Reason = Literal["lost", "timeout", "malformed", "too_large", "not_running", "overloaded", "unsupported"]
+Reason = Literal[
+    "lost", "timeout", "malformed", "too_large", "not_running", "overloaded", "unsupported", "login_needed"
+]
 
 
 class UpstreamError(RpcError):

@@ -223,6 +223,7 @@ class FakeBackend:
     bare: bool = False
     opening: dict[Held, None] | None = None
     retry_in: float | None = None
+    locked_out: str | None = None
     waiting: WaitingCalls = field(default_factory=WaitingCalls)
 
     @property

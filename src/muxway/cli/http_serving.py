@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muxway.calls.identity import Denial
-    from muxway.cli.verbs.serve import Credentials
+    from muxway.cli.verbs.serve import AcceptedTokens
     from muxway.clients.authenticator import Authenticator
     from muxway.clients.transports.guard import Guard
     from muxway.config import Config
@@ -91,7 +91,7 @@ class Terms:
 
     address: Address
     guard: Guard
-    credentials: Callable[[Config], Credentials]
+    credentials: Callable[[Config], AcceptedTokens]
     """Who may come in if this is the configuration. Raises ClickException if that cannot be."""
     view: str | None = None
     """What is served at `/mcp`; everything if there is none."""
@@ -130,7 +130,7 @@ class _Serving:
         self._watch: asyncio.TimerHandle | None = None
         self._admit(config, terms.credentials(config))
 
-    def _admit(self, config: Config, credentials: Credentials) -> None:
+    def _admit(self, config: Config, credentials: AcceptedTokens) -> None:
         """Let in whom this configuration lets in."""
         tokens, views, self._keys, is_open, _ = credentials
         settings = config.gateway.auth

@@ -94,6 +94,11 @@ class ClientRequest(msgspec.Struct, eq=False):
 
     def failed(self, error: RpcError) -> None:
         self.running = None
+        told = self.endpoint.told(self.call, error)
+        if isinstance(told, bytes):
+            self.done(told)
+            return
+        error = told
         frame = envelopes.failure(self.id, error)
         if self.endpoint.closed_exchange(self):
             if error.code == URL_ELICITATION_REQUIRED and isinstance(error, UpstreamSaid):
@@ -344,6 +349,11 @@ class Session:
             return self.say
         # Over HTTP it need not listen, but the stream of a call that waits will do.
         return next((one.tell for one in self.peer.theirs.values() if one.call.caller is session), None)
+
+    def told(self, call: Call, error: RpcError) -> bytes | RpcError:
+        """What a request is answered with that failed: mostly with just that."""
+        runtime = self._dispatcher.runtime
+        return runtime.logins.told(call, error, runtime.snapshot.settings.server_info)
 
     def note_pages(self, error: UpstreamSaid) -> None:
         """The client is sent to web pages; it wants to hear when a visit is over, if the server says so."""

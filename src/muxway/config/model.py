@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from muxway.config import kinds, middlewares, shaping
+from muxway.config import kinds, middlewares, oauth, shaping
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from muxway.config.auth import AuthSettings
     from muxway.config.middlewares import MiddlewareSpec
+    from muxway.config.oauth import OAuthConfig
     from muxway.config.shaping import ExposedTool, ToolShape
     from muxway.config.templates import Condition, Template
     from muxway.errors import Problem
@@ -119,6 +120,12 @@ class ServerConfig:
                 example="API_TOKEN",
             ),
         ),
+    )
+    oauth: OAuthConfig = oauth.oauth(
+        "How muxway logs in to the server, where `muxway login NAME` cannot find that out by itself; false: not "
+        "at all.",
+        default_factory=oauth.OAuthConfig,
+        example={"clientId": "Iv1.8a61f9b3a7aba766", "clientSecret": "${GITHUB_CLIENT_SECRET}"},
     )
     forward: tuple[str, ...] = kinds.forwarded_headers(
         "Headers of the caller that this server gets, as they came; for servers by URL. Callers who send different "
@@ -678,6 +685,6 @@ STEP = Section("tools.*.steps.*", Step)
 EXAMPLE = Section("tools.*.examples.*", Example)
 VIEW = Section("views.*", ViewConfig)
 SECTIONS = (
-    *(SERVER, GATEWAY, AUTH, CLAIMS, INTROSPECTION),
+    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, AUTH, CLAIMS, INTROSPECTION),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

@@ -10,6 +10,7 @@ from muxway.calls.ports import in_turns
 from muxway.exchange.admission import Admission
 from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.forwarding import Forwarder
+from muxway.exchange.logins import Logins
 from muxway.exchange.open_sessions import OpenSessions
 from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
@@ -58,6 +59,8 @@ class Runtime:
         self.admission = Admission()
         """How much is under way. The clients' side counts what it lets in."""
         self.subscriptions = Subscriptions(self.router)
+        self.logins = Logins()
+        """What callers are told whose calls need a login first."""
         self.on_left: list[Callable[[object], None]] = []
         """Called with each client session that has ended."""
         self.half_read: dict[tuple[str | None, bool, Kind], deque[Listing]] = {}

@@ -56,6 +56,10 @@ class HttpResponse:
     ) -> None:
         self.close()
 
+    def headers(self, name: str) -> list[str]:
+        """Every value of a header that may come several times."""
+        return self._response.headers.getall(name, [])
+
     def header(self, name: str) -> str | None:
         """The value of a header, if it is there."""
         return self._response.headers.get(name)

@@ -16,6 +16,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from muxway.clients.authenticator import KEY_PREFIX
 from muxway.clients.transports.guesses import Guesses
 from muxway.config import places
 
@@ -226,10 +227,8 @@ class Guard:
             # However often somebody at this address has guessed: whoever has the token is let in.
             return None
         given = authorizations[0] if authorizations else b""
-        seconds = self._guesses.add(address, given) if given else 0.0
-        if seconds:
-            why = f"too many wrong tokens from this address: try again in {math.ceil(seconds)} s, with the right one"
-            return Refusal(429, why, [(b"retry-after", b"%d" % math.ceil(seconds))])
+        if given and (refusal := self._counted(given, address)) is not None:
+            return refusal
         challenge = b'Bearer realm="muxway"' + (b', error="invalid_token"' if given else b"")
         why = (
             "this is not a bearer token that this server was given"
@@ -237,6 +236,19 @@ class Guard:
             else "a bearer token is required: send the header Authorization: Bearer <token>"
         )
         return Refusal(401, why, [(b"www-authenticate", challenge)])
+
+    def refuses_guess(self, token: bytes, address: str) -> Refusal | None:
+        """Count a wrong token that somebody else has judged, where it may have been a guess at one of ours."""
+        # Nobody guesses a signed token; and those that have expired come often, behind a proxy from one address.
+        is_guess = self._tokens and token.count(b".") != 2 and not token.startswith(KEY_PREFIX)
+        return self._counted(token, address) if is_guess else None
+
+    def _counted(self, given: bytes, address: str) -> Refusal | None:
+        seconds = self._guesses.add(address, given)
+        if not seconds:
+            return None
+        why = f"too many wrong tokens from this address: try again in {math.ceil(seconds)} s, with the right one"
+        return Refusal(429, why, [(b"retry-after", b"%d" % math.ceil(seconds))])
 
     def view_of(self, authorizations: Sequence[bytes]) -> str | None:
         """The only view that this token opens; None for one that opens everything. The token has been checked."""

@@ -478,7 +478,7 @@ class HttpClientTransport:
             raise Refused(503, verdict.why, headers=_SOON)
         headers = [(b"www-authenticate", authenticator.challenge(at, _host(head), verdict))]
         rule = "scope" if verdict.status == 403 else "key" if token.startswith(KEY_PREFIX) else "token"
-        refusal = Refusal(verdict.status, verdict.why, headers)
+        refusal = guard.refuses_guess(token, connection.address) or Refusal(verdict.status, verdict.why, headers)
         raise self._deny(head, connection, refusal, rule, verdict.identity)
 
     def _deny(
