@@ -239,18 +239,18 @@ class Gateway:
         return self._servers.turn.metronome
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioClientTransport:
-        """A door for one client on these file descriptors; `await door.serve()` to serve it. Raises UnknownName."""
+        """A transport for one client on these file descriptors: `await` its `serve()`. Raises UnknownName."""
         limit = self.config.gateway.max_message_bytes
         # A pipe has one end: whatever a server wants to know of its client, this is who it means.
         self.runtime.sessions.only = OnlyClient()
-        door = StdioClientTransport(
+        transport = StdioClientTransport(
             self._dispatcher(view), self._servers.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
         )
-        door.trace = self._trace
-        return door
+        transport.trace = self._trace
+        return transport
 
     def memory_door(self, view: str | None = None) -> MemoryClientTransport:
-        """A door for a client in this process that speaks raw lines. UnknownName: no such view."""
+        """A transport for a client in this process that speaks raw lines. UnknownName: no such view."""
         return MemoryClientTransport(self._dispatcher(view))
 
     def _dispatcher(self, view: str | None) -> Dispatcher:

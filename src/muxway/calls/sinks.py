@@ -1,4 +1,4 @@
-"""Sinks that stand between an upstream and a caller, or in place of one."""
+"""Sinks that stand between a server and a caller, or in place of one."""
 
 from __future__ import annotations
 

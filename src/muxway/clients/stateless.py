@@ -223,7 +223,7 @@ def _same(argument: Raw | None, values: Sequence[bytes]) -> bool:
 
 
 class StatelessRequest(HttpReply, eq=False, kw_only=True):
-    """One request and what is under way for it. A `core.ports.Sink`."""
+    """One request and what is under way for it. A `calls.ports.Sink`."""
 
     id: bytes
     call: Call

@@ -677,7 +677,7 @@ class Config:
     """One whole configuration, validated."""
 
     servers: Mapping[str, ServerConfig]
-    """The upstreams by name, in the order of the file."""
+    """The servers by name, in the order of the file."""
     tools: Mapping[str, CustomTool] = field(default_factory=dict[str, CustomTool])
     """The custom tools by name."""
     gateway: GatewaySettings = field(default_factory=GatewaySettings)

@@ -1,4 +1,4 @@
-"""What can go wrong with one request to a remote upstream, in words that a person can act on.
+"""What can go wrong with one request to a remote server, in words that a person can act on.
 
 Bodies of refusals are shown in part, because they often say what is wrong; never a secret that was sent along.
 """

@@ -2,7 +2,7 @@
 
 Handshake servers send a request in the middle of a call; servers of 2026-07-28 end the call with `input_required`
 and are called again with the answers. What is asked, and how it is answered, is the same in both but for spelling.
-Nothing here knows of links or clients: it is only about words.
+Nothing here knows of connections or clients: it is only about words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may speak to the HTTP door at all: Host, Origin and bearer token, checked before anything is read.
+"""Who may speak to the HTTP port at all: Host, Origin and bearer token, checked before anything is read.
 
 A web page can make a browser send requests here, and can give its own name our address (DNS rebinding).
 What it cannot do is choose the Host and Origin that the browser then writes down.
@@ -114,7 +114,7 @@ class Guard:
         views: Mapping[str, str] | None = None,
         own_user: bool = False,
     ) -> None:
-        """Guard a door that is bound to `host`.
+        """Guard a port that is bound to `host`.
 
         Args:
             host: the address it is bound to. Loopback is known by its names only; others also by any IP address
@@ -138,7 +138,7 @@ class Guard:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach the door."""
+        """Whether only this machine can reach the port."""
         return self._local
 
     def allow(self, hosts: Iterable[str], origins: Iterable[str]) -> None:

@@ -28,7 +28,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _OWN: Final = "mwa1."
-"""What a state of ours begins with; those of the relay begin otherwise."""
+"""What a state of ours begins with; those of an exchange begin otherwise."""
 _QUESTION: Final = "approve"
 _MOST: Final = 1000
 _LONGEST_NAME: Final = 100
