@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muxway.config import Config, ServerConfig, parse_config
-from muxway.config.model import GATEWAY, SECTIONS, SERVER
+from muxway.config.model import GATEWAY, SECTIONS, SERVER, Written
 from muxway.config.plan import ADJUSTABLE, plan
 
 HIDDEN = "s3cr3t-that-must-not-be-seen"
@@ -174,7 +174,7 @@ SERVERS = st.builds(
     era=st.sampled_from(["auto", "legacy"]),
     call_timeout=st.none() | st.sampled_from([1.0, 2.0]),
     max_queue=st.sampled_from([1, 2]),
-    line=st.integers(1, 9),
+    written=st.builds(Written, line=st.integers(1, 9)),
 )
 CONFIGS = st.dictionaries(TEXT, SERVERS, max_size=3).map(
     lambda servers: Config(servers={name: replace(server, name=name) for name, server in servers.items()})
