@@ -25,6 +25,7 @@ FLOORS = (
     {"gateway"},
     {"sync", "chaining"},
     {"control"},
+    {"setup"},
     {"demo", "testing"},
     {"cli"},
     {"__main__"},
