@@ -44,6 +44,8 @@ VERBS = {
     "import": "Copy servers of clients, or of files, into muxway's config.",
     "connect": "Put muxway into a client's file.",
     "disconnect": "Take muxway out of a client's file, and give back what was there.",
+    "add": "Add one server to the config: a package, a URL or a program.",
+    "remove": "Take one server out of the config.",
     "config": "Explain the config file, or print its JSON Schema.",
     "completion": "Print the completion script of a shell.",
 }

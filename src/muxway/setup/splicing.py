@@ -48,7 +48,7 @@ def with_entry(text: str, kind: str, container: Sequence[str], entry: tuple[str,
     else:
         there[name] = dict(value)
     if not text.strip() and kind == "JSON":
-        text = "{}\n"
+        text = "{\n}\n"
     return bom + _compared(lambda: _EDITORS[kind].insert(text, container, name, value), kind, meant)
 
 
