@@ -6,7 +6,9 @@ import fcntl
 import json
 import os
 import stat
+import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -126,6 +128,49 @@ def test_a_file_written_since_loses_only_the_entry(home: Path) -> None:
     file.write_text(file.read_text().replace('"y"', '"z"'))
     disconnected(client)
     assert json.loads(file.read_text()) == {"mcpServers": {"b": {"command": "z"}, "a": {"command": "x"}}}
+
+
+def test_who_connects_again_still_gets_everything_back() -> None:
+    """docs/setup.md#the-way-back: with another config, after the client wrote its file anew."""
+    client = CLIENTS["cursor"]
+    file = put(client, '{"mcpServers": {"a": {"command": "x"}}}')
+    first = connect(client, stdio_entry(client, PROGRAM, ARGS), os.environ, ["a"])
+    assert first is not None
+    apply(first, os.environ)
+    file.write_text(json.dumps(json.loads(file.read_text()), indent=4))
+    second = connect(client, stdio_entry(client, PROGRAM, ["stdio", "other.json"]), os.environ)
+    assert second is not None
+    apply(second, os.environ)
+    disconnected(client)
+    assert json.loads(file.read_text()) == {"mcpServers": {"a": {"command": "x"}}}
+
+
+def test_who_is_killed_leaves_the_old_file_or_the_new_one(home: Path) -> None:
+    """docs/setup.md#what-is-changed-in-a-file: replaced at once, or not at all."""
+    client = CLIENTS["cursor"]
+    text = '{"mcpServers": {"a": {"command": "x"}}}'
+    file = put(client, text)
+    program = (
+        "import os\n"
+        "from muxway.setup.clients import CLIENTS, stdio_entry\n"
+        "from muxway.setup.connecting import *\n"
+        "client = CLIENTS['cursor']\n"
+        "print(flush=True)\n"
+        "while True:\n"
+        "    apply(connect(client, stdio_entry(client, 'm', []), os.environ), os.environ)\n"
+        "    apply(disconnect(client, os.environ), os.environ)\n"
+    )
+    for number in range(6):
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as running:
+            assert running.stdout is not None
+            running.stdout.readline()
+            time.sleep(0.02 * number)
+            running.kill()
+        assert {**json.loads(file.read_text())["mcpServers"], NAME: None} == {"a": {"command": "x"}, NAME: None}
+        change = disconnect(client, os.environ)
+        if change is not None:
+            apply(change, os.environ)
+        assert file.read_text() == text
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from muxway import demo
+from muxway.config import load_config
 from muxway.config.jsonc import parse_jsonc
 
 if TYPE_CHECKING:
@@ -173,6 +174,28 @@ def test_no_secret_is_shown(home: Path, muxway: Callable[..., Result]) -> None:
     for hidden in ("ghp_0123456789abcdefghij", "k-55555555", "pa55word", "t-66666666", "o-77777777"):
         assert hidden not in said
     assert (home / ".config/muxway/muxway.json").stat().st_mode & 0o077 == 0
+
+
+def test_secrets_can_be_moved_to_files_of_their_own(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#secrets: the config names the file, and the server gets what it had."""
+    (home / ".cursor").mkdir()
+    entry = {"command": "hub", "env": {"GITHUB_TOKEN": "ghp_0123456789abcdefghij", "MODE": "x"}}
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"my hub": entry}}))
+    done = muxway("setup", "--yes", "--move-secrets")
+    assert done.exit_code == 0, done.output
+    folder = home / ".config/muxway"
+    config = (folder / "muxway.json").read_text()
+    assert "ghp_" not in config + done.output
+    assert json.loads(config)["mcpServers"]["my hub"] == {
+        "command": "hub",
+        "env": {"MODE": "x"},
+        "envFile": "my_hub.env",
+    }
+    assert (folder / "my_hub.env").stat().st_mode & 0o077 == 0
+    assert load_config(folder / "muxway.json").servers["my hub"].env == entry["env"]
+    assert [*json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]] == ["muxway"]
+    muxway("disconnect", "cursor")
+    assert "nothing to import" in muxway("import", "cursor").output
 
 
 def test_import_takes_files_and_keeps_the_config_as_it_is_written(home: Path, muxway: Callable[..., Result]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from typing import Any
 
@@ -121,6 +122,8 @@ def test_comments_stay_where_they_are() -> None:
 def test_a_file_of_megabytes_takes_no_time() -> None:
     """Ours: Claude Code keeps all it knows in the same file."""
     text = '{"projects": {' + ",".join(f'"/p{n}": {{"history": ["x{n}", {{}}]}}' for n in range(60_000)) + "}}"
+    began = time.process_time()
     after = with_entry(text, "JSON", ("mcpServers",), ("muxway", ENTRY))
+    assert time.process_time() - began < 10
     assert entries_in(after, "JSON", ("mcpServers",)) == {"muxway": ENTRY}
-    assert _is_within(text, after)
+    assert after.startswith(text.removesuffix("}"))

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from muxway.cli.output import badge, dim, heading, one_line, plural
-from muxway.config.documents import format_of, parse_document
+from muxway.config.documents import format_of
 from muxway.config.find import NAMES, VARIABLES, find_config, user_config_folder
 from muxway.errors import ConfigError
 from muxway.setup import files
 from muxway.setup.clear_secrets import mask_of
 from muxway.setup.clients import CLIENTS, file_of, is_there
-from muxway.setup.importing import servers_in
+from muxway.setup.env_files import moved, with_secrets
+from muxway.setup.importing import FoundServer, servers_in
+from muxway.setup.splicing import plain_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from muxway.setup.clients import KnownClient
     from muxway.setup.files import ReadFile
-    from muxway.setup.importing import FoundServer, Merged
+    from muxway.setup.importing import Merged
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 
@@ -100,7 +104,8 @@ def servers_of_client(client: KnownClient) -> list[FoundServer]:
 
 def show_difference(file: ReadFile, after: str | None) -> None:
     """Print what changes in a file, line by line. What looks like a secret is hidden, wherever it stands."""
-    mask = mask_of(*(_data(file.path, text) for text in (file.text, after or "")))
+    kind = format_of(file.path, file.text or after or "{")
+    mask = mask_of(*(plain_data(text, kind, str(file.path)) for text in (file.text, after or "")))
     name = one_line(str(file.path))
     before = [] if file.data is None else file.text.splitlines()
     lines = difflib.unified_diff(
@@ -113,11 +118,6 @@ def show_difference(file: ReadFile, after: str | None) -> None:
         click.echo(click.style(shown, fg=colour) if colour else shown)
 
 
-def _data(file: Path, text: str) -> object:
-    text = text.removeprefix("\ufeff")
-    return parse_document(text, format_of(file, text), str(file)).value if text.strip() else None
-
-
 def one_line_of(line: str) -> str:
     """A line of a file as it may be shown: its indentation stays, what moves the cursor does not."""
     from muxway.log import printable
@@ -125,8 +125,34 @@ def one_line_of(line: str) -> str:
     return "\t".join(map(printable, line.split("\t")))
 
 
-def write_config(file: ReadFile, text: str) -> None:
-    """Replace the config, keeping a backup. Raises FileRefused."""
+def move_secrets_option(command: _F) -> _F:
+    """`--move-secrets`."""
+    return click.option(
+        "--move-secrets",
+        is_flag=True,
+        help="Put variables with secrets in clear into NAME.env beside the config.",
+    )(command)
+
+
+def without_secrets(merged: Merged, file: ReadFile) -> tuple[Merged, list[tuple[ReadFile, bytes]]]:
+    """The servers without the secrets among their variables, and the files that get these. Raises FileRefused."""
+    added = list[FoundServer]()
+    secret_files: list[tuple[ReadFile, bytes]] = []
+    for server in merged.added:
+        # A name may be anything; that of a file may not.
+        name = re.sub(r"[^\w.-]", "_", server.name).lstrip(".") or "server"
+        entry, secrets = moved(name, server.entry)
+        added.append(replace(server, entry=entry))
+        if secrets:
+            secret_files.append(with_secrets(file.path, name, secrets))
+            click.echo(f"{one_line(', '.join(secrets))} of {one_line(server.name)} goes to {name}.env")
+    return replace(merged, added=tuple(added)), secret_files
+
+
+def write_config(file: ReadFile, text: str, secret_files: Iterable[tuple[ReadFile, bytes]] = ()) -> None:
+    """Replace the config, keeping a backup, after the files that it names. Raises FileRefused."""
+    for secrets, data in secret_files:
+        files.replace(secrets, data)
     files.back_up(file, files.state_folder(os.environ) / "configs")
     files.replace(file, text.encode())
 

@@ -12,7 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,8 +48,10 @@ class Change:
     """The entry that is put in; None if it is taken out."""
     command: tuple[str, ...] = ()
     """The client's own command that makes the change, if there is one."""
-    replaced: tuple[str, ...] = ()
-    """Entries that are taken away."""
+    replaced: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
+    """Entries that are taken away, by name."""
+    again: bool = False
+    """Whether an entry of ours was there already."""
 
     @property
     def text(self) -> str:
@@ -103,7 +105,8 @@ def connect(
     except MuxwayError as error:
         raise _refused(client, before, error, entry) from None
     command = _add_command(client, program, entry) if program is not None else ()
-    return Change(client, before, text.encode(), entry, command, tuple(gone))
+    taken = {name: present[name] for name in gone}
+    return Change(client, before, text.encode(), entry, command, taken, again=NAME in present)
 
 
 def disconnect(client: KnownClient, environ: Mapping[str, str]) -> Change | None:
@@ -119,13 +122,15 @@ def disconnect(client: KnownClient, environ: Mapping[str, str]) -> Change | None
     if known is not None and (known["file"], known["after"]) == (str(before.path), _digest(before.data)):
         if known["created"]:
             return Change(client, before, None, None)
-        with contextlib.suppress(OSError):  # without the backup, it is done as for a file that was written since
-            return Change(client, before, Path(known["backup"]).read_bytes(), None)
+        if known["backup"] is not None:
+            with contextlib.suppress(OSError):  # without the backup, it is done as for a file that was written since
+                return Change(client, before, Path(known["backup"]).read_bytes(), None)
     text = before.text
     try:
         container = container_in(client, text)
         present = entries_in(text, client.kind, container)
-        restored = {name: old for name, old in _replaced(known, client).items() if name not in present}
+        taken = cast("dict[str, Mapping[str, object]]", known["replaced"] if known is not None else {})
+        restored = {name: old for name, old in taken.items() if name not in present}
         if NAME not in present and not restored:
             return None
         if NAME in present:
@@ -154,14 +159,16 @@ def apply(change: Change, environ: Mapping[str, str]) -> Path | None:
         files.replace(change.before, change.after)
         note.unlink(missing_ok=True)
         return backup
+    earlier: dict[str, object] = known["replaced"] if known is not None and change.again else {}
+    replaced = {**earlier, **change.replaced}
+    kept = None if ours else files.back_up(change.before, folder)
+    about: dict[str, object] = {"file": str(change.before.path), "replaced": replaced}
     if ours and known is not None:
         # The file is as we left it: the older backup is the one to go back to.
-        backup, created, replaced = known["backup"], known["created"], [*known["replaced"], *change.replaced]
+        about |= {"created": known["created"], "backup": known["backup"]}
     else:
-        kept = files.back_up(change.before, folder)
-        backup, created = None if kept is None else str(kept), kept is None
-        replaced = [*change.replaced]
-    about = {"file": str(change.before.path), "created": created, "backup": backup, "replaced": replaced}
+        # Bytes that have muxway in them already are nothing to go back to.
+        about |= {"created": kept is None, "backup": None if kept is None or change.again else str(kept)}
     old = files.read(note)
     # Noted before it is done: who ends us in between leaves a file that `disconnect` finds untouched.
     noted = files.replace(old, _noted(about, change.after))
@@ -174,7 +181,7 @@ def apply(change: Change, environ: Mapping[str, str]) -> Path | None:
     except MuxwayError:
         files.replace(files.read(note), old.data)
         raise
-    return None if backup is None else Path(backup)
+    return kept
 
 
 def is_connected(client: KnownClient, environ: Mapping[str, str]) -> bool:
@@ -205,22 +212,10 @@ def _recall(client: KnownClient, environ: Mapping[str, str]) -> dict[str, Any] |
     note = files.state_folder(environ) / "clients" / client.id / "connected.json"
     try:
         known = json.loads(note.read_bytes())
-        return known if {"file", "created", "backup", "replaced", "after"} <= known.keys() else None
+        is_whole = {"file", "created", "backup", "replaced", "after"} <= known.keys()
+        return known if is_whole and isinstance(known["replaced"], dict) else None
     except (OSError, ValueError, AttributeError):
         return None
-
-
-def _replaced(known: Mapping[str, Any] | None, client: KnownClient) -> dict[str, Mapping[str, object]]:
-    """The entries that were taken away when the client was connected, from the backup."""
-    if known is None or not known["replaced"] or known["backup"] is None:
-        return {}
-    try:
-        text = Path(known["backup"]).read_text("utf-8")
-    except OSError as error:
-        why = f"the backup {known['backup']} cannot be read: {error.strerror}"
-        raise NotConnected(f"{client.title} cannot get its servers back: {why}") from None
-    had = entries_in(text, client.kind, container_in(client, text))
-    return {name: cast("Mapping[str, object]", had[name]) for name in known["replaced"] if as_mapping(had.get(name))}
 
 
 def _refused(

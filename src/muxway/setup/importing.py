@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from muxway.config.documents import parse_document
 from muxway.config.expand import Scope, home_of
 from muxway.config.load import server_entries
 from muxway.config.ourselves import runs_muxway
@@ -22,7 +21,7 @@ from muxway.config.servers import read_server
 from muxway.errors import ConfigError
 from muxway.log import printable
 from muxway.setup.clear_secrets import clear_secrets
-from muxway.setup.splicing import with_entry
+from muxway.setup.splicing import plain_data, with_entry
 
 if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
@@ -79,11 +78,7 @@ def servers_in(text: str, kind: str, file: Path, origin: str, environ: Mapping[s
         ConfigError: it cannot be read.
     """
     source = printable(str(file))
-    text = text.removeprefix("\ufeff")
-    if not text.strip():
-        return []
-    document = parse_document(text, kind, source)
-    root = as_mapping(document.value)
+    root = as_mapping(plain_data(text, kind, source))
     if root is None:
         return []
     scope = Scope(environ=_Unexpanded(environ), folder=file.absolute().parent)
@@ -151,8 +146,7 @@ def with_servers(text: str, kind: str, servers: tuple[FoundServer, ...]) -> str:
 
 def container_of(text: str, kind: str) -> tuple[str, ...]:
     """Where a config has its servers, or would have them."""
-    text = text.removeprefix("\ufeff")
-    root = as_mapping(parse_document(text, kind, "the config").value) if text.strip() else None
+    root = as_mapping(plain_data(text, kind, "the config"))
     try:
         for _, place, _ in server_entries(root or {}, "the config"):
             return tuple(str(key) for key in place[:-1])

@@ -6,12 +6,12 @@ cannot do, and what would be ambiguous, is refused: then a person has to do it.
 
 from __future__ import annotations
 
-import copy
-from typing import TYPE_CHECKING, Any, cast
+import json
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import yaml
 
-from muxway.config.documents import parse_document
+from muxway.config.documents import MAX_FILE_BYTES, parse_document
 from muxway.config.report import as_list, as_mapping
 from muxway.errors import MuxwayError
 from muxway.setup import json_text, toml_text, yaml_text
@@ -37,8 +37,7 @@ def with_entry(text: str, kind: str, container: Sequence[str], entry: tuple[str,
     """
     name, value = entry
     bom, text = _without_bom(text)
-    before = _parsed(text, kind, container)
-    meant: Any = copy.deepcopy(before)
+    meant = _parsed(text, kind, container)
     there = _entries_of(meant, container)
     if name in (map(_name_of, there) if isinstance(there, list) else there):
         raise Unspliceable(f'it has an entry "{name}" already')
@@ -60,7 +59,7 @@ def without_entry(text: str, kind: str, container: Sequence[str], name: str) -> 
         Unspliceable: it is not there, or cannot be taken out alone.
     """
     bom, text = _without_bom(text)
-    meant: Any = copy.deepcopy(_parsed(text, kind, container))
+    meant = _parsed(text, kind, container)
     there = _entries_of(meant, container)
     if name not in (map(_name_of, there) if isinstance(there, list) else there):
         raise Unspliceable(f'it has no entry "{name}"')
@@ -91,24 +90,62 @@ def _compared(edit: Any, kind: str, meant: object) -> str:
     """What the editor makes, if that is what was meant."""
     try:
         text: str = edit()
-        came = _plain(parse_document(text, kind, "the text").value if text.strip() else {})
+        came = plain_data(text, kind, "the text")
     except (LookupError, ValueError, yaml.YAMLError, MuxwayError):
         raise Unspliceable("it is written in a way that cannot be changed without touching the rest") from None
-    if _pruned(came) != _pruned(meant):
+    if came != meant and _pruned(came) != _pruned(meant):
         raise Unspliceable("it is written in a way that cannot be changed without touching the rest")
     return text
 
 
 def _parsed(text: str, kind: str, container: Sequence[str]) -> object:
-    if not text.strip():
-        return {}
+    quick = _strict_json(text) if kind == "JSON" else None
+    if quick is not None or not text.strip():
+        return {} if quick is None else quick
     document = parse_document(text, kind, "it")
     for twice in document.duplicates:
         if twice.path[: len(container)] == tuple(container)[: len(twice.path)]:
-            raise Unspliceable(
-                f"the key `{twice.path[-1]}` stands twice in it, on lines {twice.first_line}, {twice.line}"
-            )
+            lines = f"{twice.first_line} and {twice.line}"
+            raise Unspliceable(f"the key `{twice.path[-1]}` stands twice in it, on lines {lines}")
     return _plain(document.value if document.value is not None else {})
+
+
+def plain_data(text: str, kind: str, source: str) -> object:
+    """What the text says, as dicts and lists; nothing at all is an empty object.
+
+    Raises:
+        ConfigError: it is not of that format.
+    """
+    text = _without_bom(text)[1]
+    quick = _strict_json(text) if kind == "JSON" else None
+    if quick is not None or not text.strip():
+        return {} if quick is None else quick
+    value = parse_document(text, kind, source).value
+    return _plain(value if value is not None else {})
+
+
+def _strict_json(text: str) -> object | None:
+    """The value of a text without comments and the like, by a reader that is quick; else None.
+
+    Claude Code keeps all it knows in the file that has its servers.
+    """
+    if len(text) > MAX_FILE_BYTES:
+        return None
+    try:
+        return json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
 
 
 def _entries_of(root: object, container: Sequence[str]) -> dict[str, Any] | list[Any]:

@@ -12,20 +12,18 @@ import click
 
 from muxway.cli.changes import can_ask, dry_run_option, show_difference, target, target_option, write_config
 from muxway.cli.describing import holdings, reason
-from muxway.cli.exits import Failed, Unreachable
+from muxway.cli.exits import Unreachable
 from muxway.cli.help import Verb
 from muxway.cli.output import badge, dim, one_line
 from muxway.config.documents import format_of
-from muxway.config.envfile import parse_env_file
 from muxway.config.values import SECRET_KEY
-from muxway.setup import files
+from muxway.setup.env_files import with_secrets
 from muxway.setup.importing import container_of
 from muxway.setup.packages import addition
 from muxway.setup.splicing import entries_in, with_entry
 
 if TYPE_CHECKING:
     from muxway.results import Server
-    from muxway.setup.files import ReadFile
     from muxway.setup.packages import Addition
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -85,7 +83,7 @@ def command(
     found = addition(source, [*args], os.environ)
     found = _named(found, name, [*entries_in(file.text, kind, container)])
     found = _with_headers(_with_variables(found, env), header)
-    secrets = _env_file(file, found)
+    secrets = with_secrets(file.path, found.name, found.secrets) if found.secrets else None
     entry = {**found.entry, **({"envFile": secrets[0].path.name} if secrets is not None else {})}
     after = with_entry(file.text, kind, container, (found.name, entry))
     _show(found)
@@ -97,9 +95,7 @@ def command(
         return
     if not no_try:
         _try(found)
-    if secrets is not None:
-        files.replace(*secrets)
-    write_config(file, after)
+    write_config(file, after, [] if secrets is None else [secrets])
     click.echo(f"{badge('ok')}  {found.name} is in {file.path}")
     click.echo(dim(f"The way back: muxway remove {shlex.quote(found.name)}"))
 
@@ -153,28 +149,6 @@ def _with_headers(found: Addition, given: tuple[str, ...]) -> Addition:
             )
     headers = {key: value for key, _, value in pairs}
     return replace(found, entry={**found.entry, **({"headers": headers} if headers else {})})
-
-
-def _env_file(config: ReadFile, found: Addition) -> tuple[ReadFile, bytes] | None:
-    """The file for the secrets and what it will hold; None if there are none."""
-    if not found.secrets:
-        return None
-    file = files.read(config.path.parent / f"{found.name}.env")
-    present, _ = parse_env_file(file.text)
-    differing = [key for key, value in found.secrets.items() if present.get(key, value) != value]
-    if differing:
-        raise Failed(
-            f"{file.path} has another value for {', '.join(differing)}: change it there, or give another --name."
-        )
-    lines = [f"{key}={_quoted(value)}\n" for key, value in found.secrets.items() if key not in present]
-    text = file.text if not file.text or file.text.endswith("\n") else f"{file.text}\n"
-    return file, (text + "".join(lines)).encode()
-
-
-def _quoted(value: str) -> str:
-    for char, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
-        value = value.replace(char, escape)
-    return f'"{value}"'
 
 
 def _show(found: Addition) -> None:

@@ -12,12 +12,14 @@ from muxway.cli.changes import (
     clients_here,
     dry_run_option,
     known_client,
+    move_secrets_option,
     servers_of,
     servers_of_client,
     show_difference,
     show_merged,
     target,
     target_option,
+    without_secrets,
     write_config,
 )
 from muxway.cli.help import Verb
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
 )
 @click.argument("source", nargs=-1, metavar="[CLIENT|FILE]...")
 @target_option
+@move_secrets_option
 @dry_run_option
-def command(source: tuple[str, ...], config: str | None, *, dry_run: bool) -> None:
+def command(source: tuple[str, ...], config: str | None, *, move_secrets: bool, dry_run: bool) -> None:
     """Copy servers of clients, or of files, into muxway's config.
 
     Without an argument, those of every client on this machine. A server that is
@@ -66,8 +69,9 @@ def command(source: tuple[str, ...], config: str | None, *, dry_run: bool) -> No
     if not merged.added:
         click.echo(f"{badge('ok')}  There is nothing to import.")
         return
+    merged, secret_files = without_secrets(merged, file) if move_secrets else (merged, [])
     after = with_servers(file.text, format_of(file.path, file.text or "{"), merged.added)
     show_difference(file, after)
     if not dry_run:
-        write_config(file, after)
+        write_config(file, after, secret_files)
         click.echo(f"{badge('ok')}  {plural(len(merged.added), 'server')} imported into {file.path}")

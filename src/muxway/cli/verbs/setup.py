@@ -12,12 +12,14 @@ from muxway.cli.changes import (
     clients_here,
     dry_run_option,
     known_client,
+    move_secrets_option,
     servers_of,
     servers_of_client,
     show_difference,
     show_merged,
     target,
     target_option,
+    without_secrets,
     write_config,
 )
 from muxway.cli.exits import Failed
@@ -46,9 +48,12 @@ if TYPE_CHECKING:
 @target_option
 @click.option("--client", "only", multiple=True, metavar="CLIENT", help="Only this client; may be given again.")
 @click.option("--keep", is_flag=True, help="Leave the imported servers in the clients, beside muxway.")
+@move_secrets_option
 @click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 @dry_run_option
-def command(config: str | None, only: tuple[str, ...], *, keep: bool, yes: bool, dry_run: bool) -> None:
+def command(
+    config: str | None, only: tuple[str, ...], *, keep: bool, move_secrets: bool, yes: bool, dry_run: bool
+) -> None:
     """Put all your servers behind muxway, and muxway into your clients.
 
     Finds the clients of this machine and shows what they have; imports their
@@ -72,8 +77,9 @@ def command(config: str | None, only: tuple[str, ...], *, keep: bool, yes: bool,
     show_merged(merged, file)
     if not present and not merged.added:
         raise Failed("No client has a server that muxway could run. Add one with `muxway add`.")
-    after = with_servers(file.text, format_of(file.path, file.text or "{"), merged.added)
     kept = {server.identity for server in (*present, *merged.added)}
+    merged, secret_files = without_secrets(merged, file) if move_secrets else (merged, [])
+    after = with_servers(file.text, format_of(file.path, file.text or "{"), merged.added)
     changes: list[Change] = []
     for client in clients:
         if client.id not in refused:
@@ -98,7 +104,7 @@ def command(config: str | None, only: tuple[str, ...], *, keep: bool, yes: bool,
     if merged.added or changes:
         _agree(file, len(merged.added), changes, yes=yes)
     if merged.added:
-        write_config(file, after)
+        write_config(file, after, secret_files)
         click.echo(f"{badge('ok')}  {plural(len(merged.added), 'server')} imported into {file.path}")
     _apply(changes, clients, refused)
     if refused:
