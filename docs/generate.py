@@ -84,7 +84,7 @@ def clients() -> str:
 
 def _place(file: str) -> str:
     words = {"home": "~", "xdg": "~/.config", "claude": "~", "codex": "~/.codex", "copilot": "~/.copilot"}
-    return file.format(**words, zed="~/.config/zed", config="{config}")
+    return file.format(**words, config="{config}")
 
 
 # --- command ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 from muxway.config import load_config
 from muxway.config.jsonc import parse_jsonc
+from tests.control.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,3 +181,16 @@ def test_configs_of_other_formats_stay_as_they_are_written(
     assert [*load_config(file).servers] in (["a", "notes"], ["notes", "a"])
     assert muxway("remove", "notes", "--config", file).exit_code == 0
     assert file.read_text() == text
+
+
+def test_on_a_terminal_variables_are_asked_for_and_not_shown(config: Path) -> None:
+    """docs/setup.md#one-server-more: what is typed for a secret is not echoed."""
+    words = ["add", "--env", "HUB_TOKEN", "--no-try", "npm:notes-mcp"]
+    with Terminal([sys.executable, "-m", "muxway", *words], columns=200, rows=40) as terminal:
+        terminal.until(lambda said: "HUB_TOKEN:" in said)
+        terminal.type("hunter2hunter2\n")
+        terminal.until(lambda said: "Add it?" in said)
+        terminal.type("y\n")
+        assert terminal.end() == 0
+        assert "hunter2" not in terminal.said
+    assert (config.parent / "notes.env").read_text() == 'HUB_TOKEN="hunter2hunter2"\n'

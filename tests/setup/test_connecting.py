@@ -17,7 +17,8 @@ from muxway.setup import files
 from muxway.setup.clients import CLIENTS, NAME, file_of, places, stdio_entry, url_entry
 from muxway.setup.connecting import NotConnected, apply, connect, disconnect, is_connected
 from muxway.setup.files import FileRefused
-from muxway.setup.splicing import entries_in
+from muxway.setup.importing import servers_in
+from muxway.setup.splicing import entries_in, with_entry
 from tests.setup.making import Maker
 
 if TYPE_CHECKING:
@@ -89,21 +90,63 @@ def test_a_client_without_a_file_gets_one_and_loses_it_again(client: KnownClient
     assert not file.exists()
 
 
+LINUX = """
+claude-desktop .config/Claude/claude_desktop_config.json
+claude-code .claude.json
+cursor .cursor/mcp.json
+vscode .config/Code/User/mcp.json
+vscode-insiders .config/Code - Insiders/User/mcp.json
+copilot-jetbrains .config/github-copilot/intellij/mcp.json
+copilot-cli .copilot/mcp-config.json
+windsurf .codeium/windsurf/mcp_config.json
+antigravity .gemini/antigravity/mcp_config.json
+zed .config/zed/settings.json
+codex .codex/config.toml
+gemini .gemini/settings.json
+goose .config/goose/config.yaml
+opencode .config/opencode/opencode.json
+cline .config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json
+roo .config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json
+continue .continue/config.yaml
+lm-studio .lmstudio/mcp.json
+kiro .kiro/settings/mcp.json
+junie .junie/mcp/mcp.json
+factory .factory/mcp.json
+amazon-q .aws/amazonq/mcp.json
+trae .config/Trae/User/mcp.json
+amp .config/amp/settings.json
+"""
+"""Where clients keep the servers of their user on Linux, by their documentation."""
+APPLICATION_SUPPORT = ("claude-desktop", "vscode", "vscode-insiders", "cline", "roo", "trae")
+"""Those that have another place on macOS."""
+
+
 def test_places_follow_the_system_and_its_variables() -> None:
-    """docs/setup.md#clients: Linux, macOS and Windows keep them apart, and some clients have variables for it."""
-    cursor, desktop, zed = CLIENTS["cursor"], CLIENTS["claude-desktop"], CLIENTS["zed"]
-    user = {"HOME": "/h", "APPDATA": "/h/AppData/Roaming"}
-    assert {system: str(file_of(desktop, user, system)) for system in ("linux", "darwin", "win32")} == {
-        "linux": "/h/.config/Claude/claude_desktop_config.json",
-        "darwin": "/h/Library/Application Support/Claude/claude_desktop_config.json",
-        "win32": "/h/AppData/Roaming/Claude/claude_desktop_config.json",
+    """docs/setup.md#clients: Linux and macOS keep them apart, and some clients have variables for it."""
+    user = {"HOME": "/h"}
+    expected = dict(line.split(" ", 1) for line in LINUX.strip().splitlines())
+    on = {
+        system: {name: str(file_of(client, user, system)) for name, client in CLIENTS.items()}
+        for system in ("linux", "darwin")
     }
-    assert {str(file_of(cursor, user, system)) for system in ("linux", "darwin", "win32")} == {"/h/.cursor/mcp.json"}
-    assert str(file_of(zed, user, "darwin")) == "/h/.config/zed/settings.json"
+    assert on["linux"] == {name: f"/h/{file}" for name, file in expected.items()}
+    moved = {name: file.replace(".config", "Library/Application Support") for name, file in expected.items()}
+    assert on["darwin"] == {
+        name: f"/h/{moved[name] if name in APPLICATION_SUPPORT else file}" for name, file in expected.items()
+    }
     assert places({"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "linux")["config"] == "/x"
     assert str(file_of(CLIENTS["codex"], {"HOME": "/h", "CODEX_HOME": "/c"})) == "/c/config.toml"
     assert str(file_of(CLIENTS["claude-code"], {"HOME": "/h", "CLAUDE_CONFIG_DIR": "/c"})) == "/c/.claude.json"
-    assert len(CLIENTS) >= 18
+
+
+def test_every_client_can_be_shown_what_would_change(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#step-by-step: --dry-run, for each of them."""
+    (home / "servers.json").write_text('{"mcpServers": {"b": {"command": "y"}}}')
+    for client in CLIENTS.values():
+        done = muxway("connect", client.id, "--config", "servers.json", "--dry-run")
+        assert done.exit_code == 0, done.output
+        assert f"+++ {file_of(client, os.environ)}" in done.output
+        assert not file_of(client, os.environ).exists()
 
 
 def test_a_url_is_written_in_each_clients_words() -> None:
@@ -352,3 +395,22 @@ def test_who_names_no_client_is_told_which_there_are(muxway: Callable[..., Resul
     assert "Did you mean cursor?" in done.stderr
     assert "name one client" in muxway("disconnect").stderr
     assert muxway("connect", "claude-desktop", "--url", "http://127.0.0.1:1/mcp").exit_code == 2
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.id)
+def test_what_a_client_says_is_imported_as_the_same_server(client: KnownClient) -> None:
+    """docs/setup.md#what-is-imported: whatever words a client has for it, one program is one server."""
+    file = file_of(client, os.environ)
+    for entry, wanted in (
+        (stdio_entry(client, "npx", ["-y", "hub"]), {"command": "npx", "args": ["-y", "hub"]}),
+        (url_entry(client, "https://hub.example/mcp"), {"url": "https://hub.example/mcp"}),
+    ):
+        text = with_entry("", client.kind, client.container, ("hub", {"name": "hub", **entry}))
+        (found,) = servers_in(text, client.kind, file, client.id, os.environ)
+        (plain,) = servers_in(json.dumps({"mcpServers": {"x": wanted}}), "JSON", file, "plain", os.environ)
+        assert found.problem == ""
+        assert found.identity == plain.identity
+        assert not found.is_muxway
+    ours = stdio_entry(client, PROGRAM, ARGS)
+    text = with_entry("", client.kind, client.container, (NAME, ours))
+    assert [server.is_muxway for server in servers_in(text, client.kind, file, client.id, os.environ)] == [True]

@@ -15,6 +15,7 @@ import yaml
 from muxway import demo
 from muxway.config import load_config
 from muxway.config.jsonc import parse_jsonc
+from tests.control.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,6 +197,26 @@ def test_secrets_can_be_moved_to_files_of_their_own(home: Path, muxway: Callable
     assert [*json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]] == ["muxway"]
     muxway("disconnect", "cursor")
     assert "nothing to import" in muxway("import", "cursor").output
+
+
+def test_on_a_terminal_it_asks(home: Path) -> None:
+    """docs/setup.md#step-by-step: no means no, and yes does it; secrets may go elsewhere."""
+    (home / ".cursor").mkdir()
+    file = home / ".cursor/mcp.json"
+    text = json.dumps({"mcpServers": {"hub": {"command": "hub", "env": {"API_TOKEN": "hunter2hunter2"}}}})
+    file.write_text(text)
+    for answer in ("n", "y"):
+        with Terminal([sys.executable, "-m", "muxway", "setup"], columns=200, rows=40) as terminal:
+            terminal.until(lambda said: "files of their own?" in said)
+            terminal.type("y\n")
+            terminal.until(lambda said: "connect Cursor?" in said)
+            assert file.read_text() == text
+            terminal.type(f"{answer}\n")
+            assert terminal.end() == 0
+            assert ("Nothing was changed" in terminal.said) is (answer == "n")
+            assert "hunter2" not in terminal.said
+    assert [*json.loads(file.read_text())["mcpServers"]] == ["muxway"]
+    assert "hunter2" in (home / ".config/muxway/hub.env").read_text()
 
 
 def test_import_takes_files_and_keeps_the_config_as_it_is_written(home: Path, muxway: Callable[..., Result]) -> None:

@@ -118,7 +118,7 @@ CLIENTS = {
         KnownClient(
             "zed",
             "Zed",
-            ("{zed}/settings.json",),
+            ("{xdg}/zed/settings.json",),
             ("context_servers",),
             "zed",
             then="It notices by itself.",
@@ -177,8 +177,6 @@ def places(environ: Mapping[str, str], platform: str = sys.platform) -> dict[str
     # XDG: a relative path is invalid and to be ignored.
     xdg = given if given.startswith("/") else f"{home}/.config"
     config = f"{home}/Library/Application Support" if platform == "darwin" else xdg
-    if platform == "win32":
-        config = environ.get("APPDATA") or f"{home}/AppData/Roaming"
     # What came from Linux to macOS has its file where it was.
     dotted = f"{home}/.config" if platform == "darwin" else xdg
     return {
@@ -188,7 +186,6 @@ def places(environ: Mapping[str, str], platform: str = sys.platform) -> dict[str
         "claude": environ.get("CLAUDE_CONFIG_DIR") or home,
         "codex": environ.get("CODEX_HOME") or f"{home}/.codex",
         "copilot": environ.get("COPILOT_HOME") or f"{home}/.copilot",
-        "zed": f"{config}/Zed" if platform == "win32" else f"{dotted}/zed",
     }
 
 

@@ -78,6 +78,8 @@ def command(
     if not present and not merged.added:
         raise Failed("No client has a server that muxway could run. Add one with `muxway add`.")
     kept = {server.identity for server in (*present, *merged.added)}
+    if not (move_secrets or yes or dry_run) and can_ask() and any(server.secrets for server in merged.added):
+        move_secrets = click.confirm("Move secret variables into files of their own?", default=True)
     merged, secret_files = without_secrets(merged, file) if move_secrets else (merged, [])
     after = with_servers(file.text, format_of(file.path, file.text or "{"), merged.added)
     changes: list[Change] = []
