@@ -188,6 +188,20 @@ def test_who_connects_again_still_gets_everything_back() -> None:
     assert json.loads(file.read_text()) == {"mcpServers": {"a": {"command": "x"}}}
 
 
+def test_what_was_noted_of_another_file_is_not_put_into_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours: a client's own variable may name another folder than when it was connected."""
+    client = CLIENTS["codex"]
+    put(client, '[mcp_servers.a]\ncommand = "x"\n')
+    change = connect(client, stdio_entry(client, PROGRAM, ARGS), os.environ, ["a"])
+    assert change is not None
+    apply(change, os.environ)
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    put(client, "model = 'o'\n")
+    assert disconnect(client, os.environ) is None
+
+
 def test_who_is_killed_leaves_the_old_file_or_the_new_one(home: Path) -> None:
     """docs/setup.md#what-is-changed-in-a-file: replaced at once, or not at all."""
     client = CLIENTS["cursor"]

@@ -119,7 +119,9 @@ def disconnect(client: KnownClient, environ: Mapping[str, str]) -> Change | None
     _refuse_if_running(client, environ)
     before = files.read(file_of(client, environ))
     known = _recall(client, environ)
-    if known is not None and (known["file"], known["after"]) == (str(before.path), _digest(before.data)):
+    if known is not None and known["file"] != str(before.path):
+        known = None  # of a file elsewhere: the client's variables named another folder then
+    if known is not None and known["after"] == _digest(before.data):
         if known["created"]:
             return Change(client, before, None, None)
         if known["backup"] is not None:
@@ -153,6 +155,8 @@ def apply(change: Change, environ: Mapping[str, str]) -> Path | None:
     folder = files.state_folder(environ) / "clients" / change.client.id
     note = folder / "connected.json"
     known = _recall(change.client, environ)
+    if known is not None and known["file"] != str(change.before.path):
+        known = None
     ours = known is not None and known["after"] == _digest(change.before.data)
     if change.entry is None:
         backup = files.back_up(change.before, folder)

@@ -100,7 +100,8 @@ def _found(name: str, raw: Mapping[object, object], origin: str, scope: Scope) -
 
 def _identity(server: ServerConfig) -> object:
     how = (server.command, server.args, tuple(sorted(server.env.items())), server.cwd)
-    return how, server.url, tuple(sorted(server.headers.items()))
+    # One that is off here and on there is two: which of them is meant, nobody can tell.
+    return how, server.url, tuple(sorted(server.headers.items())), server.enabled
 
 
 def merge(present: list[FoundServer], found: list[FoundServer]) -> Merged:

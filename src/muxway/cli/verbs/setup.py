@@ -77,7 +77,7 @@ def command(
     show_merged(merged, file)
     if not present and not merged.added:
         raise Failed("No client has a server that muxway could run. Add one with `muxway add`.")
-    kept = {server.identity for server in (*present, *merged.added)}
+    kept = {server.identity for server in (*present, *merged.added)} - {None}
     if not (move_secrets or yes or dry_run) and can_ask() and any(server.secrets for server in merged.added):
         move_secrets = click.confirm("Move secret variables into files of their own?", default=True)
     merged, secret_files = without_secrets(merged, file) if move_secrets else (merged, [])
@@ -85,19 +85,16 @@ def command(
     changes: list[Change] = []
     for client in clients:
         if client.id not in refused:
-            gone = (
-                ()
-                if keep
-                else [one.name for one in found[client.id] if one.identity is not None and one.identity in kept]
-            )
+            gone = () if keep else [one.name for one in found[client.id] if one.identity in kept]
             try:
                 change = connect(client, entry_for(client, file.path), os.environ, gone)
                 if change is not None:
                     changes.append(change)
             except MuxwayError as error:
                 refused[client.id] = str(error)
-                click.echo(f"{badge('error')}  {one_line(str(error).splitlines()[0])}")
     if dry_run:
+        for why in refused.values():
+            click.echo(f"{badge('error')}  {one_line(why)}")
         if merged.added:
             show_difference(file, after)
         for change in changes:
