@@ -186,10 +186,6 @@ class Catalog:
     def __post_init__(self) -> None:
         object.__setattr__(self, "pages", Pages([route.definition for route in self.routes.values()]))
 
-    def result_rewriter(self, upstream: str) -> Converter | None:
-        """What is done to results of this server before anything else; None if they pass as they are."""
-        return self.rewriters.get(upstream)
-
     def find(self, name: str) -> Lookup:
         """The route a caller means, in any of the three spellings."""
         route = self.routes.get(name)

@@ -23,6 +23,7 @@ from muxway.calls.identity import Identity, principal_of
 from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
 from muxway.errors import MuxwayError, ParseError
 from muxway.log import EventLog
+from muxway.net import private_files
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
@@ -272,19 +273,8 @@ def _store(path: Path, keys: list[ApiKey]) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     """Put this into a file, whole or not at all. Raises KeyFileError."""
-    scratch = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
     try:
-        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):  # The first trouble is the one to tell of.
-                scratch.unlink()
-            raise
+        private_files.put(path, content)
     except OSError as error:
         raise KeyFileError(f"{path} cannot be written: {error.strerror}; nothing was changed") from None
 

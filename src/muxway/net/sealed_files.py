@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from muxway.errors import MuxwayError
+from muxway.net import private_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -134,19 +135,8 @@ class SealedFolder:
             os.close(lock)
 
     def _put(self, path: Path, content: bytes) -> None:
-        scratch = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
         try:
-            handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                scratch.replace(path)
-            except BaseException:
-                with contextlib.suppress(OSError):  # the first trouble is the one to tell of
-                    scratch.unlink()
-                raise
+            private_files.put(path, content)
             _sync(self.folder)
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror}; nothing was changed") from None

@@ -136,11 +136,6 @@ class Guard:
         self._users = (os.geteuid(), 0) if own_user else ()
         self.expect(tokens, views or {})
 
-    @property
-    def is_local(self) -> bool:
-        """Whether only this machine can reach the port."""
-        return self._local
-
     def allow(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
         """Answer to these names and to these pages from now on. Raises ValueError, and then changes nothing."""
         names = {places.host(name) for name in hosts}
