@@ -12,6 +12,7 @@ from muxway.wire.revisions import NEWEST_HANDSHAKE, PROGRESS_TOKEN, Revision
 if TYPE_CHECKING:
     from msgspec import Raw
 
+    from muxway.calls.identity import Identity
     from muxway.wire.envelopes import Params
 
 
@@ -27,6 +28,8 @@ class Caller:
     """The caller's own name and version, as they came. For display only."""
     principal: bytes = b""
     """Whose credentials it came with, as a digest; empty without any."""
+    identity: Identity | None = None
+    """What these credentials say of it; None if they say nothing, or there are none."""
     party: object = None
     """The connection, session or principal behind it. Calls of one party may learn of each other; None: of nobody."""
     log_level: int | None = None

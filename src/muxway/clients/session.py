@@ -36,6 +36,7 @@ from muxway.wire.peer import Peer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.exchange.dispatcher import Dispatcher
@@ -183,6 +184,7 @@ class Session:
         backlog: Callable[[], float] = lambda: 0.0,
         *,
         alone: bool = False,
+        identity: Identity | None = None,
     ) -> None:
         """Serve a client.
 
@@ -191,10 +193,12 @@ class Session:
             say: writes to it what belongs to no request of its.
             principal: whose credentials it came with.
             backlog: how many bytes of that it has yet to read; infinite while there is nowhere to write to.
+            identity: what these credentials say of it.
             alone: whether the gateway has no other clients, so that it may have as many calls under way as all may.
         """
         self.say = say
         self._principal = principal
+        self._identity = identity
         self.peer: Peer[_Question, ClientRequest] = Peer()
         self._dispatcher = dispatcher
         self._admission = dispatcher.runtime.admission
@@ -230,7 +234,7 @@ class Session:
         """Called when none of that is left."""
         self._idle: asyncio.Event | None = None
         """Set when nothing runs any more; there is one only once the client has said its last word."""
-        self._stop_listening = dispatcher.listen(self._lists_changed)
+        self._stop_listening = dispatcher.listen(self._lists_changed, self._who)
 
     # --- hearing ------------------------------------------------------------------------------
 
@@ -441,6 +445,7 @@ class Session:
                 capabilities=envelope.capabilities,
                 client_info=envelope.client_info,
                 principal=self._principal,
+                identity=self._identity,
                 party=self,
                 log_level=envelope.log_level,
             )
@@ -469,11 +474,12 @@ class Session:
             capabilities=revisions.introduction("params.capabilities", params.get("capabilities")),
             client_info=revisions.introduction("params.clientInfo", params.get("clientInfo")),
             principal=self._principal,
+            identity=self._identity,
             party=self,
         )
         dispatcher = self._dispatcher
         sessions = dispatcher.runtime.sessions
-        self._leave = sessions.join(Listener(self._principal, self, dispatcher.shows_server, self._hear_log))
+        self._leave = sessions.join(Listener(self._principal, self, self._sees, self._hear_log))
         if self._alone and sessions.only is not None:
             sessions.only.came(self, session)
         log.debug("client connected", revision=revision.date)
@@ -482,7 +488,7 @@ class Session:
     def _introduce(self, exchange: ClientRequest) -> None:
         """Answer `initialize`."""
         revision = exchange.call.caller.revision
-        visible = self._dispatcher.visible
+        visible = self._dispatcher.seen(exchange.call.caller)
         offered = visible.offered(revision)
         self._told = frozenset(offered)
         body: dict[str, object] = {
@@ -757,6 +763,12 @@ class Session:
     def _lists_changed(self, kinds: frozenset[str]) -> None:
         if self._ready and (kinds := kinds & self._told):
             self.mailbox.lists_changed(sorted(kinds))
+
+    def _who(self) -> Identity | None:
+        return None if self.session is None else self.session.identity
+
+    def _sees(self, server: str) -> bool:
+        return self.session is not None and self._dispatcher.shows_server(server, self.session)
 
     def _hear_log(self, server: str, params: dict[str, Buffer]) -> None:
         session = self.session

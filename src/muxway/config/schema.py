@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from muxway.config.access import RULE
 from muxway.config.dialects import CONTAINERS, TOOL_MARKS, TOP_LEVEL
 from muxway.config.documents import MINIMAL
 from muxway.config.kinds import STRING
@@ -40,6 +41,11 @@ def json_schema() -> dict[str, Any]:
         "description": CUSTOM_TOOL.doc,
         "additionalProperties": {"if": is_ours, "then": {"$ref": "#/$defs/customTool"}},
     }
+    properties["access"] = {
+        "type": "array",
+        "description": TOP_LEVEL["access"],
+        "items": {"$ref": "#/$defs/accessRule"},
+    }
     properties["views"] = {
         "type": "object",
         "description": VIEW.doc,
@@ -68,6 +74,7 @@ def json_schema() -> dict[str, Any]:
             "shape": _object(SHAPE),
             "argument": _object(ARGUMENT),
             "view": _object(VIEW),
+            "accessRule": _object(RULE),
             "subtools": {"type": "array", "minItems": 1, "items": {"anyOf": [STRING, _object(SUBTOOL)]}},
         },
     }
@@ -136,6 +143,8 @@ def _is_within(head: str, section: Section) -> bool:
         return False
     if section is VIEW:
         return first == "views"
+    if section is RULE:
+        return "access" in parts[:2]
     if section is SERVER:
         return first in {"amp", *(path[0] for path, _ in CONTAINERS)}
     inner = {"subtools": SUBTOOL, "steps": STEP, "examples": EXAMPLE}

@@ -9,9 +9,10 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from muxway import __version__
+from muxway.calls.identity import Identity
 from muxway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,7 +78,11 @@ class Answering:
             case {"ask": "plan"}:
                 yield {"result": await self._read_config(self._planned)}
             case {"ask": "explain", "tool": str(tool), "view": str() | None as view}:
-                yield {"result": await self._explain(tool, view)}
+                yield {"result": await self._explain(tool, view, _identity(request.get("as")))}
+            case {"ask": "approvals"}:
+                yield {"result": {"waiting": self._waiting()}}
+            case {"ask": "approve", "id": str(id_), "allow": bool(allow), "remember": int() | float() as remember}:
+                yield {"result": self._approve(id_, allow=allow, remember=float(remember))}
             case _:
                 raise ControlRefused("bad_request", f"this is muxway {__version__}, which does not know what is asked")
 
@@ -144,7 +149,7 @@ class Answering:
         except KeyError:
             raise self._no_server(name) from None
 
-    async def _explain(self, tool: str, view: str | None) -> dict[str, Any]:
+    async def _explain(self, tool: str, view: str | None, identity: Identity | None) -> dict[str, Any]:
         gateway = self._running()
         views = gateway.config.views
         if view is not None and view not in views:
@@ -152,7 +157,27 @@ class Answering:
         # Only for those who ask.
         from muxway.control.explaining import explain
 
-        return await explain(gateway, tool, view)
+        return await explain(gateway, tool, view, identity)
+
+    # --- calls that wait to be approved -----------------------------------------------------------
+
+    def _waiting(self) -> list[dict[str, Any]]:
+        # Only for those who ask.
+        from muxway.control.approving import described
+
+        gateway = self._running()
+        return [described(one, gateway.masked) for one in gateway.runtime.approvals.waiting()]
+
+    def _approve(self, id_: str, *, allow: bool, remember: float) -> dict[str, Any]:
+        from muxway.control.approving import described
+
+        gateway = self._running()
+        try:
+            one = gateway.runtime.approvals.answer(id_, allow=allow, remember=remember)
+        except KeyError:
+            ids = [one.id for one in gateway.runtime.approvals.waiting()]
+            raise ControlRefused("unknown_approval", _unknown("waiting call", id_, ids)) from None
+        return described(one, gateway.masked)
 
     # --- changing it --------------------------------------------------------------------------
 
@@ -205,6 +230,20 @@ def _unknown(what: str, name: str, there: Collection[str]) -> str:
     near = get_close_matches(name, there, n=1)
     hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(there) or 'none'}"
     return f'there is no {what} "{name}"; {hint}'
+
+
+def _identity(said: object) -> Identity | None:
+    """Whom `explain` is asked about."""
+    if not isinstance(said, dict):
+        return None
+    given = cast("dict[str, Any]", said)
+    groups = given.get("groups")
+    return Identity(
+        user=str(given.get("user") or ""),
+        groups=tuple(map(str, cast("list[object]", groups))) if isinstance(groups, list) else (),
+        key=str(given.get("key") or ""),
+        client=str(given.get("client") or ""),
+    )
 
 
 def _described(server: Server) -> dict[str, Any]:

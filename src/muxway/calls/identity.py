@@ -1,0 +1,54 @@
+"""What a caller's credentials say of it: for rules, audit and messages.
+
+Whatever is kept apart hangs on the principal, a digest of who it is: a token that is renewed changes nothing in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Whom a credential was given to. A plain bearer token of the configuration says nothing of that."""
+
+    issuer: str = ""
+    """Who vouches for it; empty for a key of our own."""
+    subject: str = ""
+    """Whom the issuer means. Unique there, and often nothing that people can read."""
+    client: str = ""
+    """The program that the token was given to, by its id at the issuer."""
+    key: str = ""
+    """The name of the API key, if it is one."""
+    user: str = ""
+    """The user as people and rules call them."""
+    groups: tuple[str, ...] = ()
+    """Groups or roles, as the issuer names them."""
+    scopes: tuple[str, ...] = ()
+    """What the token was given for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """Somebody was turned away before there was a request: what was decided, by what, about whom."""
+
+    status: int
+    """The HTTP status of the answer."""
+    rule: str
+    """What decided: `token`, `key`, `scope`, `user` (of this machine)."""
+    why: str
+    method: str
+    path: str
+    address: str
+    identity: Identity | None = None
+    """Who it was, if the credentials are good and only not enough."""
+
+
+def principal_of(kind: str, *parts: str) -> bytes:
+    """The digest by which a principal is known. No choice of parts is the same as another one."""
+    digest = hashlib.sha256(kind.encode())
+    for part in parts:
+        text = part.encode(errors="surrogatepass")
+        digest.update(b"\0%d\0%b" % (len(text), text))
+    return digest.digest()
