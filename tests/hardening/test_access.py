@@ -1,7 +1,7 @@
 """What a rule denies is not there: one policy for lists and for every use (docs/access.md).
 
-The matrix is made of rules × callers × views × eras × each thing that there is × each way to use it. A thing works where
-it is listed, and elsewhere the answer is the one for a thing that nobody has; `explain` says the same.
+The matrix is made of rules × callers × views × eras × each thing that there is × each way to use it. A thing works
+where it is listed, and elsewhere the answer is the one for a thing that nobody has; `explain` says the same.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def test_what_a_rule_denies_is_unknown(rules: str, revision: str) -> None:
 
 
 async def test_rules_on_arguments_look_at_each_call() -> None:
-    """docs/access.md: the first rule that matches decides, and arguments that readers may take otherwise are refused."""
+    """docs/access.md: the first that matches decides; arguments that readers may take otherwise are refused."""
     rules = [{"tools": ["a__get"], "arguments": {"path": ["/etc/*"]}, "do": "deny"}]
     async with a_world({"a": server("a")}, mcpServers={"a": OFF}, access=rules) as world:
         client = await world.client()
@@ -66,7 +66,7 @@ async def test_rules_on_arguments_look_at_each_call() -> None:
         for path in ("/etc/passwd", ["/tmp/a", "/etc/b"], {"inside": {"/etc/c": 1}}):
             reply = await client.call("a:get", {"path": path})
             assert reply.error["message"] == "Tool not found: a:get"
-        line = b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"a__get","arguments":{"path":"/etc/x","path":"/y"}}}\n'
-        client.say(line)
+        twice = b'"params":{"name":"a__get","arguments":{"path":"/etc/x","path":"/y"}}'
+        client.say(b'{"jsonrpc":"2.0","id":77,"method":"tools/call",%b}\n' % twice)
         assert "stands twice" in (await client.answer(77)).error["message"]
         assert world.servers["a"].times("tools/call") == 1

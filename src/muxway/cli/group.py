@@ -38,6 +38,7 @@ VERBS = {
     "logs": "Print what a server of a running gateway wrote to stderr.",
     "restart": "End a server of a running gateway and start it anew.",
     "reload": "Make a running gateway read its config again.",
+    "approvals": "Show calls that wait to be approved; allow or deny them.",
     "explain": "Say why a tool is visible, hidden, renamed or failing.",
     "config": "Explain the config file, or print its JSON Schema.",
     "completion": "Print the completion script of a shell.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from muxway.config import kinds
@@ -11,14 +12,15 @@ from muxway.config.kinds import STRING
 from muxway.config.report import as_mapping, dotted, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-    from muxway.config.report import Path
+    from muxway.config.report import Path, Report
     from muxway.config.values import Reader
 
 HINTS: Final = ("readOnly", "destructive", "idempotent", "openWorld")
 """What tools say of themselves."""
 MOST_RULES: Final = 1000
+_KINDS: Final = ("tools", "prompts", "resources")
 _TEXTS: Final[Mapping[str, Any]] = {
     "anyOf": [STRING, {"type": "array", "items": {"type": ["string", "number", "boolean"]}}]
 }
@@ -153,3 +155,56 @@ def access_rules(reader: Reader, path: Path, raw: object) -> tuple[AccessRule, .
     if rules is not None and len(rules) > MOST_RULES:
         reader.report.error(path, f"has more than {MOST_RULES:,} rules")
     return rules
+
+
+# --- rules that never match -------------------------------------------------------------------------------------------
+
+
+def check_rules(rules: Sequence[AccessRule], servers: Collection[str], views: Collection[str], report: Report) -> None:
+    """Warn of rules that nothing can match: they name what is not there, or one before them matches all the same."""
+    for number, rule in enumerate(rules):
+        place = tuple(rule.where.split("."))
+        for key, texts, there, what in (
+            ("servers", rule.servers, servers, "server"),
+            ("views", rule.views, views, "view"),
+        ):
+            for text in texts or ():
+                if not any(fnmatchcase(name, text) for name in there):
+                    near = nearest(text, there)
+                    hint = f'; did you mean "{near}"?' if near else ""
+                    report.warn((*place, key), f'there is no {what} "{text}", so that this matches nothing{hint}')
+        first = next((one for one in rules[:number] if _covers(one, rule)), None)
+        if first is not None:
+            line = "" if first.line is None else f" (line {first.line})"
+            report.warn(place, f"never matches: {first.where}{line} matches all that it would, and comes first")
+
+
+def _covers(first: AccessRule, other: AccessRule) -> bool:
+    """Whether whatever the other rule matches is matched by the first one. No where it cannot be told by the texts."""
+    who = ("users", "groups", "keys", "clients", "views", "servers")
+    if first.arguments or not all(_covers_texts(getattr(first, key), getattr(other, key)) for key in who):
+        return False
+    if not first.annotations.items() <= other.annotations.items():
+        return False
+    named = {key: getattr(first, key) for key in _KINDS if getattr(first, key) is not None}
+    if not named and not first.annotations:
+        return True
+    about = {key: getattr(other, key) for key in _KINDS if getattr(other, key) is not None}
+    if other.annotations or other.arguments:
+        about = {"tools": other.tools}
+    if not about or not (named or {"tools": None}).keys() >= about.keys():
+        return False
+    return all(_covers_texts(named.get(key), texts) for key, texts in about.items())
+
+
+def _covers_texts(first: tuple[str, ...] | None, other: tuple[str, ...] | None) -> bool:
+    if first is None:
+        return True
+    return other is not None and all(any(_covers_text(glob, text) for glob in first) for text in other)
+
+
+def _covers_text(glob: str, text: str) -> bool:
+    if text == glob or glob == "*":
+        return True
+    # A `*` takes whatever a pattern may mean; a `?` or a set does not.
+    return "[" not in text and not set("?[") & set(glob) and fnmatchcase(text, glob)

@@ -9,10 +9,9 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from muxway import __version__
-from muxway.calls.identity import Identity
 from muxway.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Answering:
             case {"ask": "plan"}:
                 yield {"result": await self._read_config(self._planned)}
             case {"ask": "explain", "tool": str(tool), "view": str() | None as view}:
-                yield {"result": await self._explain(tool, view, _identity(request.get("as")))}
+                yield {"result": await self._explain(tool, view, request.get("who"))}
             case {"ask": "approvals"}:
                 yield {"result": {"waiting": self._waiting()}}
             case {"ask": "approve", "id": str(id_), "allow": bool(allow), "remember": int() | float() as remember}:
@@ -149,15 +148,15 @@ class Answering:
         except KeyError:
             raise self._no_server(name) from None
 
-    async def _explain(self, tool: str, view: str | None, identity: Identity | None) -> dict[str, Any]:
+    async def _explain(self, tool: str, view: str | None, who: object) -> dict[str, Any]:
         gateway = self._running()
         views = gateway.config.views
         if view is not None and view not in views:
             raise ControlRefused("unknown_view", _unknown("view", view, views))
         # Only for those who ask.
-        from muxway.control.explaining import explain
+        from muxway.control.explaining import explain, identity_of
 
-        return await explain(gateway, tool, view, identity)
+        return await explain(gateway, tool, view, identity_of(who))
 
     # --- calls that wait to be approved -----------------------------------------------------------
 
@@ -230,20 +229,6 @@ def _unknown(what: str, name: str, there: Collection[str]) -> str:
     near = get_close_matches(name, there, n=1)
     hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(there) or 'none'}"
     return f'there is no {what} "{name}"; {hint}'
-
-
-def _identity(said: object) -> Identity | None:
-    """Whom `explain` is asked about."""
-    if not isinstance(said, dict):
-        return None
-    given = cast("dict[str, Any]", said)
-    groups = given.get("groups")
-    return Identity(
-        user=str(given.get("user") or ""),
-        groups=tuple(map(str, cast("list[object]", groups))) if isinstance(groups, list) else (),
-        key=str(given.get("key") or ""),
-        client=str(given.get("client") or ""),
-    )
 
 
 def _described(server: Server) -> dict[str, Any]:

@@ -6,10 +6,11 @@ path and key; the line is found by whoever shows it, as reading a large file aga
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from muxway.calls.identity import Identity
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import SEPARATORS, spellings
 from muxway.errors import RpcError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from muxway.access.rules import Verdict
-    from muxway.calls.identity import Identity
     from muxway.catalog.build import Source
     from muxway.catalog.model import Catalog, Finding, Route
     from muxway.catalog.shaping import Wanted
@@ -104,6 +104,20 @@ def _meant(name: str, seen: Catalog, whole: Catalog, sources: Iterable[Source]) 
 def _possible(source: Source, own: str) -> set[str]:
     """Every way to write a tool of this name."""
     return {own, *(name for start in {source.upstream, source.prefix} - {""} for name in spellings(start, own))}
+
+
+def identity_of(said: object) -> Identity | None:
+    """Whom `explain` is asked about."""
+    if not isinstance(said, dict):
+        return None
+    given = cast("dict[str, Any]", said)
+    groups = given.get("groups")
+    return Identity(
+        user=str(given.get("user") or ""),
+        groups=tuple(map(str, cast("list[object]", groups))) if isinstance(groups, list) else (),
+        key=str(given.get("key") or ""),
+        client=str(given.get("client") or ""),
+    )
 
 
 def _fact(about: str, text: str, at: str = "", key: str | None = None, item: str | None = None) -> Fact:

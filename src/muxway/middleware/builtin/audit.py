@@ -90,6 +90,7 @@ class Audit(Middleware):
                 "method": short(request.method),
                 "name": short(request.name) or None,
                 "server": request.server or None,
+                **_decided(request),
                 "arguments": None,
                 "outcome": outcome.word,
                 "code": None if outcome.error is None else outcome.error.code,
@@ -99,6 +100,14 @@ class Audit(Middleware):
             },
             request.call.params.get("arguments"),
         )
+
+
+def _decided(request: Request) -> dict[str, Any]:
+    """The rule that decided about a request, if there are rules for its caller."""
+    verdict = request.target.verdict
+    if verdict is None:
+        return {}
+    return {"access": verdict.do, "rule": None if verdict.rule is None else verdict.rule.label}
 
 
 def digest(arguments: Raw) -> str:
