@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muxway.cli import cli
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
+from muxway.config.access import RULE
 from muxway.config.dialects import CONTAINERS
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
 from muxway.config.shaping import ARGUMENT, SHAPE
@@ -92,6 +94,9 @@ PARTS: Final = {
     "containers": containers,
     "servers": lambda: fields(SERVER),
     "gateway": lambda: fields(GATEWAY),
+    "auth": lambda: fields(AUTH),
+    "claims": lambda: fields(CLAIMS),
+    "introspection": lambda: fields(INTROSPECTION),
     "compound-tools": lambda: fields(CUSTOM_TOOL, {row.key for row in CUSTOM_TOOL.fields[2:]}),
     "subtools": lambda: fields(SUBTOOL),
     "composed-tools": lambda: fields(CUSTOM_TOOL, {"subtools"}),
@@ -100,6 +105,7 @@ PARTS: Final = {
     "shapes": lambda: fields(SHAPE),
     "arguments": lambda: fields(ARGUMENT),
     "views": lambda: fields(VIEW),
+    "access-rules": lambda: fields(RULE),
     "verbs": verbs,
 }
 

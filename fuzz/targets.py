@@ -10,6 +10,8 @@ import contextlib
 import json
 import re
 import tempfile
+from base64 import urlsafe_b64encode
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ from muxway.catalog.build import Source, assign_prefixes, build
 from muxway.catalog.model import NativeTool
 from muxway.catalog.naming import SEPARATORS, Naming
 from muxway.catalog.shaping import Shaping
+from muxway.clients.authenticator import Rejected
 from muxway.composed.evaluation import StepOutcome, StepScope, Unfit, fill, holds, read_result
 from muxway.config import Config, load_config, parse_config
 from muxway.config.expand import Scope as Names
@@ -36,6 +39,9 @@ from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from muxway.config.auth import AuthSettings
+    from muxway.identity.jwks import IssuerKeys
 
 ENVIRON = {"HOME": "/home/me", "TOKEN": "s3cr3t-t0ken"}
 SECRET = "hunter2-hunter2"
@@ -319,6 +325,80 @@ def _json(data: bytes) -> Any:
         return None
 
 
+# --- who calls --------------------------------------------------------------------------------
+
+ISSUER = "https://login.example.com"
+AUDIENCE = "https://mcp.example.com/mcp"
+
+
+def token_header(data: bytes) -> None:
+    """No bytes are a good token, whatever their head says, and none do more than be refused."""
+    from muxway.identity.verify_jwt import UnknownKey, check_jwt
+
+    keys, settings = _issuer()
+    claims = b'{"iss":"%b","sub":"ann","aud":"%b","exp":9999999999}' % (ISSUER.encode(), AUDIENCE.encode())
+    parts = [urlsafe_b64encode(part).rstrip(b"=") for part in (data, claims, b"signature")]
+    for token in (data, b".".join(parts), b".".join((data, *parts[1:])), b".".join((*parts[:2], data))):
+        with contextlib.suppress(UnknownKey):
+            verdict = check_jwt(token, keys, settings, 1e9)
+            assert isinstance(verdict, Rejected)
+            assert verdict.status == 401
+
+
+def token_claims(data: bytes) -> None:
+    """Whatever an issuer writes into a token: it is refused, or says who somebody is, in texts."""
+    from muxway.identity.verify_jwt import check_claims
+
+    _, settings = _issuer()
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    whole = {"iss": ISSUER, "sub": "ann", "aud": AUDIENCE, "exp": 2e9}
+    for claims in (said, {**whole, **said} if isinstance(said, dict) else whole):
+        if not isinstance(claims, dict):
+            continue
+        verdict = check_claims(claims, settings, 1e9)
+        if isinstance(verdict, Rejected):
+            continue
+        identity = verdict.identity
+        texts = (
+            identity.user,
+            identity.subject,
+            identity.client,
+            *identity.groups,
+            *identity.scopes,
+            *verdict.audience,
+        )
+        assert all(isinstance(text, str) for text in texts)
+        assert identity.subject or identity.client
+        assert claims["iss"] == ISSUER
+        assert len(verdict.principal) == 32
+
+
+@cache
+def _issuer() -> tuple[IssuerKeys, AuthSettings]:
+    from joserfc.jwk import ECKey
+
+    from muxway.identity.jwks import IssuerKeys
+
+    class OneKey(IssuerKeys):
+        """Knows one key, and asks nobody for others."""
+
+        def find(self, kid: str | None, algorithm: str) -> ECKey | None:
+            return public if (kid, algorithm) == ("k1", "ES256") else None
+
+    public, keys = ECKey.generate_key("P-256", auto_kid=False), OneKey(ISSUER)
+    config = parse_config(
+        {
+            "mcpServers": {"off": {"command": "none"}},
+            "gateway": {"auth": {"issuer": ISSUER, "claims": {"user": "who.name", "groups": "who.groups"}}},
+        }
+    )
+    assert config.gateway.auth is not None
+    return keys, config.gateway.auth
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
@@ -332,5 +412,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         templates,
         shaping,
         redactor,
+        token_header,
+        token_claims,
     )
 }

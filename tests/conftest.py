@@ -76,3 +76,4 @@ def _log_as_before() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     """What muxway remembers of servers is remembered for one test, and never where the user's own muxway finds it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))

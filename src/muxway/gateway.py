@@ -29,7 +29,6 @@ from muxway.exchange.seal import Seal
 from muxway.layering import Layering, specs_of
 from muxway.log import masker
 from muxway.net.memory_limit import Footprint
-from muxway.net.processes.journal import Journal
 from muxway.opening import OpeningGateway
 from muxway.publisher import Publisher
 from muxway.results import (
@@ -45,7 +44,6 @@ from muxway.results import (
 )
 from muxway.routing.snapshot import Settings
 from muxway.servers.servers import ManagedServer, Servers
-from muxway.servers.state import Status
 from muxway.servers.transports.stdio import StdioServerTransport
 from muxway.wire import envelopes
 from muxway.wire.revisions import PROGRESS_TOKEN
@@ -54,13 +52,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.calls.identity import Identity
+    from muxway.calls.identity import Denial, Identity
     from muxway.calls.ports import Running
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
     from muxway.config.plan import Plan
     from muxway.exchange.dispatcher import Dispatcher
-    from muxway.exchange.relay import Member
     from muxway.layering import Layers
     from muxway.middleware.engine.base import Middleware
     from muxway.middleware.engine.running import Layer
@@ -70,7 +67,7 @@ if TYPE_CHECKING:
     from muxway.net.processes.launch import ReaperProcess
     from muxway.routing.snapshot import MiddlewareChain, Visible
     from muxway.routing.target import Target
-    from muxway.servers.instance import Upstream
+    from muxway.servers.slot import Slot
 
 
 class Gateway:
@@ -113,7 +110,7 @@ class Gateway:
         if trace is not None:
             trace.secrets = lambda: _secrets(self.config)
         self._closed = False
-        servers: dict[str, Member] = {}
+        servers: dict[str, ManagedServer] = {}
         naming = _naming(settings)
         unwrapped = _settings(config, naming, {name: _selection(view) for name, view in config.views.items()})
         self.runtime = Runtime(unwrapped, servers, Seal(settings.state_key))
@@ -123,7 +120,7 @@ class Gateway:
         self._admit(settings)
         own_tools = OwnTools(config.tools.values())
         self._publisher = Publisher(self.runtime, unwrapped, own_tools, self._forget)
-        self._fleet = Servers(
+        self._servers = Servers(
             settings,
             naming,
             servers,
@@ -135,7 +132,7 @@ class Gateway:
         )
         chains = self._layering.put(self._layering.make(config), settings.call_max)
         self._publisher.settings = replace(unwrapped, chains=chains)
-        self._publisher.follow(self._fleet)
+        self._publisher.follow(self._servers)
 
     @classmethod
     def open(
@@ -187,18 +184,18 @@ class Gateway:
         servers = [server for server in self.config.servers.values() if server.enabled]
         self.runtime.hold_listings()
         for server in servers:
-            self._fleet.add(server, self.config.objects.get(server.name))
+            self._servers.add(server, self.config.objects.get(server.name))
         self._publisher.begin(self.config.gateway.list_wait)
 
     async def settled(self) -> None:
         """Wait until every server is ready or has failed. Each has its own time limit."""
-        await self._fleet.settled()
+        await self._servers.settled()
         await self._publisher.settled()
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
         with self._publisher.at_once():
-            await self._fleet.stop()
+            await self._servers.stop()
         await self._publisher.settled()
         self._publisher.publish()
         self.runtime.close()
@@ -211,7 +208,7 @@ class Gateway:
     @property
     def metronome(self) -> Metronome:
         """How long the event loop has been busy without a break."""
-        return self._fleet.turn.metronome
+        return self._servers.turn.metronome
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioClientTransport:
         """A door for one client on these file descriptors; `await door.serve()` to serve it. Raises UnknownName."""
@@ -219,7 +216,7 @@ class Gateway:
         # A pipe has one end: whatever a server wants to know of its client, this is who it means.
         self.runtime.sessions.only = OnlyClient()
         door = StdioClientTransport(
-            self._dispatcher(view), self._fleet.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
+            self._dispatcher(view), self._servers.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
         )
         door.trace = self._trace
         return door
@@ -292,12 +289,12 @@ class Gateway:
         if route is not None:
             return route.describe()
         upstream, native = self.runtime.router.native(whole, name) or ("", "")
-        station = self._fleet.stations.get(upstream)
-        listed = () if station is None else station.upstream.offer(TOOLS).natives
+        server = self._servers.by_name.get(upstream)
+        listed = () if server is None else server.lists.of(TOOLS).natives
         tool = next((one for one in listed if one.name == native), None)
-        if tool is None or station is None:
+        if tool is None or server is None:
             return None
-        wishes = Shapes(station.config.shape).of(native)
+        wishes = Shapes(server.config.shape).of(native)
         members = tool.members if wishes is None else shape(tool.members, wishes).members
         return envelopes.value(envelopes.object_of(members.items()))
 
@@ -388,12 +385,12 @@ class Gateway:
         templates = Counter(entry.upstream for entry in whole.resources.templates.values())
         return [
             replace(
-                _server(station, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
+                _server(server, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
                 prompts=prompts[name],
                 resources=resources[name],
                 resource_templates=templates[name],
             )
-            for name, station in self._fleet.stations.items()
+            for name, server in self._servers.by_name.items()
         ]
 
     def journal(self, name: str) -> Lines:
@@ -404,7 +401,7 @@ class Gateway:
         """
         self._check_name(name)
         # Those that are no processes of ours have none.
-        return self._fleet.journals.get(name, Journal()).lines()
+        return self._servers.by_name[name].journal.lines()
 
     async def add(
         self, name: str, entry: Mapping[str, Any] | None = None, *, server: object = None, **keys: Any
@@ -422,15 +419,15 @@ class Gateway:
         started = {} if server is None else {"command": "(in-process)"}
         config = parse_server(name, {**(entry or {}), **keys, **started})
         if server is None:
-            await self._fleet.recollect([config])
+            await self._servers.recollect([config])
             self._check_new(name)
         if config.middleware:
             chains = self._layering.put(self._layering.more(config), self.config.gateway.call_max)
             self._publisher.settings = replace(self._publisher.settings, chains=chains)
-        station = self._fleet.add(config, server)
+        added = self._servers.add(config, server)
         # Calls of what it may have wait for it from now on.
         self._publisher.changed()
-        await station.upstream.settled.wait()
+        await added.first.state.settled()
         await self._publisher.settled()
         return self._server(name)
 
@@ -441,7 +438,7 @@ class Gateway:
             UnknownName: there is no such server.
         """
         self._check_name(name)
-        await self._fleet.remove(name)
+        await self._servers.remove(name)
         await self._publisher.settled()
 
     async def restart(self, name: str) -> Server:
@@ -453,7 +450,7 @@ class Gateway:
             UnknownName: there is no such server, or not any more.
         """
         self._check_name(name)
-        await self._fleet.restart(name)
+        await self._servers.restart(name)
         await self._publisher.settled()
         return self._server(name)
 
@@ -464,12 +461,12 @@ class Gateway:
     def _check_name(self, name: str) -> None:
         """Raise UnknownName if there is no such server."""
         self._check_open()
-        if name not in self._fleet.stations:
-            raise UnknownName("server", name, self._fleet.stations)
+        if name not in self._servers.by_name:
+            raise UnknownName("server", name, self._servers.by_name)
 
     def _check_new(self, name: str) -> None:
         """Raise ConfigError if there is such a server already."""
-        if name in self._fleet.stations:
+        if name in self._servers.by_name:
             raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
 
     def _check_open(self) -> None:
@@ -493,18 +490,20 @@ class Gateway:
         changes = self.planned(config)
         coming = [config.servers[name] for name in (*changes.start, *changes.swap) if name not in config.objects]
         if coming:
-            await self._fleet.recollect(coming)
+            await self._servers.recollect(coming)
             changes = self.planned(config)
         for name in (*changes.start, *changes.swap):
             if name in config.objects:
-                self._fleet.check(name, config.objects[name])
+                self._servers.check(name, config.objects[name])
         layers = None
         if changes.modules or _chained(config) != _chained(self.config):
-            layers = self._layering.make(config)
+            # Those that know the secrets, or the code of edited modules, know the old ones.
+            anew = bool(changes.modules) or _secrets(config) != _secrets(self.config)
+            layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
         settings = self._new_settings(config, changes, layers)
         with self._publisher.at_once():
-            self._fleet.apply(config, changes, settings.naming)
+            self._servers.apply(config, changes, settings.naming)
         self._admit(config.gateway)
         if "stateKey" in changes.gateway:
             self.runtime.forwarder.reseal(Seal(config.gateway.state_key))
@@ -534,9 +533,9 @@ class Gateway:
         """What `apply` would change."""
         from muxway.config.plan import plan
 
-        stations = self._fleet.stations
-        running = {name: station.config for name, station in stations.items()}
-        objects = {name: station.thing for name, station in stations.items() if station.thing is not None}
+        instances = {name: server.instance for name, server in self._servers.by_name.items()}
+        running = {name: instance.config for name, instance in instances.items()}
+        objects = {name: instance.thing for name, instance in instances.items() if instance.thing is not None}
         edited, outdated = _edited_modules()
         changes = plan(replace(self.config, servers=running, objects=objects), config)
         return replace(changes, modules=edited, outdated=outdated)
@@ -545,6 +544,10 @@ class Gateway:
         fullness = Footprint(settings.max_memory).share
         self.runtime.approvals.timeout = settings.approval_timeout
         self.runtime.admission.allow(calls=settings.max_calls, each=settings.max_calls_per_client, fullness=fullness)
+
+    def turned_away(self, denial: Denial) -> None:
+        """Whoever serves this gateway has turned somebody away: let the middlewares know that keep account of it."""
+        self._layering.turned_away(denial)
 
 
 def _loaded(given: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -> Config:
@@ -620,39 +623,38 @@ def _tool(route: Route) -> Tool:
     return Tool(route.public, route.upstream, route.native, route.definition)
 
 
-def _server(station: ManagedServer, tools: Sequence[Tool], findings: Sequence[str]) -> Server:
-    upstream = station.upstream
-    channel = upstream.channel if isinstance(upstream.channel, StdioServerTransport) else None
-    stats, ready_at = upstream.stats, upstream.ready_at
-    links = [link for one in station.connections if (link := one.link) is not None]
-    pids = [pid for one in station.connections if (pid := _pid(one)) is not None]
+def _server(server: ManagedServer, tools: Sequence[Tool], findings: Sequence[str]) -> Server:
+    first, slots = server.first, server.instance.pool.slots.values()
+    state, counters = first.state, server.counters
+    transport = first.transport if isinstance(first.transport, StdioServerTransport) else None
+    connections = [slot.connection for slot in slots if slot.connection is not None]
     return Server(
-        upstream.name,
-        upstream.status,
-        upstream.error,
+        first.name,
+        state.now.status,
+        state.reason,
         tools,
-        revision=None if upstream.greeting is None else upstream.greeting.revision.date,
-        pid=_pid(upstream),
-        pids=pids,
-        seconds=upstream.took,
-        notes=(*upstream.notes, *findings),
-        stderr=channel.stderr.lines() if channel is not None else (),
-        restarts=upstream.restarts,
-        retry_in=upstream.retry_in,
-        uptime=None if ready_at is None else asyncio.get_running_loop().time() - ready_at,
-        in_flight=sum(link.in_flight for link in links),
-        queued=sum(link.waiting for link in links),
-        calls=stats.calls,
-        errors=stats.errors,
-        p50=stats.quantile(0.5),
-        p99=stats.quantile(0.99),
+        revision=None if first.greeting is None else first.greeting.revision.date,
+        pid=_pid(first),
+        pids=[pid for slot in slots if (pid := _pid(slot)) is not None],
+        seconds=state.took,
+        notes=(*first.lists.notes, *findings),
+        stderr=transport.stderr.lines() if transport is not None else (),
+        restarts=state.restarts,
+        retry_in=first.retry_in,
+        uptime=None if state.ready_at is None else asyncio.get_running_loop().time() - state.ready_at,
+        in_flight=sum(connection.queue.in_flight for connection in connections),
+        queued=sum(len(connection.queue.waiting) for connection in connections),
+        calls=counters.calls,
+        errors=counters.errors,
+        p50=counters.quantile(0.5),
+        p99=counters.quantile(0.99),
     )
 
 
-def _pid(upstream: Upstream) -> int | None:
+def _pid(slot: Slot) -> int | None:
     """The process id of its child, if that runs."""
-    running = upstream.status is Status.RUNNING
-    return upstream.channel.pid if running and isinstance(upstream.channel, StdioServerTransport) else None
+    transport = slot.transport if slot.connection is not None else None
+    return transport.pid if isinstance(transport, StdioServerTransport) else None
 
 
 def _progress(tell: Callable[[float, float | None, str | None], None]) -> Callable[[dict[str, envelopes.Buffer]], None]:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from muxway.calls.call import Caller
+    from muxway.calls.identity import Denial
     from muxway.catalog.kinds import Kind
     from muxway.config.middlewares import MiddlewareSpec
     from muxway.config.model import Config, ServerConfig
@@ -34,8 +35,15 @@ class Layering:
         """Middlewares of configurations before this one that calls under way may still use."""
         self._closing: set[asyncio.Task[None]] = set()
 
-    def make(self, config: Config) -> Layers:
-        """The middlewares around the whole and around each view; without any, nothing is loaded. Raises ConfigError."""
+    def make(self, config: Config, *, anew: bool = False) -> Layers:
+        """The middlewares around the whole and around each view; without any, nothing is loaded.
+
+        Those in force stay that are specified as they were, unless all are to be made `anew`: they count on, and
+        remember what nobody tells them to forget.
+
+        Raises:
+            ConfigError: one of them cannot be used; lists every problem.
+        """
         given: list[object] = [*self._given, *config.middleware]
         if not given and not any(specs for _, specs in specs_of(config)):
             return {}
@@ -55,7 +63,9 @@ class Layering:
         made: dict[str | None, list[Layer]] = {}
         with modules.renewed():
             for name, view in (("", None), *((view.name, view) for view in config.views.values())):
-                made[name or None] = [*layers, *layers_of(config, view, made.get(None, ()))]
+                chains = None if anew else self.chains.get(name or None)
+                before = () if chains is None else chains.layers
+                made[name or None] = [*layers, *layers_of(config, view, made.get(None, ()), before)]
         return made
 
     def more(self, server: ServerConfig) -> Layers:
@@ -116,7 +126,11 @@ class Layering:
         """A task is over."""
         self._tell("task_ended", task)
 
-    def _tell(self, hook: str, told: str | None) -> None:
+    def turned_away(self, denial: Denial) -> None:
+        """Somebody was turned away before there was a request."""
+        self._tell("turned_away", denial)
+
+    def _tell(self, hook: str, told: object) -> None:
         if self.chains:
             from muxway.middleware.engine.running import tell_layers
 

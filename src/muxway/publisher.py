@@ -131,7 +131,7 @@ class Publisher:
     def _work(self, sources: list[Source]) -> Callable[[], Prepared] | None:
         """What is to be done beside the event loop before these are in force; None: nothing."""
         given = [self._own_tools.source(sources), *sources]
-        if self._is_in_force and (given, [*self._all.stations]) == self._published[:2]:
+        if self._is_in_force and (given, [*self._all.by_name]) == self._published[:2]:
             return None
         return self._runtime.preparing(given, self.settings)
 
@@ -150,7 +150,7 @@ class Publisher:
     def _publish(self) -> None:
         servers = self._all
         sources = servers.sources()
-        given = [self._own_tools.source(sources), *sources], [*servers.stations], servers.complete
+        given = [self._own_tools.source(sources), *sources], [*servers.by_name], servers.complete
         if given != self._published or not self._is_in_force:
             self._published = given
             self._runtime.publish(given[0], self.settings)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muxway.access.rules import Access, Verdict, hints_of
+from muxway.access.rules import Access, Ruling, hints_of
 from muxway.calls.identity import Identity
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TOOLS
 from muxway.config import parse_config
@@ -29,11 +29,11 @@ def verdict(
     identity: Identity | None = None,
     view: str | None = None,
     **annotations: bool,
-) -> Verdict:
+) -> Ruling:
     """What is decided about a tool."""
     judge = rules.judge(identity, view)
     if judge is None:
-        return Verdict()
+        return Ruling()
     server = name.partition("__")[0]
     return judge.verdict(TOOLS, server, (name,), hints_of({"annotations": annotations}))
 

@@ -74,6 +74,7 @@ def test_every_key_is_explained_with_an_example_that_is_valid(section: Section, 
         "tools.*.steps.*": "step", "tools.*.examples.*": "example", "views.*": "view",
         "mcpServers.*.shape.*": "shape", "mcpServers.*.shape.*.arguments.*": "argument",
         "access.*": "accessRule",
+        "gateway.auth": "auth", "gateway.auth.claims": "claims", "gateway.auth.introspection": "introspection",
     }  # fmt: skip
     schema = json_schema()["$defs"][names.get(section.name, "subtools")]
     properties = (schema if "properties" in schema else schema["items"]["anyOf"][1])["properties"]

@@ -48,6 +48,11 @@ LIMITS: dict[str, dict[str, list[str]]] = {
         "links of one result that are looked up": ["MOST_LINKS"],
         "calls that wait for answers of stateless clients": _HELD,
         "tasks": [],
+        "a log or progress message that `redact` or `secrets` search": [
+            "masking._LONG", "_MOST_STRINGS", "masking._LONGER",
+        ],
+        "arguments of a call that is made again with answers": ["_MOST_FOLDED"],
+        "what follows a body in chunks, or what a chunk says of itself": ["header_bytes"],
         "subscriptions of a client": ["subscriptions.MOST"],
         "stderr kept of a child": ["journal._MOST_BYTES", "_LINE_BYTES"],
         "stderr in the log": ["_LINES_PER_SECOND"],

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Raw
 
+from muxway.calls.backend import Held, WaitingCalls
 from muxway.calls.call import Call, Caller
 from muxway.calls.leases import Leases
 from muxway.catalog.build import Source
 from muxway.catalog.model import Native, NativeTool
 from muxway.catalog.naming import Naming
-from muxway.exchange.relay import Member
 from muxway.exchange.runtime import Runtime
 from muxway.routing.snapshot import Settings
 from muxway.wire.revisions import NEWEST, NEWEST_HANDSHAKE, Revision
@@ -209,17 +209,70 @@ def offer(upstream: str, *tools: str, prefix: str | None = None, description: by
     return Source(upstream=upstream, tools=natives, prefix=upstream if prefix is None else prefix)
 
 
+@dataclass
+class FakeBackend:
+    """Implements `calls.backend.Backend`: is there, or away for a reason, and has no list that could change."""
+
+    connection: FakeLink | None = None
+    absence: str = "it is gone"
+    starting: bool = False
+    idle: float = 60
+    limit: float = 600
+    prefix: str = ""
+    unprefixed: bool = False
+    bare: bool = False
+    opening: dict[Held, None] | None = None
+    retry_in: float | None = None
+    waiting: WaitingCalls = field(default_factory=WaitingCalls)
+
+    @property
+    def held(self) -> dict[Held, None]:
+        """The calls that wait."""
+        return self.waiting.held
+
+    def settle(self, link: FakeLink | None, absence: str) -> None:
+        """The start is over, or the link is gone."""
+        self.starting, self.connection, self.absence = False, link, absence
+
+    def release(self) -> None:
+        """The calls that wait go on."""
+        self.waiting.release()
+
+    def choose(self, call: Call) -> FakeLink | None:
+        """There is one for all."""
+        del call
+        return self.connection
+
+    def wake(self) -> bool:
+        """Nobody starts it."""
+        return False
+
+    def asked(self, listing: str) -> int | None:
+        """Nobody says how long it holds."""
+        del listing
+
+    def renew(self, listing: str) -> bool:
+        """It does not change."""
+        del listing
+        return False
+
+    def want(self, listing: str, *, begin: bool) -> bool:
+        """It does not change."""
+        del listing, begin
+        return False
+
+
 class World:
     """A gateway in front of fake upstreams."""
 
     def __init__(
         self,
-        members: Mapping[str, Member] | None = None,
+        members: Mapping[str, FakeBackend] | None = None,
         *sources: Source,
         tools: Mapping[str, CustomTool] | None = None,
         page_size: int | None = None,
     ) -> None:
-        self.members: dict[str, Member] = dict(members or {})
+        self.members: dict[str, FakeBackend] = dict(members or {})
         for source in sources:
             if source.upstream in self.members:
                 self.members[source.upstream].prefix = source.prefix
@@ -244,6 +297,6 @@ class World:
         return [tool["name"] for tool in self.ask("tools/list", params, caller).value["tools"]]
 
 
-def member(link: FakeLink | None = None, *, absence: str = "it is gone", starting: bool = False) -> Member:
+def member(link: FakeLink | None = None, *, absence: str = "it is gone", starting: bool = False) -> FakeBackend:
     """An upstream as the relay sees it."""
-    return Member(idle=60, limit=600, starting=starting, link=link, absence=absence)
+    return FakeBackend(link, absence, starting)

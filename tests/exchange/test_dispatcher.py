@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from muxway.calls.call import Call, Caller
+from muxway.catalog.selection import Selection
 from muxway.errors import InvalidParams, MethodNotFound, ToolNotFound, UpstreamError, UpstreamSaid
 from muxway.wire.revisions import NEWEST, REVISIONS, SERVER_INFO
 
-from .faking import HANDSHAKE, STATELESS, FakeLink, Heard, World, answers, member, offer
+from .faking import HANDSHAKE, STATELESS, FakeLink, Heard, World, answers, member, offer, shows
 
 CALLERS = [Caller(revision=revision) for revision in REVISIONS.values()]
 BY_DATE = [caller.revision.date for caller in CALLERS]
@@ -494,7 +496,7 @@ def test_new_links_behind_an_unchanged_list_are_used_at_once() -> None:
     """docs/behaviour.md#a-server-crashes: a restarted server, same tools; calls go to the new link."""
     old, new = FakeLink(answers(b'{"old":1}')), FakeLink(answers(b'{"new":1}'))
     world = one_server(old)
-    world.members["up"].link = new
+    world.members["up"].connection = new
     world.runtime.publish([offer("up", "x")])
     assert world.call("up__x").value == {"new": 1}
     assert not old.sent
@@ -533,3 +535,56 @@ def test_a_call_keeps_its_meta_for_the_link_to_rewrite() -> None:
     assert link.sent[0].call is call
     assert bytes(call.progress_token or b"") == b'"p"'
     assert Call(HANDSHAKE, "tools/call", {}).progress_token is None
+
+
+# --- views --------------------------------------------------------------------------------------
+
+
+def with_view(world: World, **selection: object) -> None:
+    """Have a view "v" that shows this; without anything, none."""
+    selections = {"v": Selection(view="v", **selection)} if selection else {}  # type: ignore[arg-type]
+    settings = replace(world.runtime.snapshot.settings, selections=selections)
+    world.runtime.publish(world.runtime.snapshot.given, settings)
+
+
+def test_who_sees_a_view_hears_of_its_lists_only_and_of_its_end_once() -> None:
+    """docs/subscriptions.md#lists: told only if what clients see has changed."""
+    world = World({}, offer("up", "a"), offer("other", "b"))
+    with_view(world, servers=frozenset({"up"}))
+    view, heard = world.runtime.dispatcher("v"), list[frozenset[str]]()
+    view.listen(heard.append)
+    world.runtime.publish([offer("up", "a"), offer("other", "c")])
+    assert heard == []
+    world.runtime.publish([offer("up", "a", "z"), offer("other", "c")])
+    assert heard == [frozenset({"tools"})]
+    with_view(world)
+    assert heard == [frozenset({"tools"})] * 2
+    assert [*view.visible.tools.routes] == []
+    world.runtime.publish([offer("up", "y"), offer("other", "c")])
+    assert heard == [frozenset({"tools"})] * 2, "nothing is what it was"
+    with_view(world, servers=frozenset({"up"}))
+    assert [*view.visible.tools.routes] == ["up__y"], "it is known by its name"
+
+
+def test_a_snapshot_shares_with_the_one_before_what_has_not_changed() -> None:
+    """Ours: a change of one list costs that list (docs/design/decisions/0035-one-snapshot.md)."""
+    world = World({"up": member(FakeLink(answers(b"{}")))}, offer("up", "a"))
+    with_view(world, servers=frozenset({"up"}))
+    world.call("up__a")
+    before = world.runtime.snapshot
+    world.runtime.publish([*before.given, shows("more", prompts=("p",))])
+    now = world.runtime.snapshot
+    assert now.whole.tools is before.whole.tools
+    assert now.whole.targets is before.whole.targets
+    assert now.views["v"].tools is before.views["v"].tools
+    assert now.whole.prompts is not before.whole.prompts
+    assert [*before.whole.prompts.routes] == [], "and whoever holds the old one sees what it saw"
+
+
+def test_lists_of_the_same_bytes_have_the_same_cursors() -> None:
+    """Ours: two processes of one configuration go on in each other's pages."""
+    one, other = (World({}, offer("up", "a", "b", "c"), page_size=1) for _ in range(2))
+    other.runtime.publish([offer("up", "x", "y")])
+    other.runtime.publish([offer("up", "a", "b", "c")])
+    cursor = json.dumps(one.ask("tools/list").value["nextCursor"]).encode()
+    assert other.names(cursor=cursor) == ["up__b"]

@@ -63,7 +63,7 @@ async def test_rules_on_arguments_look_at_each_call() -> None:
     async with a_world({"a": server("a")}, mcpServers={"a": OFF}, access=rules) as world:
         client = await world.client()
         assert (await client.call("a__get", {"path": "/home/x"})).result
-        for path in ("/etc/passwd", ["/tmp/a", "/etc/b"], {"inside": {"/etc/c": 1}}):
+        for path in ("/etc/passwd", ["/home/a", "/etc/b"], {"inside": {"/etc/c": 1}}):
             reply = await client.call("a:get", {"path": path})
             assert reply.error["message"] == "Tool not found: a:get"
         twice = b'"params":{"name":"a__get","arguments":{"path":"/etc/x","path":"/y"}}'

@@ -22,6 +22,7 @@ FLOORS = (
     {"composed"},
     {"exchange"},
     {"middleware", "servers", "clients"},
+    {"identity"},
     {"results", "opening", "publisher", "layering"},
     {"gateway"},
     {"sync", "chaining"},

@@ -267,9 +267,9 @@ async def test_a_question_that_comes_while_the_client_is_away_is_put_when_it_com
         shown = (await client.call("up__asks")).result
         assert [one["method"] for one in shown["inputRequests"].values()] == ["elicitation/create"]
         go.set()
-        link = world.gateway.runtime.servers["up"].link
+        link = world.gateway.runtime.servers["up"].connection
         assert isinstance(link, Connection)
-        await until(lambda: len(link.asked) == 2)
+        await until(lambda: len(link.questions.open) == 2)
         ann = {"action": "accept", "content": {"name": "Ann"}}
         answers = dict.fromkeys(shown["inputRequests"], ann)
         shown = (await client.call("up__asks", inputResponses=answers, requestState=shown["requestState"])).result
@@ -628,9 +628,9 @@ async def test_nothing_is_kept_of_questions_that_nobody_need_answer_any_more() -
         await client.hello()
         for _ in range(20):
             await client.call("up__hasty")
-        link = world.gateway.runtime.servers["up"].link
+        link = world.gateway.runtime.servers["up"].connection
         assert isinstance(link, Connection)
-        assert not link.asked
+        assert not link.questions.open
         withdrawn = [notice for notice in client.notices if notice["method"] == "notifications/cancelled"]
         assert len(withdrawn) == 20
 

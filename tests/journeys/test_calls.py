@@ -323,6 +323,6 @@ async def test_a_call_that_cannot_be_put_into_words_leaves_nothing_behind() -> N
             '"io.modelcontextprotocol/clientCapabilities":{"x":1e999}}}}'.encode()
         )
         assert "error" in (await client.answer(5)).message
-        link = world.gateway.runtime.servers["up"].link
+        link = world.gateway.runtime.servers["up"].connection
         assert isinstance(link, Connection)
         assert not link.called

@@ -9,7 +9,7 @@ from typing import Any
 from muxway import Gateway, Status
 from muxway.config import parse_config
 from muxway.testing import RawClient
-from tests.journeys.test_lanes import BESIDE, SERVER, Pipe, who
+from tests.journeys.test_pool import BESIDE, SERVER, Pipe, who
 from tests.journeys.test_roots import piped
 
 

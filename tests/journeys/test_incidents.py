@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from muxway.calls import ports
+from muxway.calls.backend import StillStarting
 from muxway.calls.call import LIBRARY, Call
 from muxway.calls.ports import Waiter
 from muxway.catalog.naming import Naming
@@ -19,13 +20,13 @@ from muxway.errors import RpcError
 from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.exchange import Exchange
 from muxway.exchange.forwarding import Forwarder
-from muxway.exchange.relay import Member, StillStarting
 from muxway.exchange.runtime import Runtime
 from muxway.routing.snapshot import Settings
 from muxway.servers.connection import Connection
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire import envelopes, result_types
 from tests.conftest import a_world
+from tests.exchange.faking import FakeBackend
 from tests.faulting import Fault
 from tests.noting import until
 
@@ -250,7 +251,7 @@ async def test_a_fault_in_a_later_turn_of_a_composed_tool_is_an_answer(monkeypat
 async def test_a_fault_in_a_call_that_was_held_is_the_end_of_no_other() -> None:
     """Ours: calls wait together for a server that is being started; each has an outcome of its own."""
     ended: list[Any] = []
-    member = Member(1, 1)
+    member = FakeBackend()
     dispatcher = Runtime(Settings(name="m", version="1", naming=Naming.of("__", 64)), {"up": member}).dispatcher()
     call = Call(LIBRARY, "tools/call", {})
 
@@ -262,7 +263,7 @@ async def test_a_fault_in_a_call_that_was_held_is_the_end_of_no_other() -> None:
     first, second = Waiter(), Waiter()
     for sink in (first, second):
         dispatcher.hold(StillStarting(member), again, call, sink)
-    member.release()
+    member.waiting.release()
     # In turns: a turn may be over after the first one.
     await until(lambda: ended == [first, second])
     with pytest.raises(RpcError, match="internal error"):
@@ -322,7 +323,7 @@ async def test_calls_that_waited_together_go_on_in_turns(monkeypatch: pytest.Mon
     """docs/behaviour.md#size-limits: what calls for unlisted names cost is spread over turns, however many waited."""
     monkeypatch.setattr(ports, "TURN", -1.0)
     went: list[int] = []
-    member = Member(1, 1)
+    member = FakeBackend()
     dispatcher = Runtime(Settings(name="m", version="1", naming=Naming.of("__", 64)), {"up": member}).dispatcher()
     for number in range(3):
         dispatcher.hold(
@@ -331,7 +332,7 @@ async def test_calls_that_waited_together_go_on_in_turns(monkeypatch: pytest.Mon
             Call(LIBRARY, "tools/call", {}),
             Waiter(),
         )
-    member.release()
+    member.waiting.release()
     assert went == [0]
     async with asyncio.timeout(10):
         while went != [0, 1, 2]:

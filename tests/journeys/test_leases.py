@@ -116,7 +116,7 @@ async def _begun(world: World, case: Case) -> RawClient:
 
 
 def _busy(world: World) -> bool:
-    return world.gateway._fleet.stations["up"].busy  # pyright: ignore[reportPrivateUsage]
+    return world.gateway._servers.by_name["up"].instance.busy  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -139,7 +139,7 @@ async def test_a_server_is_busy_for_as_long_as_something_is_under_way_at_it(name
 @pytest.mark.parametrize("name", CASES)
 async def test_a_call_that_is_cancelled_gives_the_server_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: no lease outlives what it is for, but for the moment that a server may still be at a cancelled call."""
-    monkeypatch.setattr("muxway.servers.connection._LINGERS", 0.1)
+    monkeypatch.setattr("muxway.servers.attribution._LINGERS", 0.1)
     case = CASES[name]()
     async with a_world({"up": case.server}) as world:
         client = await _begun(world, case)

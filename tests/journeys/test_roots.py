@@ -17,7 +17,7 @@ from muxway import Gateway
 from muxway.config import parse_config
 from muxway.testing import RawClient
 from tests.conftest import HANDSHAKE_REVISIONS
-from tests.journeys.test_lanes import Pipe
+from tests.journeys.test_pool import Pipe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,22 +17,22 @@ from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import MuxwayError, RpcError
 from muxway.middleware.engine.base import Middleware
-from muxway.servers.instance import Care, Upstream
-from muxway.servers.state import Status
-from muxway.servers.supervision import Restarts
+from muxway.servers.state import State, Status
+from muxway.servers.supervision import Care, Restarts
 from muxway.servers.transports.memory import MemoryServerTransport
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire import envelopes
 from tests.conftest import a_world
-from tests.journeys.test_lanes import SERVER, a_gateway, client_of, gone, who
+from tests.journeys.test_pool import SERVER, a_gateway, client_of, gone, who
 from tests.noting import notes, until
-from tests.servers.faking import play
+from tests.servers.faking import a_slot, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from muxway.config.model import Config
+    from muxway.servers.slot import Slot
     from tests.conftest import World
 
 
@@ -89,37 +89,31 @@ def counting(**tools: Any) -> Counting:
     return Counting(tools={"echo": None, **tools})
 
 
-def an_upstream(server: ScriptedServer, **care: Any) -> Upstream:
-    """One that is looked after."""
-    return Upstream(
-        "up",
-        lambda: MemoryServerTransport(server),
-        client_info={"name": "test", "version": "1"},
-        on_change=lambda _: None,
-        care=Care(**care),
-    )
+def a_server(server: ScriptedServer, **care: Any) -> Slot:
+    """The place of the first connection of one that is looked after."""
+    return a_slot(lambda: MemoryServerTransport(server), Care(**care))
 
 
-async def ready(upstream: Upstream) -> Upstream:
+async def ready(slot: Slot) -> Slot:
     """The same, started."""
-    upstream.start()
-    await upstream.settled.wait()
-    assert upstream.status is Status.RUNNING
-    return upstream
+    slot.start()
+    await slot.state.settled()
+    assert slot.state.now is State.RUNNING
+    return slot
 
 
-def its_upstream(world: World, name: str = "up") -> Upstream:
-    """The first connection of a server."""
-    return world.gateway._fleet.stations[name].upstream
+def its_slot(world: World, name: str = "up") -> Slot:
+    """The place of the first connection of a server."""
+    return world.gateway._servers.by_name[name].first
 
 
 async def test_two_restarts_at_once_are_one() -> None:
     """Ours: whoever comes second waits for the one that is under way."""
     server = counting()
-    upstream = await ready(an_upstream(server))
-    await asyncio.gather(upstream.restart(), upstream.restart())
-    assert (upstream.status, server.running) == (Status.RUNNING, 1)
-    await upstream.stop()
+    slot = await ready(a_server(server))
+    await asyncio.gather(slot.restart(), slot.restart())
+    assert (slot.state.now, server.running) == (State.RUNNING, 1)
+    await slot.stop()
     assert server.running == 0
 
 
@@ -161,83 +155,96 @@ async def test_a_removal_that_nobody_waits_for_ends_the_server_all_the_same() ->
 async def test_a_stopped_server_is_not_restarted() -> None:
     """Ours: a gateway that ends ends its servers, whoever asks for them meanwhile."""
     server = counting()
-    upstream = await ready(an_upstream(server))
-    await upstream.stop()
-    await upstream.restart()
-    assert (upstream.status, server.running) == (Status.STOPPED, 0)
+    slot = await ready(a_server(server))
+    await slot.stop()
+    await slot.restart()
+    assert (slot.state.now, server.running) == (State.STOPPED, 0)
 
 
 @pytest.mark.parametrize("state", ["starting", "sleeping", "failed", "running"])
 async def test_restart_and_stop_whatever_it_is_doing(state: str) -> None:
     """Ours: neither is ever an impossible thing to ask."""
     server = counting()
-    upstream = an_upstream(server)
+    slot = a_server(server)
     if state == "failed":
         server.end()
-        upstream.start()
-        await upstream.settled.wait()
+        slot.start()
+        await slot.state.settled()
         server.crash()
     elif state != "starting":
-        await ready(upstream)
+        await ready(slot)
     else:
-        upstream.start()
+        slot.start()
     if state == "sleeping":
-        upstream.sleep()
-    await upstream.restart()
-    assert (upstream.status, server.running) == (Status.RUNNING, 1)
-    await upstream.stop()
-    await upstream.stop()
-    assert (upstream.status, server.running) == (Status.STOPPED, 0)
+        slot.sleep()
+    await slot.restart()
+    assert (slot.state.now, server.running) == (State.RUNNING, 1)
+    await slot.stop()
+    await slot.stop()
+    assert (slot.state.now, server.running) == (State.STOPPED, 0)
+
+
+async def test_one_that_is_stopped_while_it_is_started_anew_leaves_nothing() -> None:
+    """Ours: also what a start before that had begun has ended by then."""
+    server = Slow(tools={"echo": None})
+    slot = a_server(server)
+    slot.start()
+    await until(lambda: server.running == 1)
+    restarting = asyncio.ensure_future(slot.restart())
+    await asyncio.sleep(0)
+    await slot.stop()
+    assert (slot.state.now, server.running) == (State.STOPPED, 0)
+    await restarting
 
 
 @pytest.mark.parametrize("how", ["sleep", "stop", "restart"])
 async def test_one_that_ends_by_itself_while_it_is_ended(how: str) -> None:
     """Ours: the loss of a link that is let go is nobody's business any more."""
     server = counting()
-    upstream = await ready(an_upstream(server))
-    link = upstream.link
+    slot = await ready(a_server(server))
+    link = slot.connection
     assert link is not None
     ending: asyncio.Future[None] | None = None
     if how == "sleep":
-        upstream.sleep()
+        slot.sleep()
     else:
-        ending = asyncio.ensure_future(upstream.stop() if how == "stop" else upstream.restart())
+        ending = asyncio.ensure_future(slot.stop() if how == "stop" else slot.restart())
         await asyncio.sleep(0)
     link._lost("ended")
     if ending is not None:
         await ending
-    expected = {"sleep": Status.SLEEPING, "stop": Status.STOPPED, "restart": Status.RUNNING}
-    assert (upstream.status, upstream.restarts) == (expected[how], 0)
-    await upstream.stop()
+    expected = {"sleep": State.SLEEPING, "stop": State.STOPPED, "restart": State.RUNNING}
+    assert (slot.state.now, slot.state.restarts) == (expected[how], 0)
+    await slot.stop()
 
 
 async def test_a_call_that_comes_while_a_sleeping_server_is_stopped_does_not_start_it() -> None:
     """Ours: stopped is stopped."""
     server = counting()
-    upstream = await ready(an_upstream(server))
-    upstream.hear_notice("notifications/tools/list_changed", {})
+    slot = await ready(a_server(server))
+    slot.hear_notice("notifications/tools/list_changed", {})
     await until(lambda: sum(message["method"] == "tools/list" for message in server.heard) == 2)
-    upstream.sleep()
-    stopping = asyncio.ensure_future(upstream.stop())
+    slot.sleep()
+    stopping = asyncio.ensure_future(slot.stop())
     await asyncio.sleep(0)
-    assert not upstream.wake()
+    assert not slot.wake()
     await stopping
     await asyncio.sleep(0.05)
-    assert (upstream.status, server.running) == (Status.STOPPED, 0)
+    assert (slot.state.now, server.running) == (State.STOPPED, 0)
 
 
 async def test_a_call_that_starts_a_server_again_counts_as_its_restart() -> None:
     """Ours: `restarts` is how often it came back, whoever was first to notice that it may."""
     server = counting()
-    upstream = await ready(an_upstream(server))
-    link = upstream.link
+    slot = await ready(a_server(server))
+    link = slot.connection
     assert link is not None
     link._lost("ended")
-    assert upstream.status is Status.RESTARTING
-    assert upstream.wake()
-    await upstream.settled.wait()
-    assert upstream.restarts == 1
-    await upstream.stop()
+    assert slot.state.now.status is Status.RESTARTING
+    assert slot.wake()
+    await slot.state.settled()
+    assert slot.state.restarts == 1
+    await slot.stop()
 
 
 async def test_a_start_that_breaks_in_an_unforeseen_way_has_failed() -> None:
@@ -246,14 +253,14 @@ async def test_a_start_that_breaks_in_an_unforeseen_way_has_failed() -> None:
     def dial() -> Any:
         raise ZeroDivisionError
 
-    upstream = Upstream("up", dial, client_info={}, on_change=lambda _: None)
-    upstream.start()
+    slot = a_slot(dial, Care(supervised=False))
+    slot.start()
     async with asyncio.timeout(5):
-        await upstream.settled.wait()
-    assert (upstream.status, upstream.starting) == (Status.FAILED, False)
-    assert upstream._starting is not None
-    assert isinstance(upstream._starting.exception(), ZeroDivisionError)
-    await upstream.stop()
+        await slot.state.settled()
+    assert (slot.state.now, slot.starting) == (State.FAILED, False)
+    assert slot._starting is not None
+    assert isinstance(slot._starting.exception(), ZeroDivisionError)
+    await slot.stop()
 
 
 async def test_what_is_changed_about_a_server_holds_at_once() -> None:
@@ -261,14 +268,14 @@ async def test_what_is_changed_about_a_server_holds_at_once() -> None:
 
     A server that is only treated otherwise keeps its process; `idleStop` given or taken back.
     """
-    upstream = await ready(an_upstream(counting(), idle_stop=0.1))
+    slot = await ready(a_server(counting(), idle_stop=0.1))
     awake = Care()
-    upstream.adjust(5.0, 5.0, 10, awake, upstream._limits)
+    slot.instance.adjust(slot.terms._replace(care=awake))
     await asyncio.sleep(0.3)
-    assert upstream.status is Status.RUNNING
-    upstream.adjust(5.0, 5.0, 10, Care(idle_stop=0.1), upstream._limits)
-    await until(lambda: upstream.status is Status.SLEEPING)
-    await upstream.stop()
+    assert slot.state.now is State.RUNNING
+    slot.instance.adjust(slot.terms._replace(care=Care(idle_stop=0.1)))
+    await until(lambda: slot.state.now is State.SLEEPING)
+    await slot.stop()
 
 
 async def test_a_subscription_to_a_sleeping_server_wakes_it() -> None:
@@ -276,12 +283,12 @@ async def test_a_subscription_to_a_sleeping_server_wakes_it() -> None:
     server = notes()
     async with a_world({"up": server}) as world:
         client = await world.client()
-        its_upstream(world).sleep()
+        its_slot(world).sleep()
         async with asyncio.timeout(5):
             answer = await client.ask("resources/subscribe", {"uri": "note://a"})
         assert answer.result == {}
         assert set(server.subscribed) == {"note://a"}
-        assert its_upstream(world).status is Status.RUNNING
+        assert its_slot(world).state.now is State.RUNNING
 
 
 def test_a_server_that_often_sleeps_may_crash_once() -> None:
@@ -594,15 +601,15 @@ async def test_whatever_happens_every_call_has_one_outcome_and_nothing_is_left(s
 
     async def change(gateway: Gateway) -> None:
         name = dice.choice("abc")
-        station = gateway._fleet.stations.get(name)
+        managed = gateway._servers.by_name.get(name)
         what = dice.randrange(5)
         with contextlib.suppress(KeyError):
             if what == 0:
                 await gateway.apply(reload())
             elif what == 1:
                 await gateway.restart(name)
-            elif what == 2 and station is not None and station.upstream.link is not None:
-                station.upstream.sleep()
+            elif what == 2 and managed is not None and managed.connection is not None:
+                managed.first.sleep()
             elif what == 3 and dice.random() < 0.3:
                 await gateway.remove(name)
             else:

@@ -15,7 +15,7 @@ import pytest
 
 from muxway import Gateway
 from muxway.config import parse_config
-from tests.journeys.test_lanes import client_of
+from tests.journeys.test_pool import client_of
 from tests.journeys.worker import TASKS
 from tests.noting import until
 
@@ -123,7 +123,7 @@ async def test_nothing_is_kept_of_a_process_whose_tasks_nobody_asks_after() -> N
     async with a_gateway(isolation="shared") as gateway:
         ann = await a_client(gateway, b"ann")
         await a_task(ann)
-        link = ref(gateway._fleet.stations["up"].upstream.link)  # type: ignore[arg-type]  # pyright: ignore[reportPrivateUsage]
+        link = ref(gateway._servers.by_name["up"].connection)  # type: ignore[arg-type]  # pyright: ignore[reportPrivateUsage]
         await gateway.restart("up")
         await a_task(ann)
 

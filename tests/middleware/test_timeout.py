@@ -22,8 +22,8 @@ from ..conftest import a_world
 from .chained import chained
 
 if TYPE_CHECKING:
+    from muxway.calls.backend import StillStarting
     from muxway.calls.ports import Sink
-    from muxway.exchange.relay import StillStarting
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 

@@ -1,4 +1,4 @@
-"""Both event loops, a nursery that is always closed, and ways to wait that end."""
+"""Both event loops, a process manager that is always closed, and ways to wait that end."""
 
 from __future__ import annotations
 
@@ -111,22 +111,22 @@ async def read_all(fd: int) -> bytes:
 
 
 class Stage:
-    """A nursery and what the tests do with it again and again."""
+    """A processes and what the tests do with it again and again."""
 
-    def __init__(self, nursery: ProcessManager) -> None:
-        self.nursery = nursery
+    def __init__(self, processes: ProcessManager) -> None:
+        self.processes = processes
         self._open: set[int] = set()
 
     @property
     def reaper(self) -> int:
         """Pid of the reaper now in service."""
-        return self.nursery._reapers[-1]._process.pid
+        return self.processes._reapers[-1]._process.pid
 
     async def run(
         self, *argv: str, path: str = sys.executable, env: dict[str, str] | None = None, cwd: str | None = None
     ) -> ChildProcess:
         """Start any program; Python if nothing is said."""
-        child = await self.nursery.spawn(["program", *argv], path=path, env=env or {}, cwd=cwd)
+        child = await self.processes.spawn(["program", *argv], path=path, env=env or {}, cwd=cwd)
         self._open |= {child.stdin, child.stdout, child.stderr}
         return child
 
@@ -160,5 +160,5 @@ async def stage() -> AsyncIterator[Stage]:
     try:
         yield stage
     finally:
-        await stage.nursery.aclose()
+        await stage.processes.aclose()
         stage.close_all()

@@ -1,4 +1,4 @@
-"""A program that owns a nursery, for tests that kill it: starts one actor per argument and prints everybody's pid.
+"""A program that owns a process manager, for tests that kill it: starts one actor per argument, prints everybody's pid.
 
 owner.py [--fork] PARTS...    each of PARTS is the comma separated part of one actor
 
@@ -29,16 +29,16 @@ async def first_line(fd: int) -> bytes:
 
 
 async def own(actors: list[str], *, fork: bool) -> None:
-    nursery = ProcessManager()
+    processes = ProcessManager()
     spawning = (
-        nursery.spawn(["python", "-I", "-S", ACTOR, *parts.split(",")], path=sys.executable, env={}, cwd=None)
+        processes.spawn(["python", "-I", "-S", ACTOR, *parts.split(",")], path=sys.executable, env={}, cwd=None)
         for parts in actors
     )
     children = await asyncio.gather(*spawning)
     pids: list[int] = []
     for child in children:
         pids += json.loads(await first_line(child.stdout))
-    about = {"reaper": nursery._reapers[-1]._process.pid, "pids": pids}
+    about = {"reaper": processes._reapers[-1]._process.pid, "pids": pids}
     if fork:
         about["copy"] = os.fork()
         if about["copy"] == 0:

@@ -230,9 +230,9 @@ async def test_a_failed_start_says_why(
 ) -> None:
     order = prepare(tmp_path)
     before = open_fds()
-    await stage.nursery.start()
+    await stage.processes.start()
     with pytest.raises(SpawnError) as caught:
-        await stage.nursery.spawn(["x"], path=str(order["path"]), env={}, cwd=order["cwd"])
+        await stage.processes.spawn(["x"], path=str(order["path"]), env={}, cwd=order["cwd"])
     assert complaint in str(caught.value)
     assert str(order["path"]) in str(caught.value)
     assert open_fds() <= before + 1, "only the socket to the reaper is new"
@@ -258,7 +258,7 @@ async def test_what_no_system_accepts_is_refused(
     stage: Stage, argv: list[str], env: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(SpawnError, match=complaint) as caught:
-        await stage.nursery.spawn(argv, path="/bin/true", env=env, cwd=None)
+        await stage.processes.spawn(argv, path="/bin/true", env=env, cwd=None)
     assert "secret" not in str(caught.value)
 
 
@@ -290,16 +290,16 @@ async def test_pipes_have_room_for_large_messages(stage: Stage) -> None:
     assert os.write(child.stdin, b"x" * 200_000) == 200_000
 
 
-async def test_a_closed_nursery_starts_nothing_more() -> None:
-    nursery = ProcessManager()
-    await nursery.start()
-    await nursery.aclose()
-    await nursery.aclose()
+async def test_a_closed_process_manager_starts_nothing_more() -> None:
+    processes = ProcessManager()
+    await processes.start()
+    await processes.aclose()
+    await processes.aclose()
     with pytest.raises(SpawnError, match="shutting down"):
-        await nursery.spawn(["x"], path="/bin/true", env={}, cwd=None)
+        await processes.spawn(["x"], path="/bin/true", env={}, cwd=None)
 
 
-async def test_a_nursery_never_used_closes_at_once() -> None:
+async def test_a_process_manager_never_used_closes_at_once() -> None:
     await ProcessManager().aclose()
 
 
@@ -313,10 +313,10 @@ async def test_a_reaper_that_dies_at_once_is_an_error_that_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    nursery = ProcessManager()
+    processes = ProcessManager()
     with pytest.raises(SpawnError, match="exited with status 1"):
-        await nursery.spawn(["x"], path="/bin/true", env={}, cwd=None)
-    await nursery.aclose()
+        await processes.spawn(["x"], path="/bin/true", env={}, cwd=None)
+    await processes.aclose()
     assert [record.levelno for record in caplog.records].count(logging.ERROR) == 2
 
 
@@ -330,7 +330,7 @@ async def test_two_nurseries_do_not_disturb_each_other(stage: Stage) -> None:
     child, _ = await stage.act()
     other = Stage(ProcessManager())
     _, pids = await other.act("ignore-eof", "grandchild", "daemon")
-    await other.nursery.aclose()
+    await other.processes.aclose()
     other.close_all()
     await gone(pids)
     os.write(child.stdin, b"fine\n")
@@ -341,7 +341,7 @@ async def test_closing_ends_every_child_and_reports_how(stage: Stage) -> None:
     polite, some = await stage.act()
     stubborn, more = await stage.act("ignore-eof", "ignore-term", "grandchild", "daemon")
     reaper = stage.reaper
-    await stage.nursery.aclose()
+    await stage.processes.aclose()
     assert not [pid for pid in (*some, *more, reaper) if is_alive(pid)]
     assert await polite.exited == Exit(status=-signal.SIGTERM)
     assert await stubborn.exited == Exit(status=-signal.SIGKILL)

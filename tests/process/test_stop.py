@@ -181,7 +181,7 @@ async def test_a_nested_gateways_children_belong_to_the_outer_one(stage: Stage) 
     assert is_alive(survivor.pid)
 
 
-async def test_a_stray_without_any_mark_holds_nobody_up_and_ends_with_the_nursery(stage: Stage) -> None:
+async def test_a_stray_without_any_mark_holds_nobody_up_and_ends_with_the_process_manager(stage: Stage) -> None:
     """It wiped its environment and left its session before its parent died: it could be anybody's."""
     code = (
         "import os, subprocess\n"
@@ -194,5 +194,5 @@ async def test_a_stray_without_any_mark_holds_nobody_up_and_ends_with_the_nurser
     stray = int(await read_line(child.stdout))
     os.write(child.stdin, b"\n")
     assert await child.stop(close_stdin=stage.close_stdin(child), eof_grace=LONG) == Exit(status=0)
-    await stage.nursery.aclose()
+    await stage.processes.aclose()
     assert not is_alive(stray)

@@ -31,7 +31,7 @@ BEHAVIOURS = ["clean", "ignore-eof", "ignore-eof,ignore-term", "grandchild", "da
 
 @contextlib.asynccontextmanager
 async def owner(*args: str) -> AsyncIterator[tuple[int, dict[str, Any]]]:
-    """A program of its own that owns a nursery: its pid, and what it said about its processes."""
+    """A program of its own that owns a process manager: its pid, and what it said about its processes."""
     process = subprocess.Popen(
         [sys.executable, OWNER, *args],
         stdin=subprocess.DEVNULL,
@@ -124,7 +124,7 @@ async def test_closing_while_the_reaper_hangs_is_bounded_and_leaves_nothing(stag
     child, pids = await stage.act("ignore-eof", "ignore-term", "grandchild", "daemon")
     os.kill(stage.reaper, signal.SIGSTOP)
     start = time.monotonic()
-    await stage.nursery.aclose()
+    await stage.processes.aclose()
     assert time.monotonic() - start < 6
     assert not any(map(is_alive, pids))
     assert (await child.exited).note
@@ -166,7 +166,7 @@ def _switches(pid: int) -> str:
     return status.partition("\nvoluntary_ctxt_switches:")[2].split()[0]
 
 
-async def test_a_nursery_works_in_any_thread() -> None:
+async def test_a_process_manager_works_in_any_thread() -> None:
     """Ours: muxway is also a library; no signal handlers, no child watchers, no main thread."""
 
     async def work() -> Exit:
@@ -177,7 +177,7 @@ async def test_a_nursery_works_in_any_thread() -> None:
             child, _ = await stage.act()
             return await child.stop(close_stdin=stage.close_stdin(child))
         finally:
-            await stage.nursery.aclose()
+            await stage.processes.aclose()
             stage.close_all()
 
     loop_type = type(asyncio.get_running_loop())

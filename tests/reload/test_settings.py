@@ -9,7 +9,7 @@ import pytest
 
 from muxway import Gateway
 from muxway.config import parse_config
-from muxway.errors import UpstreamError
+from muxway.errors import RpcError, UpstreamError
 
 from ..stdio.harness import child
 from .harness import config, server
@@ -70,8 +70,23 @@ async def test_another_state_key_seals_from_then_on_and_the_same_one_stays() -> 
 async def test_limits_of_further_connections_count_at_once() -> None:
     """Ours: `maxInstances` and `instanceIdle` are the gateway's, so no server has to be touched."""
     async with Gateway.open(parse_config(config())) as gateway:
-        lanes = gateway._fleet.stations["a"].lanes
-        assert lanes is not None
+        instance = gateway._servers.by_name["a"].instance
         await gateway.apply(parse_config(config(gateway={"maxInstances": 3, "instanceIdle": 7})))
-        assert gateway._fleet.stations["a"].lanes is lanes
-        assert (lanes._limit, lanes._idle) == (3, 7)
+        assert gateway._servers.by_name["a"].instance is instance
+        assert (instance.terms.most, instance.terms.idle) == (3, 7)
+
+
+async def test_a_middleware_whose_specification_is_the_same_counts_on() -> None:
+    """docs/reload.md#what-is-remembered: a change of one middleware gives nobody a fresh allowance of another."""
+
+    def limited(rate: str, *more: dict[str, Any]) -> Any:
+        return parse_config(config({"a": server()}, middleware=[*more, {"use": "limit", "rate": rate}]))
+
+    async with Gateway.open(limited("2/h")) as gateway:
+        await gateway.call("a__who")
+        await gateway.apply(limited("2/h", {"use": "log"}))
+        await gateway.call("a__who")
+        with pytest.raises(RpcError, match="limit"):
+            await gateway.call("a__who")
+        await gateway.apply(limited("3/h", {"use": "log"}))
+        await gateway.call("a__who")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
 
+    from muxway.clients.authenticator import Authenticator
     from muxway.clients.transports.guard import Guard
     from muxway.testing import ScriptedServer
 
@@ -280,6 +281,7 @@ async def a_web(
     servers: dict[str, ScriptedServer] | None = None,
     *,
     guard: Guard | None = None,
+    authenticator: Authenticator | None = None,
     limits: Limits | None = None,
     top: dict[str, Any] | None = None,
     view: str | None = None,
@@ -291,7 +293,13 @@ async def a_web(
 
     limits = replace(limits or Limits(), idle_seconds=idle_connection)
     async with a_world(servers or {}, **(top or {})) as world:
-        door = HttpDoor(world.gateway.runtime, guard=guard, settings=HttpSettings(**settings), view=view)
+        door = HttpDoor(
+            world.gateway.runtime,
+            guard=guard,
+            authenticator=authenticator,
+            settings=HttpSettings(**settings),
+            view=view,
+        )
         server = HttpServer(door, limits=limits)
         listener = socket.create_server(("127.0.0.1", 0))
         await server.start(listener, tls)

@@ -1,4 +1,4 @@
-"""A link on a channel that only remembers, and sinks that do the same."""
+"""A connection on a transport that only remembers, sinks that do the same, and the slot of a server."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from muxway.calls.call import LIBRARY, Call
+from muxway.config.model import ServerConfig
 from muxway.errors import UpstreamError
+from muxway.exchange.open_sessions import OpenSessions
 from muxway.servers.connection import Connection
+from muxway.servers.instance import Hooks, Instance, ServerTerms
+from muxway.servers.managed_server import ManagedServer
+from muxway.servers.pool import Sharing
 from muxway.wire.peer import Peer
 
 if TYPE_CHECKING:
@@ -20,7 +25,9 @@ if TYPE_CHECKING:
     from muxway.calls.server_request import ServerRequest
     from muxway.errors import RpcError
     from muxway.servers.limits import ServerLimits
-    from muxway.servers.transports.port import Fail, Hear, Outgoing
+    from muxway.servers.slot import Slot
+    from muxway.servers.supervision import Care
+    from muxway.servers.transports.port import Fail, Hear, Outgoing, ServerTransport
     from muxway.wire.envelopes import Buffer
 
 HEAD = b'"method":"tools/call","params":{"name":"x"'
@@ -127,3 +134,12 @@ async def play(limits: ServerLimits | None = None, *, remote: bool = False) -> P
     link.peer = Peer()
     await link.open()
     return Play(channel, link)
+
+
+def a_slot(dial: Callable[[], ServerTransport], care: Care) -> Slot:
+    """The place of the first connection of a server that nobody knows."""
+    server = ManagedServer()
+    hooks = Hooks(lambda _: None, lambda then: then(), lambda *_: None, OpenSessions())
+    config = ServerConfig(name="up", transport="stdio", command="none")
+    server.put(Instance(server, config, None, ServerTerms(care=care), hooks, dial=lambda _: dial(), sharing=Sharing()))
+    return server.first

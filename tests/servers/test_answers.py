@@ -50,9 +50,9 @@ async def test_an_answer_that_is_none_fails_its_own_call_at_once_and_no_other(li
     assert two.error.reason == "malformed"
     assert one.open
     assert three.open
-    assert up.link.stats.junk == 1
+    assert up.link.counters.junk == 1
     up.channel.answer(2)
-    assert up.link.stats.dropped == 1
+    assert up.link.counters.dropped == 1
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_the_call_of_an_overlong_answer_is_found_by_the_id_at_either_end(
     assert "maxMessageBytes" in two.error.message
     assert one.open
     assert three.open
-    assert up.link.stats.junk == 1
+    assert up.link.counters.junk == 1
 
 
 async def test_an_overlong_answer_with_its_id_in_front_fails_before_its_end() -> None:
@@ -140,7 +140,7 @@ async def test_late_repeated_and_invented_answers_are_counted_and_reach_nobody()
     up.channel.answer(2, '{"n":1}')
     up.channel.answer(2, '{"n":2}')
     assert two.results == [b'{"n":1}']
-    assert up.link.stats.dropped == 5
+    assert up.link.counters.dropped == 5
 
 
 async def test_junk_is_logged_in_part_and_escaped(caplog: pytest.LogCaptureFixture) -> None:
@@ -148,7 +148,7 @@ async def test_junk_is_logged_in_part_and_escaped(caplog: pytest.LogCaptureFixtu
     up = await play()
     with caplog.at_level(logging.WARNING):
         up.channel.hear([b"\x1b[31mjunk %d" % n for n in range(5000)])
-    assert up.link.stats.junk == 5000
+    assert up.link.counters.junk == 5000
     shown = [record.getMessage() for record in caplog.records if "not a message" in record.getMessage()]
     assert len(shown) == 10
     assert "\x1b" not in "".join(shown)
@@ -179,7 +179,7 @@ async def test_a_time_out_by_silence_is_told_and_one_by_the_hard_limit_is_not() 
     """docs/behaviour.md#a-server-hangs: a server that makes progress until the end is not silent."""
     up = await play()
     told: list[str] = []
-    up.link.on_timeout = lambda: told.append("timeout")
+    up.link.deadlines.on_timeout = lambda: told.append("timeout")
     busy, _ = up.call(idle=60, limit=0.3)
     up.channel.hear([b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'])
     async with asyncio.timeout(2):

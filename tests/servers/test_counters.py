@@ -55,7 +55,7 @@ def test_counting_a_call_takes_well_under_a_microsecond() -> None:
 async def test_every_way_to_end_is_counted_once() -> None:
     """docs/operating.md#status: visible counters; what the gateway asks for itself is none of them."""
     up = await play()
-    stats = up.link.stats
+    stats = up.link.counters
     good, said, bad, unreadable = up.calls(4)
     silent, _ = up.call(idle=0.05)
     _, running = up.call()
@@ -84,7 +84,7 @@ async def test_the_figures_outlive_the_link() -> None:
     stats = ServerCounters()
     for _ in range(2):
         channel = FakeChannel()
-        link = Connection("up", channel, stats=stats)
+        link = Connection("up", channel, counters=stats)
         await link.open()
         channel.hear([b'{"jsonrpc":"2.0","id":1,"result":{}}', b"junk"])
     assert (stats.dropped, stats.junk) == (2, 2)

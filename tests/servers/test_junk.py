@@ -125,5 +125,5 @@ async def test_many_lines_at_once_are_looked_at_only_once(caplog: pytest.LogCapt
     lines[2500] = b'{"jsonrpc":"2.0","id":1,"result":{}}'
     up.channel.hear(lines)
     assert outcome.results == [b"{}"]
-    assert up.link.stats.junk == 4999
+    assert up.link.counters.junk == 4999
     assert sum("not a message" in record.getMessage() for record in caplog.records) == 10

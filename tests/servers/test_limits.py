@@ -9,7 +9,8 @@ import pytest
 
 from muxway.errors import UpstreamError
 from muxway.middleware.engine.running import did_not_run
-from muxway.servers.limits import Circuit, ServerLimits
+from muxway.servers.circuit import Circuit
+from muxway.servers.limits import ServerLimits
 from tests.servers.faking import Play, play
 
 TWO = ServerLimits(concurrency=2, queue=3, wait=10.0)
@@ -21,7 +22,7 @@ async def test_calls_over_the_limit_wait_and_go_in_their_order() -> None:
     up = await play(TWO)
     outcomes = up.calls(5)
     assert up.channel.calls() == [1, 2]
-    assert (up.link.in_flight, up.link.waiting) == (2, 3)
+    assert (up.link.queue.in_flight, len(up.link.queue.waiting)) == (2, 3)
     up.channel.answer(2, '{"n":2}')
     assert up.channel.calls() == [1, 2, 3]
     up.channel.answer(1, '{"n":1}')
@@ -30,14 +31,14 @@ async def test_calls_over_the_limit_wait_and_go_in_their_order() -> None:
     up.channel.answer(5, '{"n":5}')
     up.channel.answer(4, '{"n":4}')
     assert [json.loads(outcome.results[0])["n"] for outcome in outcomes] == [1, 2, 3, 4, 5]
-    assert (up.link.in_flight, up.link.waiting) == (0, 0)
+    assert (up.link.queue.in_flight, len(up.link.queue.waiting)) == (0, 0)
 
 
 async def test_the_default_is_64_under_way_and_256_that_wait() -> None:
     """docs/behaviour.md#too-much-at-once: the figures for one server."""
     up = await play()
     up.calls(64 + 256)
-    assert (up.link.in_flight, up.link.waiting) == (64, 256)
+    assert (up.link.queue.in_flight, len(up.link.queue.waiting)) == (64, 256)
     with pytest.raises(UpstreamError, match="64 calls under way"):
         up.call()
 
@@ -51,7 +52,7 @@ async def test_one_more_than_may_wait_is_refused_at_once_and_told_what_to_do() -
     assert refused.value.reason == "overloaded"
     assert refused.value.data == {"muxway": {"reason": "overloaded", "upstream": "up", "retryAfterMs": 1000}}
     assert did_not_run(refused.value)
-    assert up.link.stats.refused == 1
+    assert up.link.counters.refused == 1
 
 
 async def test_a_call_that_waited_too_long_fails_and_is_never_sent() -> None:
@@ -77,7 +78,7 @@ async def test_a_cancelled_call_leaves_the_queue_and_is_never_sent_nor_told_of()
     fourth, _ = up.call()
     waiting.cancel("no longer wanted")
     waiting.cancel("twice")
-    assert up.link.waiting == 1
+    assert len(up.link.queue.waiting) == 1
     up.channel.answer(1)
     up.channel.answer(2)
     assert up.channel.calls() == [1, 2, 3]
@@ -101,7 +102,7 @@ async def test_a_call_that_waited_can_be_cancelled_once_it_was_sent() -> None:
     }
     up.channel.answer(3)
     assert third.open
-    assert up.link.stats.dropped == 1
+    assert up.link.counters.dropped == 1
 
 
 async def test_a_cancelled_call_makes_room() -> None:
@@ -133,9 +134,9 @@ async def test_a_call_whose_caller_is_being_asked_does_not_count() -> None:
     second, _ = up.call()
     up.channel.hear([b'{"jsonrpc":"2.0","id":"q","method":"roots/list"}'])
     assert up.channel.calls() == [1, 2]
-    assert up.link.in_flight == 1
+    assert up.link.queue.in_flight == 1
     first.asks[0].answer(b'{"roots":[]}')
-    assert up.link.in_flight == 2
+    assert up.link.queue.in_flight == 2
     third, _ = up.call()
     up.channel.answer(1)
     assert up.channel.calls() == [1, 2]
@@ -145,7 +146,7 @@ async def test_a_call_whose_caller_is_being_asked_does_not_count() -> None:
     assert first.results
     assert second.results
     assert third.results
-    assert up.link.in_flight == 0
+    assert up.link.queue.in_flight == 0
 
 
 @pytest.mark.parametrize("how", ["answered", "cancelled", "withdrawn"])
@@ -154,7 +155,7 @@ async def test_a_question_that_ends_in_any_way_leaves_the_count_right(how: str) 
     up = await play(TWO)
     first, running = up.call()
     up.channel.hear([b'{"jsonrpc":"2.0","id":"q","method":"roots/list"}'])
-    assert up.link.in_flight == 0
+    assert up.link.queue.in_flight == 0
     if how == "answered":
         up.channel.answer(1)
         first.asks[0].answer(b"{}")  # too late, and no harm
@@ -163,11 +164,11 @@ async def test_a_question_that_ends_in_any_way_leaves_the_count_right(how: str) 
     else:
         params = b'{"requestId":"q"}'
         up.channel.hear([b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params])
-        assert up.link.in_flight == 1
+        assert up.link.queue.in_flight == 1
         up.channel.answer(1)
-    assert up.link.in_flight == 0
+    assert up.link.queue.in_flight == 0
     up.calls(3)
-    assert (up.link.in_flight, up.link.waiting) == (2, 1)
+    assert (up.link.queue.in_flight, len(up.link.queue.waiting)) == (2, 1)
 
 
 async def test_streams_and_requests_of_the_gateway_itself_do_not_count_and_do_not_wait() -> None:
@@ -177,10 +178,10 @@ async def test_streams_and_requests_of_the_gateway_itself_do_not_count_and_do_no
     probe = asyncio.create_task(up.link.ask("ping", {}, timeout=5))
     await asyncio.sleep(0)
     assert up.channel.sent[-1]["method"] == "ping"
-    assert (up.link.in_flight, up.link.waiting) == (2, 1)
+    assert (up.link.queue.in_flight, len(up.link.queue.waiting)) == (2, 1)
     up.channel.answer(up.channel.sent[-1]["id"])
     await probe
-    assert (up.link.in_flight, up.link.waiting) == (2, 1)
+    assert (up.link.queue.in_flight, len(up.link.queue.waiting)) == (2, 1)
     assert up.channel.calls() == [1, 2]
 
 
@@ -194,7 +195,7 @@ async def test_when_the_link_is_lost_waiting_calls_say_that_they_did_not_run() -
     assert waited.error.message == ('server "up" exited with status 1; this call had not been sent, so it did not run')
     assert did_not_run(waited.error)
     assert not did_not_run(sent_one.error)
-    assert (up.link.in_flight, up.link.waiting) == (0, 0)
+    assert (up.link.queue.in_flight, len(up.link.queue.waiting)) == (0, 0)
     assert up.lost == ["exited with status 1"]
     with pytest.raises(UpstreamError, match="exited with status 1"):
         up.call()

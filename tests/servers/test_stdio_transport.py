@@ -48,12 +48,12 @@ except OSError:
 class Running:
     """A child and what was heard of it."""
 
-    def __init__(self, nursery: ProcessManager, code: str) -> None:
+    def __init__(self, processes: ProcessManager, code: str) -> None:
         config = parse_server("up", {"command": sys.executable, "args": ["-c", code]})
         self.frames: list[bytes | Oversized] = []
         self.heard = asyncio.Event()
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.channel = StdioServerTransport(config, nursery, Turn(), 1 << 20, Journal())
+        self.channel = StdioServerTransport(config, processes, Turn(), 1 << 20, Journal())
 
     async def open(self) -> None:
         def hear(frames: object, about: bytes = b"") -> None:
@@ -67,7 +67,7 @@ class Running:
 
 
 @pytest.fixture
-async def nursery() -> AsyncIterator[ProcessManager]:
+async def processes() -> AsyncIterator[ProcessManager]:
     opened = ProcessManager()
     try:
         yield opened
@@ -83,10 +83,10 @@ def alive(pid: int) -> bool:
     return True
 
 
-async def test_a_child_that_was_declared_dead_is_killed_at_once_with_its_tree(nursery: ProcessManager) -> None:
+async def test_a_child_that_was_declared_dead_is_killed_at_once_with_its_tree(processes: ProcessManager) -> None:
     """docs/behaviour.md#a-server-hangs: no four seconds of grace for a child that answers nothing."""
     async with asyncio.timeout(20):
-        child = Running(nursery, STUBBORN)
+        child = Running(processes, STUBBORN)
         await child.open()
         await child.heard.wait()
         pid, other = child.channel.pid, int(child.frames[0])  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ async def test_a_child_that_was_declared_dead_is_killed_at_once_with_its_tree(nu
     assert not child.lost.done()
 
 
-async def test_what_others_write_into_a_dead_childs_pipes_holds_nobody_up(nursery: ProcessManager) -> None:
+async def test_what_others_write_into_a_dead_childs_pipes_holds_nobody_up(processes: ProcessManager) -> None:
     """docs/behaviour.md#a-server-crashes.
 
     The call errs in a second, though a process it left behind writes without end.
@@ -117,7 +117,7 @@ async def test_what_others_write_into_a_dead_childs_pipes_holds_nobody_up(nurser
 
     watching = asyncio.create_task(watch())
     async with asyncio.timeout(20):
-        child = Running(nursery, LEAVES_A_WRITER)
+        child = Running(processes, LEAVES_A_WRITER)
         await child.open()
         assert await child.lost == "exited with status 3"
         await child.channel.close(at_once=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from muxway.catalog.globs import Globs
-from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
+from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.uris import UriFilter
 
 if TYPE_CHECKING:
@@ -57,24 +57,28 @@ class Rule:
     _who: tuple[tuple[str, Globs], ...] = field(init=False)
     _views: Globs | None = field(init=False)
     _servers: Globs | None = field(init=False)
-    _names: Mapping[Kind, Globs] = field(init=False)
+    _names: Mapping[str, Globs] = field(init=False)
+    """By the name of the kind: to look up a kind by itself takes longer than all the rest."""
     _uris: UriFilter | None = field(init=False)
     _arguments: tuple[tuple[str, Globs], ...] = field(init=False)
-    _kinds: frozenset[Kind] = field(init=False)
+    _kinds: frozenset[str] = field(init=False)
+    _hints: tuple[tuple[str, bool], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         spec = self.spec
         written = {"users": spec.users, "groups": spec.groups, "keys": spec.keys, "clients": spec.clients}
         names = {
-            kind: Globs(texts) for kind, texts in ((TOOLS, spec.tools), (PROMPTS, spec.prompts)) if texts is not None
+            kind.name: Globs(texts)
+            for kind, texts in ((TOOLS, spec.tools), (PROMPTS, spec.prompts))
+            if texts is not None
         }
         kinds = {*names}
         uris: UriFilter | None = None
         if spec.resources is not None:
-            kinds |= {RESOURCES, TEMPLATES}
+            kinds |= {RESOURCES.name, TEMPLATES.name}
             uris = UriFilter(exposed=spec.resources) if self.do == "allow" else UriFilter(hidden=spec.resources)
         if spec.annotations or spec.arguments:
-            kinds = {TOOLS}
+            kinds = {TOOLS.name}
         # A frozen class is written to like this.
         put = object.__setattr__
         put(self, "_who", tuple((what, Globs(texts)) for what, texts in written.items() if texts is not None))
@@ -83,7 +87,8 @@ class Rule:
         put(self, "_names", names)
         put(self, "_uris", uris)
         put(self, "_arguments", tuple((name, Globs(texts)) for name, texts in spec.arguments.items()))
-        put(self, "_kinds", frozenset(kinds or (TOOLS, PROMPTS, RESOURCES, TEMPLATES)))
+        put(self, "_kinds", frozenset(kinds or (kind.name for kind in KINDS)))
+        put(self, "_hints", tuple(spec.annotations.items()))
 
     @property
     def label(self) -> str:
@@ -105,6 +110,11 @@ class Rule:
         """Whether it matches all that its servers have."""
         return not self._arguments and not self.spec.annotations and not self._names and self._uris is None
 
+    def globs(self, kind: Kind) -> tuple[str, ...]:
+        """The names that it is about, of tools or prompts; empty: whatever they are called."""
+        named = self._names.get(kind.name)
+        return () if named is None else named.texts
+
     def is_for(self, identity: Identity | None, view: str | None) -> bool:
         """Whether it is about such callers."""
         if self._views is not None and (view is None or view not in self._views):
@@ -113,7 +123,7 @@ class Rule:
 
     def may_match(self, kind: Kind, server: str) -> bool:
         """Whether something of this kind that a server has may be meant."""
-        return kind in self._kinds and (self._servers is None or (server != "" and server in self._servers))
+        return kind.name in self._kinds and (self._servers is None or (server != "" and server in self._servers))
 
     def matches(self, kind: Kind, server: str, names: Sequence[str], hints: Mapping[str, bool]) -> bool:
         """Whether it means an entry; what a call says aside. `names` are all that it goes by."""
@@ -121,10 +131,14 @@ class Rule:
             return False
         if kind is RESOURCES or kind is TEMPLATES:
             return self._uris is None or any(map(self._means_uri, names))
-        globs = self._names.get(kind)
-        if globs is not None and not any(name in globs for name in names):
-            return False
-        return all(hints.get(name) is wanted for name, wanted in self.spec.annotations.items())
+        globs = self._names.get(kind.name)
+        if globs is not None:
+            for name in names:
+                if name in globs:
+                    break
+            else:
+                return False
+        return not self._hints or all(hints.get(name) is wanted for name, wanted in self._hints)
 
     def _means_uri(self, uri: str) -> bool:
         assert self._uris is not None  # noqa: S101 - asked above
@@ -169,7 +183,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield str(one)
 
 
-class Verdict(NamedTuple):
+class Ruling(NamedTuple):
     """What was decided about an entry, for the callers of one class."""
 
     rule: Rule | None = None
@@ -192,16 +206,16 @@ class Verdict(NamedTuple):
         """Whether nobody need look at its calls."""
         return self.do == "allow" and not self.first
 
-    def of(self, arguments: Mapping[str, Any]) -> Verdict:
+    def of(self, arguments: Mapping[str, Any]) -> Ruling:
         """What is decided about a call with these arguments."""
-        return Verdict(next((rule for rule in self.first if rule.fits(arguments)), self.rule))
+        return Ruling(next((rule for rule in self.first if rule.fits(arguments)), self.rule))
 
-    def stricter(self, other: Verdict) -> Verdict:
+    def stricter(self, other: Ruling) -> Ruling:
         """The stricter of two that are about one call."""
         return other if _SEVERITY[other.do] > _SEVERITY[self.do] else self
 
 
-ALLOWED: Final = Verdict()
+ALLOWED: Final = Ruling()
 
 
 class Judge:
@@ -209,16 +223,28 @@ class Judge:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = rules
+        # Most rules name something, and most things are named by none of them: one look at all names is enough then.
+        self._named = {
+            kind.name: Globs(text for rule in rules for text in rule.globs(kind)) for kind in (TOOLS, PROMPTS)
+        }
+        self._nameless = {kind.name: tuple(rule for rule in rules if not rule.globs(kind)) for kind in (TOOLS, PROMPTS)}
 
-    def verdict(self, kind: Kind, server: str, names: Sequence[str], hints: Mapping[str, bool]) -> Verdict:
+    def _candidates(self, kind: Kind, names: Sequence[str]) -> Sequence[Rule]:
+        """The rules that may mean something of these names, in their order."""
+        named = self._named.get(kind.name)
+        if named is None or any(name in named for name in names):
+            return self.rules
+        return self._nameless[kind.name]
+
+    def verdict(self, kind: Kind, server: str, names: Sequence[str], hints: Mapping[str, bool]) -> Ruling:
         """What is decided about an entry. The one function that decides: lists, calls and `explain` all ask it."""
         first: list[Rule] = []
-        for rule in self.rules:
+        for rule in self._candidates(kind, names):
             if rule.matches(kind, server, names, hints):
                 if not rule.looks_at_arguments:
-                    return Verdict(rule, tuple(first))
+                    return Ruling(rule, tuple(first))
                 first.append(rule)
-        return Verdict(None, tuple(first))
+        return Ruling(None, tuple(first))
 
     def shuts(self, server: str) -> bool:
         """Whether nothing of a server is for these callers, whatever it may have."""

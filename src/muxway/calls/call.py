@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from muxway.calls.identity import Identity
     from muxway.wire.envelopes import Params
+
+
+Forwarded: TypeAlias = tuple[tuple[str, str], ...]
+"""Headers of a caller that some server is to get: name, in small letters, and value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +31,11 @@ class Caller:
     client_info: Raw | None = None
     """The caller's own name and version, as they came. For display only."""
     principal: bytes = b""
-    """Whose credentials it came with, as a digest; empty without any."""
+    """Whose credentials it came with, as a digest; empty without any. Tokens of one principal may come and go."""
     identity: Identity | None = None
     """What these credentials say of it; None if they say nothing, or there are none."""
+    forwarded: Forwarded = ()
+    """What of its headers servers may get."""
     party: object = None
     """The connection, session or principal behind it. Calls of one party may learn of each other; None: of nobody."""
     log_level: int | None = None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkab
 
 from muxway.errors import MethodNotFound
 from muxway.log import EventLog
+from muxway.log import printable as printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,10 +75,13 @@ class LiveConnection(Protocol):
     """The protocol revision spoken on this connection."""
     leases: Leases
     """What keeps it in use between requests."""
-    own_process: bool
-    """Whether the upstream is a process that ends with this connection, and all that it knows with it."""
     log_level: int
     """The least severe log messages the upstream was asked for; above all levels if it was never asked."""
+
+    @property
+    def own_process(self) -> bool:
+        """Whether the upstream is a process that ends with this connection, and all that it knows with it."""
+        ...
 
     @property
     def label(self) -> str:

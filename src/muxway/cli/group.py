@@ -33,6 +33,7 @@ VERBS = {
     "call": "Call one tool and print what it returns.",
     "read": "Read one resource and print it, or list them.",
     "prompt": "Fill in one prompt and print it, or list them.",
+    "key": "Make, list and revoke API keys for machines.",
     "status": "Show how a running gateway and its servers are.",
     "top": "Watch a running gateway and its servers, every second.",
     "logs": "Print what a server of a running gateway wrote to stderr.",

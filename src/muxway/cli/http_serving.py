@@ -17,6 +17,7 @@ from muxway.cli.ending import DRAIN, Ending, settle_memory
 from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
+from muxway.clients.transports.guard import is_loopback
 from muxway.clients.transports.http import HttpDoor, Trouble
 from muxway.clients.transports.http_server import HttpServer
 from muxway.config.plan import plan
@@ -29,13 +30,20 @@ from muxway.servers.state import Status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muxway.calls.identity import Denial
     from muxway.cli.verbs.serve import Credentials
+    from muxway.clients.authenticator import Authenticator
     from muxway.clients.transports.guard import Guard
     from muxway.config import Config
     from muxway.config.plan import Plan
     from muxway.control.watching import WatchedConfig
+    from muxway.identity.keys import KeyFile
+    from muxway.identity.verify import AccessTokens
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
+
+_KEYS_EVERY = 0.5
+"""Seconds between two looks at the file of API keys."""
 
 log = EventLog("http")
 
@@ -53,6 +61,12 @@ class Address:
         port = self.listener.getsockname()[1]
         host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def own_urls(self) -> list[str]:
+        """Base URLs that mean this gateway and no other, as far as the address alone says that."""
+        names = ("127.0.0.1", "localhost", "[::1]") if is_loopback(self.host) else ()
+        return [f"http://{name}:{self.listener.getsockname()[1]}" for name in names]
 
     @property
     def url_for_others(self) -> str | None:
@@ -106,11 +120,49 @@ class _Serving:
             view=terms.view,
             ready=self._ready,
             troubles=self._troubles,
+            on_denied=self._denied,
             on_wanted=self._wake,
             on_deserted=(lambda: None) if terms.keep_open else self._rest,
             metronome=self.gateway.metronome,
         )
-        self.door.admit(*terms.credentials(config))
+        self._tokens: AccessTokens | None = None
+        self._keys: KeyFile | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._admit(config, terms.credentials(config))
+
+    def _admit(self, config: Config, credentials: Credentials) -> None:
+        """Let in whom this configuration lets in."""
+        tokens, views, self._keys, is_open, _ = credentials
+        settings = config.gateway.auth
+        if self._tokens is not None and self._tokens.settings != settings:
+            self._tokens.close()
+            self._tokens = None
+        authenticator: Authenticator | None = None
+        if settings is not None:
+            # Only for those who have it: the libraries take their part of a start.
+            from muxway.identity.resource_metadata import ProtectedResources
+            from muxway.identity.verify import AccessTokens, ResourceServer
+
+            # What is known of an issuer that stays is not lost.
+            self._tokens = self._tokens or AccessTokens(settings)
+            resources = ProtectedResources(config, settings, self._terms.address.own_urls, self._terms.view)
+            authenticator = ResourceServer(self._tokens, resources, self._keys)
+        elif self._keys is not None:
+            from muxway.identity.keys import KeyHolders
+
+            authenticator = KeyHolders(self._keys, demands=not (is_open or tokens or views))
+        self.door.forwards = tuple(dict.fromkeys(name for server in config.servers.values() for name in server.forward))
+        self.door.admit(tokens, views, authenticator)
+
+    def watch_keys(self) -> None:
+        """Take new API keys, and drop those that are gone, as long as this runs."""
+        if self._keys is not None and self._keys.has_changed():
+            self.door.review()
+        self._watch = asyncio.get_running_loop().call_later(_KEYS_EVERY, self.watch_keys)
+
+    def _denied(self, denial: Denial) -> None:
+        if self.gateway is not None:
+            self.gateway.turned_away(denial)
 
     def _ready(self) -> bool:
         """Whether every server has had its time to start; servers that are started later do not turn clients away."""
@@ -157,10 +209,14 @@ class _Serving:
             log.warning("another address or port counts from the next start on", bound=self._terms.address.url)
         self._config = config
         self._terms.guard.allow(config.gateway.allowed_hosts, config.gateway.allowed_origins)
-        self.door.admit(*credentials)
+        self._admit(config, credentials)
         return changes
 
     async def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._tokens is not None:
+            self._tokens.close()
         await asyncio.gather(*self._stopping)
         if self.gateway is not None:
             await self.gateway.stop()
@@ -187,6 +243,7 @@ async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, t
     hide_from_children()
     serving.gateway.start()
     serving.door.open()
+    serving.watch_keys()
     await server.start(terms.address.listener)
     announcing = loop.create_task(_announce(config, serving.gateway, terms))
     await control.start()
@@ -209,11 +266,13 @@ async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, t
 async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     """Tell the user where it listens, how to connect, and, once it is known, what is up."""
     url = terms.address.url
-    tokens, views = terms.credentials(config)
+    tokens, views, keys, _, own = terms.credentials(config)
     others = terms.address.url_for_others
     entry: dict[str, object] = {"type": "http", "url": f"{others or url}/mcp"}
     if tokens or views:
-        entry["headers"] = {"Authorization": "Bearer <the token>"}
+        # One that was made is shown this once: logs are read by others, and kept.
+        shown = tokens[0] if own is not None and own.fresh else "<the token>"
+        entry["headers"] = {"Authorization": f"Bearer {shown}"}
     lines = [
         f"muxway listens on {url}",
         f"  MCP (Streamable HTTP):  {url}/mcp",
@@ -222,6 +281,12 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
         f"  Connect a client:       {json.dumps({'mcpServers': {'muxway': entry}})}",
     ]
     lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.runtime.snapshot.views]
+    if config.gateway.auth is not None:
+        lines.append(f"  Clients log in at:      {config.gateway.auth.issuer}")
+    if own is not None:
+        lines.append(f"  Token:                  in {own.path}; this system cannot tell users apart, so one was made")
+    if keys is not None and keys.keys:
+        lines.append(f"  API keys:               {', '.join(key.name for key in keys.keys)}")
     if views and not tokens:
         lines.append("  Tokens:                 of views only; without --token nobody can use anything but those views")
     if around := middlewares(config):

@@ -36,6 +36,7 @@ from muxway.wire.peer import Peer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
@@ -199,6 +200,7 @@ class Session:
         self.say = say
         self._principal = principal
         self._identity = identity
+        self._forwarded: Forwarded = ()
         self.peer: Peer[_Question, ClientRequest] = Peer()
         self._dispatcher = dispatcher
         self._admission = dispatcher.runtime.admission
@@ -436,6 +438,19 @@ class Session:
         else:
             say(envelopes.failure(id_, error))
 
+    def identify(self, identity: Identity | None, forwarded: Forwarded = ()) -> None:
+        """Its principal has shown a newer credential, or sends other headers on: from now on, these count."""
+        if identity == self._identity and forwarded == self._forwarded:
+            return
+        self._identity, self._forwarded = identity, forwarded
+        if self.session is not None:
+            before = self._dispatcher.seen(self.session)
+            self.session = replace(self.session, identity=identity, forwarded=forwarded)
+            now = self._dispatcher.seen(self.session)
+            if now is not before:
+                # Rules may show it something else now.
+                self._lists_changed(now.changes_since(before, stateless=False))
+
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
         envelope = None if meta is None else revisions.read_envelope(meta)
@@ -446,6 +461,7 @@ class Session:
                 client_info=envelope.client_info,
                 principal=self._principal,
                 identity=self._identity,
+                forwarded=self._forwarded,
                 party=self,
                 log_level=envelope.log_level,
             )
@@ -475,6 +491,7 @@ class Session:
             client_info=revisions.introduction("params.clientInfo", params.get("clientInfo")),
             principal=self._principal,
             identity=self._identity,
+            forwarded=self._forwarded,
             party=self,
         )
         dispatcher = self._dispatcher

@@ -35,6 +35,8 @@ from muxway.wire import envelopes, headers, revisions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from muxway.calls.call import Forwarded
+    from muxway.calls.identity import Identity
     from muxway.calls.ports import Running
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.model import Catalog
@@ -79,7 +81,14 @@ class Ladder:
         self._mirrored: dict[str, _Mirrored | None] = {}
 
     def admit(
-        self, request: HasHeaders, envelope: Envelope, method: str, dispatcher: Dispatcher, principal: bytes
+        self,
+        request: HasHeaders,
+        envelope: Envelope,
+        method: str,
+        dispatcher: Dispatcher,
+        principal: bytes,
+        identity: Identity | None = None,
+        forwarded: Forwarded = (),
     ) -> Call:
         """The call that this request of this principal makes.
 
@@ -113,6 +122,8 @@ class Ladder:
             capabilities=stated.capabilities,
             client_info=stated.client_info,
             principal=principal,
+            identity=identity,
+            forwarded=forwarded,
             # Whoever shows the same credentials is the same; those who show none cannot be told from each other.
             party=principal or None,
             log_level=stated.log_level,

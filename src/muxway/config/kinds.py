@@ -369,6 +369,38 @@ def headers(reader: Reader, place: Path, raw: object) -> dict[str, str] | None:
     return found
 
 
+_NOT_FORWARDED = frozenset(
+    {
+        "authorization", "cookie", "set-cookie", "x-api-key", "connection", "keep-alive", "te", "trailer",
+        "transfer-encoding", "upgrade", "host", "origin", "referer", "expect", "range", "via", "date", "user-agent",
+        "last-event-id",
+    }
+)  # fmt: skip
+"""What is between a caller and us, or said for each message by whoever sends it."""
+_NOT_FORWARDED_STARTS = ("proxy-", "sec-", "content-", "accept", "mcp-", "access-control-", "if-")
+
+
+@kind("array of header names", NAMES)
+def forwarded_headers(reader: Reader, place: Path, raw: object) -> tuple[str, ...] | None:
+    """Headers of callers that a server gets, in small letters."""
+
+    def one(at: Path, item: object) -> str | None:
+        written = reader.named(at, item, "the name of a header")
+        if written is None:
+            return None
+        header = written.strip().lower()
+        if _HEADER_NAME.fullmatch(header) is None:
+            reader.report.error(at, "this is not the name of an HTTP header")
+            return None
+        if header in _NOT_FORWARDED or header.startswith(_NOT_FORWARDED_STARTS):
+            why = "is never forwarded: what a caller shows to muxway is for muxway; a server's own goes into `headers`"
+            reader.report.error(at, f"{header} {why}")
+            return None
+        return header
+
+    return reader.items(place, raw, one, 'an array of header names like ["X-Tenant-Id"]')
+
+
 @kind("object: header → name of a variable", {"type": "object", "additionalProperties": STRING})
 def header_variables(reader: Reader, place: Path, raw: object) -> dict[str, str] | None:
     """HTTP headers whose values are variables."""

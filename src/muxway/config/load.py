@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 MAX_SERVERS = 5_000
 """Most servers of one configuration."""
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _BAD_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _SHARED_CONTAINERS = frozenset({"mcp", "extensions"})
 """Containers whose key other programs use for other things: read only if something in them looks like a server."""
@@ -271,6 +272,10 @@ def _read_gateway(raw: object, reader: Reader) -> GatewaySettings:
         reader.report.warn(
             ("gateway", "callMax"), f"every call ends after {settings.call_max:g} s, before `callTimeout` can apply"
         )
+    auth = settings.auth
+    if auth is not None and not (settings.public_url or auth.audience or settings.host in _LOOPBACK):
+        why = "which tokens are for this gateway is not known: set `publicUrl`, or `auth.audience`; `serve` needs one"
+        reader.report.warn(("gateway", "auth"), why)
     return settings
 
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from muxway.config import access, kinds, middlewares, shaping
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config.access import AccessRule
+    from muxway.config.auth import AuthSettings
     from muxway.config.middlewares import MiddlewareSpec
     from muxway.config.shaping import ExposedTool, ToolShape
     from muxway.config.templates import Condition, Template
@@ -118,6 +120,13 @@ class ServerConfig:
                 example="API_TOKEN",
             ),
         ),
+    )
+    forward: tuple[str, ...] = kinds.forwarded_headers(
+        "Headers of the caller that this server gets, as they came; for servers by URL. Callers who send different "
+        "values share neither a connection nor a cached result. Never credentials, cookies, or headers of HTTP "
+        "and MCP themselves.",
+        default=(),
+        example=["X-Tenant-Id"],
     )
     transport: Transport = kinds.transport(
         "How to talk to the server: `stdio`, `http` (Streamable HTTP) or `sse` (the older HTTP+SSE). Left out, it "
@@ -376,6 +385,24 @@ class GatewaySettings:
         repr=False,
         example="${MCP_GATEWAY_TOKEN}",
     )
+    auth: AuthSettings | None = auth_object(
+        "Let in those with an access token of this issuer (OAuth 2.1), for `muxway serve`. Clients find out where to "
+        "log in by themselves.",
+        default=None,
+        example={"issuer": "https://login.example.com", "scopes": ["mcp:tools"]},
+    )
+    keys: str | None = kinds.path(
+        "File with the digests of API keys, which `muxway key` writes. By default each config file has one of its own "
+        "in the user's data folder.",
+        default=None,
+        example="keys.json",
+    )
+    public_url: str | None = base_url(
+        "URL by which clients reach `muxway serve`, without `/mcp`, where that is not its own address: behind a proxy, "
+        "say. With `auth`, it makes the audience of tokens.",
+        default=None,
+        example="https://mcp.example.com",
+    )
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
         "What is done around every request, the outermost first: the name of a built-in one or of a plug-in, or "
         "`module:Class`, with its options; `match` limits it to tools, prompts or URIs by glob.",
@@ -617,6 +644,18 @@ class ViewConfig:
         example=["${AGENT_TOKEN}"],
     )
 
+    audience: tuple[str, ...] = kinds.strings(
+        "Audiences for which access tokens are accepted at this view, beside its own URL, instead of those in "
+        "`gateway.auth`.",
+        default=(),
+        example=["api://muxway-agent"],
+    )
+    scopes: tuple[str, ...] = scope_names(
+        "Scopes that access tokens must have at this view, beside those in `gateway.auth`.",
+        default=(),
+        example=["mcp:admin"],
+    )
+
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """Texts never to be shown: what variables expanded to."""
 
@@ -651,6 +690,6 @@ STEP = Section("tools.*.steps.*", Step)
 EXAMPLE = Section("tools.*.examples.*", Example)
 VIEW = Section("views.*", ViewConfig)
 SECTIONS = (
-    *(SERVER, GATEWAY, CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
-    access.RULE,
+    *(SERVER, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION),
+    *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

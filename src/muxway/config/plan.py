@@ -185,13 +185,11 @@ def _changes(section: Section, old: Mapping[str, object], new: Mapping[str, obje
 def _differing(old: Any, new: Any) -> list[str]:
     """The attributes in which two objects of one class differ, as far as these count for them."""
     return [
-        item.name
-        for item in fields(old)
-        if item.compare and not _same(getattr(old, item.name), getattr(new, item.name))
+        item.name for item in fields(old) if item.compare and not same(getattr(old, item.name), getattr(new, item.name))
     ]
 
 
-def _same(old: Any, new: Any) -> bool:
+def same(old: Any, new: Any) -> bool:
     """Whether two values mean the same. To Python `1`, `1.0` and `True` do; to whoever wrote them they do not."""
     if type(old) is not type(new):
         return False
@@ -199,10 +197,10 @@ def _same(old: Any, new: Any) -> bool:
         return not _differing(old, new)
     if isinstance(old, Mapping):
         before, after = cast("Mapping[object, object]", old), cast("Mapping[object, object]", new)
-        return before.keys() == after.keys() and all(_same(value, after[key]) for key, value in before.items())
+        return before.keys() == after.keys() and all(same(value, after[key]) for key, value in before.items())
     if isinstance(old, list | tuple):
         items, others = cast("list[object]", old), cast("list[object]", new)
-        return len(items) == len(others) and all(map(_same, items, others))
+        return len(items) == len(others) and all(map(same, items, others))
     return old == new
 
 

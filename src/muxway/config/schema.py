@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from muxway.config.access import RULE
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
 from muxway.config.dialects import CONTAINERS, TOOL_MARKS, TOP_LEVEL
 from muxway.config.documents import MINIMAL
 from muxway.config.kinds import STRING
@@ -65,6 +66,9 @@ def json_schema() -> dict[str, Any]:
         "$defs": {
             "server": _object(SERVER),
             "gateway": _object(GATEWAY),
+            "auth": _object(AUTH),
+            "claims": _object(CLAIMS),
+            "introspection": _object(INTROSPECTION),
             "customTool": {
                 **_object(CUSTOM_TOOL),
                 "oneOf": [{"required": ["subtools"]}, {"required": ["steps"]}],
@@ -150,7 +154,7 @@ def _is_within(head: str, section: Section) -> bool:
     inner = {"subtools": SUBTOOL, "steps": STEP, "examples": EXAMPLE}
     if section in (CUSTOM_TOOL, *inner.values()):
         return first == "tools" and section is inner.get(parts[2] if len(parts) > 2 else "", CUSTOM_TOOL)
-    return first == section.name
+    return section.name in (first, head)
 
 
 def _overview() -> str:

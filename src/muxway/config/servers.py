@@ -89,10 +89,17 @@ def read_server(
     if transport == "stdio":
         values["command"], values["args"] = _program(got, given, report, scope)
         values["env"] = _environment(got, given, reader)
+        if values.pop("forward", ()):
+            report.warn((*path, "forward"), "has no effect: a program gets no headers, only servers by `url` do")
     else:
         values["url"] = _first(got, "httpUrl", "url")
         values["headers"] = _headers(got, reader)
         _check_credentials(values["url"], values["headers"], path, report)
+        fixed = {name.lower() for name in values["headers"]}
+        for index, header in enumerate(values.get("forward", ())):
+            if header in fixed:
+                why = "stands in `headers` already: it is either the same for all, or each caller's"
+                report.error((*path, "forward", index), f"{header} {why}")
     if keep_going or values.get("optional"):
         values["unusable"] = _without_variables(before, report)
     return ServerConfig(

@@ -18,7 +18,7 @@ from muxway.errors import RpcError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from muxway.access.rules import Verdict
+    from muxway.access.rules import Ruling
     from muxway.catalog.build import Source
     from muxway.catalog.model import Catalog, Finding, Route
     from muxway.catalog.shaping import Wanted
@@ -243,14 +243,14 @@ class _Tool:
     def _about_middleware(self, targets: Sequence[Target], view: str | None) -> Iterator[Fact]:
         """What stands around its calls, the outermost first."""
         for layer in self._gateway.layers_around(targets, view):
-            if not layer.whose:
+            if layer.spec is None:
                 yield _fact("middleware", f"{layer.name}, given in Python")
             else:
-                of = f", for {', '.join(layer.globs)}" if layer.globs else ""
+                of = f", for {', '.join(layer.spec.match)}" if layer.spec.match else ""
                 yield _fact("middleware", f"{layer.name}, of {layer.whose}{of}", layer.where)
 
 
-def _about_access(verdict: Verdict | None) -> Iterator[Fact]:
+def _about_access(verdict: Ruling | None) -> Iterator[Fact]:
     """What rules say of it, in the order in which they are tried."""
     if verdict is None:
         yield _fact("access", "allowed, as no rule is for this caller")

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from muxway.calls.incidents import attempt
-from muxway.calls.ports import LOOP_CLOCK, later, log
+from muxway.calls.ports import LOOP_CLOCK, log, printable
 from muxway.calls.server_request import ServerRequest
 from muxway.errors import InvalidParams, RpcError
 from muxway.exchange.seal import INVALID, LIFETIME, digest
-from muxway.log import printable
 from muxway.wire import asking, envelopes
 from muxway.wire.envelopes import Raw
 from muxway.wire.revisions import NEWEST_HANDSHAKE
@@ -143,7 +142,7 @@ class _Asking:
         self.approval = approval
         self.key = key
         self.size = sum(memoryview(raw).nbytes for raw in approval.call.params.values())
-        self._timer: Timer | None = later(approvals.timeout, self._timed_out)
+        self._timer: Timer = approvals.clock.later(approvals.timeout, self._timed_out)
 
     def ask(self, params: Params) -> None:
         """Ask the caller's user."""
@@ -188,8 +187,7 @@ class _Asking:
         over, self._over = self._over, True
         if over:
             return False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._approvals.ended(self)
         if self._ask is not None:
             self._ask.withdraw()
@@ -200,7 +198,7 @@ class Approvals:
     """Who waits, and what was agreed to."""
 
     def __init__(self, clock: Clock = LOOP_CLOCK) -> None:
-        self._clock = clock
+        self.clock = clock
         self.timeout = 300.0
         """Seconds after which nobody is waited for any more."""
         self._waiting: dict[str, _Asking] = {}
@@ -221,7 +219,7 @@ class Approvals:
         key = None if who is None else (who, target.server, call.method, name)
         if key is not None and self._agreed.get(key):
             return go(call, sink)
-        approval = Approval("", call.method, name, target.server, call, rule.label, self._clock.now())
+        approval = Approval("", call.method, name, target.server, call, rule.label, self.clock.now())
         if caller.revision.stateless and (state := call.params.get("requestState")) is not None:
             spelled = envelopes.text(state) or ""
             if not spelled.startswith(_OWN):

@@ -11,9 +11,9 @@ from muxway.errors import METHOD_NOT_FOUND, RpcError, UpstreamSaid
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
+    from muxway.calls.backend import Backend
     from muxway.calls.call import Call
     from muxway.calls.ports import Sink
-    from muxway.exchange.relay import Member
     from muxway.routing.snapshot import Visible
     from muxway.routing.target import Target
     from muxway.wire.envelopes import Buffer
@@ -29,17 +29,17 @@ def nothing(visible: Visible, call: Call) -> bytes:
     return b'{"resultType":"complete",' + _NOTHING + b"," + visible.settings.stamp + b"}"
 
 
-def cannot(visible: Visible, target: Target, member: Member | None) -> bool:
+def cannot(visible: Visible, target: Target, backend: Backend | None) -> bool:
     """Whether a server that is there cannot complete; the only one, whose words stand as they are, says so itself."""
-    there = member is not None and member.link is not None
+    there = backend is not None and backend.connection is not None
     return there and not _is_bare(visible, target) and target.server not in visible.completing
 
 
-def prepare(visible: Visible, target: Target, call: Call, sink: Sink, member: Member | None) -> tuple[Call, Sink]:
+def prepare(visible: Visible, target: Target, call: Call, sink: Sink, backend: Backend | None) -> tuple[Call, Sink]:
     """The call without what its server's revision does not know, and the sink for the outcome."""
     if "context" in call.params:
-        link = None if member is None else member.link_for(call)
-        if link is not None and not link.revision.completion_context:
+        connection = None if backend is None else backend.choose(call)
+        if connection is not None and not connection.revision.completion_context:
             params = {name: raw for name, raw in call.params.items() if name != "context"}
             call = msgspec.structs.replace(call, params=params)
     empty, bare = nothing(visible, call), _is_bare(visible, target)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from muxway.calls.backend import StillStarting
 from muxway.calls.incidents import attempt, internal
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.errors import MethodNotFound, RpcError
 from muxway.exchange import completion, prompts, resources, tasks, tools
-from muxway.exchange.relay import StillStarting
 from muxway.likeness import short
 from muxway.wire import envelopes
 from muxway.wire.asking import REPEATABLE
@@ -18,12 +18,12 @@ from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from muxway.calls.backend import Held
     from muxway.calls.call import Call, Caller
     from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.kinds import Kind
-    from muxway.exchange.relay import Held
     from muxway.exchange.router import Router
     from muxway.exchange.runtime import Runtime
     from muxway.routing.snapshot import Snapshot, Visible
@@ -187,8 +187,8 @@ class Dispatcher:
         if call.method == "prompts/get":
             sink = prompts.prepare(target, call, sink)
         else:
-            member = self.runtime.servers.get(target.server)
-            sink = resources.prepare(target, call, sink, None if member is None else member.link_for(call))
+            backend = self.runtime.servers.get(target.server)
+            sink = resources.prepare(target, call, sink, None if backend is None else backend.choose(call))
         return self._retry_or_send(target, call, sink)
 
     def _retry_or_send(self, target: Target, call: Call, sink: Sink) -> Running | None:
@@ -208,27 +208,28 @@ class Dispatcher:
             raise target.error
         if call.method != "completion/complete":
             return self._judged(target, call, sink)
-        member = self.runtime.servers.get(target.server)
-        if completion.cannot(visible, target, member):
+        backend = self.runtime.servers.get(target.server)
+        if completion.cannot(visible, target, backend):
             sink.done(completion.nothing(visible, call))
             return None
-        call, sink = completion.prepare(visible, target, call, sink, member)
+        call, sink = completion.prepare(visible, target, call, sink, backend)
         return self._retry_or_send(target, call, sink)
 
     def _list(self, visible: Visible, kind: Kind, call: Call, sink: Sink) -> Running | None:
         runtime, stateless = self.runtime, call.caller.revision.stateless
         if runtime.waiting_listings is not None:
             return _HeldCall(runtime.waiting_listings, self._router, self.answer, call, sink)
-        members = [member for name in visible.servers if (member := runtime.servers.get(name)) is not None]
+        backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
         if not stateless:
-            opening = next((one.opening for one in members if one.opening is not None), None)
-            if opening is not None and opening.starting:
-                return _HeldCall(opening.held, self._router, self.answer, call, sink)
+            opening = next((queue for one in backends if (queue := one.opening) is not None), None)
+            if opening is not None:
+                return _HeldCall(opening, self._router, self.answer, call, sink)
         self._router.renew(visible, kind)
         # Servers whose part may be out of date are asked for it again, for the next time.
-        parts = [member.home.asked(kind) for member in members if member.home is not None]
+        parts = [backend.asked(kind.method) for backend in backends]
         holds = min((part for part in parts if part is not None), default=None)
-        earlier = runtime.half_read.get((self.view, visible.judge, stateless, kind), ())
+        key = (self.view, visible.judge, stateless, kind)
+        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params else ()
         sink.done(*visible.lists[stateless][kind].answer(call, earlier, holds))
         return None
 
@@ -244,7 +245,7 @@ class Dispatcher:
 
     def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink) -> Running:
         """Keep a call until the server that may have it is up, or will not be."""
-        return _HeldCall(wait.member.held, self._router, again, call, sink)
+        return _HeldCall(wait.queue, self._router, again, call, sink)
 
     # --- what stands around requests ----------------------------------------------------------
 
@@ -280,8 +281,7 @@ class Dispatcher:
         if runtime.waiting_listings is not None:
             return runtime.waiting_listings
         only = runtime.servers.get(name)
-        opening = None if only is None else only.opening
-        return opening.held if opening is not None and opening.starting else None
+        return None if only is None else only.opening
 
     def shows_server(self, name: str, caller: Caller) -> bool:
         """Whether a caller may see anything of a server."""
@@ -290,7 +290,7 @@ class Dispatcher:
     def listen(
         self,
         changed: Callable[[frozenset[str]], None],
-        who: Callable[[], Identity | None],
+        who: Callable[[], Identity | None] = lambda: None,
         *,
         stateless: bool = False,
     ) -> Callable[[], None]:

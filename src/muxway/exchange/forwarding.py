@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
+from muxway.calls.backend import Backend, refuse
 from muxway.calls.ports import LOOP_CLOCK
 from muxway.calls.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
 from muxway.errors import InvalidParams, UpstreamError
 from muxway.exchange.exchange import Exchange, Services, Way
 from muxway.exchange.log_levels import LogLevels
 from muxway.exchange.parking import AS_TASK, PARK, agreed, declined, resume, without_retry
-from muxway.exchange.relay import Member, refuse
 from muxway.exchange.seal import INVALID, Seal
 from muxway.exchange.strategies import STRATEGIES
 from muxway.exchange.task_poller import is_task_state
@@ -42,15 +42,15 @@ class Forwarder:
 
     def __init__(
         self,
-        members: Mapping[str, Member],
+        backends: Mapping[str, Backend],
         runtime: Runtime,
         seal: Seal | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        """Prepare; `members` are the servers that there are, as they come and go."""
+        """Prepare; `backends` are the servers that there are, as they come and go."""
         self.services = Services(clock, seal or Seal(clock=clock), self.reach)
         self.log_levels = LogLevels()
-        self._members = members
+        self._backends = backends
         self._runtime = runtime
 
     @property
@@ -62,13 +62,16 @@ class Forwarder:
         """Another key. What was sealed with the one before cannot be opened any more."""
         self.services.seal = seal
 
-    def _connect(self, upstream: str, call: Call) -> tuple[Member, LiveConnection]:
+    def _connect(self, upstream: str, call: Call) -> tuple[Backend, LiveConnection]:
         """A server and its connection for this call. Raises UpstreamError or StillStarting if there is none."""
-        member = self._members.get(upstream) or Member(0, 0, starting=False, absence="it is not configured or disabled")
-        connection = member.link if member.choose is None else member.choose(call)
+        backend = self._backends.get(upstream)
+        if backend is None:
+            why = f'server "{upstream}" is not running: it is not configured or disabled'
+            raise UpstreamError(upstream, "not_running", why)
+        connection = backend.choose(call)
         if connection is None:
-            refuse(upstream, member)
-        return member, connection
+            refuse(upstream, backend)
+        return backend, connection
 
     def send(self, target: Target, call: Call, sink: Sink) -> Running | None:
         """Send a request to an upstream; its result comes back in the caller's spelling.
@@ -83,7 +86,7 @@ class Forwarder:
             StillStarting: the upstream may have it in a moment.
         """
         upstream, head, reshape = target.server, target.head, target.reshape
-        member, connection = self._connect(upstream, call)
+        backend, connection = self._connect(upstream, call)
         caller = call.caller
         level = caller.log_level
         if level is not None and level < connection.log_level:
@@ -106,12 +109,12 @@ class Forwarder:
         as_task = target.tasked and connection.revision.required_tasks
         if convert is None:
             if not as_task:
-                return connection.request(head, call, sink, idle=member.idle, limit=member.limit)
+                return connection.request(head, call, sink, idle=backend.idle, limit=backend.limit)
             convert, large = _as_it_is, sys.maxsize
         if reshape is not None and connection.revision.stateless:
             # A task that its caller asked after itself would bring a result that nobody has reshaped.
             as_task = True
-        way = Way(upstream, head, connection, convert, info, member.idle, member.limit, large, as_task)
+        way = Way(upstream, head, connection, convert, info, backend.idle, backend.limit, large, as_task)
         return self._begin(call, way, sink)
 
     def compose(
@@ -167,9 +170,9 @@ class Forwarder:
             answers = {**given, **(envelopes.members(claims.answers) or {})}
             params["inputResponses"] = Raw(envelopes.object_of(answers.items()))
         again = msgspec.structs.replace(call, params=params)
-        if claims.upstream not in self._members:
+        if claims.upstream not in self._backends:
             raise InvalidParams(INVALID)
-        member, connection = self._connect(claims.upstream, call)
+        backend, connection = self._connect(claims.upstream, call)
         as_task = claims.kind == "wrap" and is_task_state(claims.state)
         if as_task:
             connection = self._asking(spelled, claims.upstream, connection)
@@ -181,7 +184,7 @@ class Forwarder:
         as_task = as_task or (claims.kind == "url" and claims.state == AS_TASK)
         large = CONVERTED if reshape is None else RESHAPED
         info = self._server_info
-        way = Way(claims.upstream, claims.head, connection, convert, info, member.idle, member.limit, large, as_task)
+        way = Way(claims.upstream, claims.head, connection, convert, info, backend.idle, backend.limit, large, as_task)
         return self._begin(again, way, sink, claims.round + 1)
 
     def _asking(self, state: str, upstream: str, present: LiveConnection) -> LiveConnection:
@@ -201,17 +204,17 @@ class Forwarder:
             RpcError: there is none.
             StillStarting: there may be one in a moment.
         """
-        member, connection = self._connect(upstream, call)
+        backend, connection = self._connect(upstream, call)
         convert = result_types.result_converter(call.caller.revision, connection.revision, self._server_info)
         if convert is None:
             raise InvalidParams(INVALID)
-        return Way(upstream, b"", connection, convert, self._server_info, member.idle, member.limit)
+        return Way(upstream, b"", connection, convert, self._server_info, backend.idle, backend.limit)
 
     def set_log_level(self, party: object, level: int) -> None:
         """Ask every upstream for log messages from this level on, unless it gives them already."""
         self.log_levels.want(party, level)
-        for member in self._members.values():
-            link = member.link
+        for backend in self._backends.values():
+            link = backend.connection
             if link is not None and level < link.log_level:
                 self.log_levels.ask(link, level)
 

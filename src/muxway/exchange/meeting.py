@@ -16,15 +16,15 @@ from muxway.calls.ports import later
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muxway.calls.backend import Held
     from muxway.errors import RpcError
-    from muxway.exchange.relay import Held
 
 LONGEST: Final = 5.0
 """Seconds after which a session is told what is known by then."""
 
 
 class Meeting:
-    """One answer that waits. Implements `core.relay.Held` and `core.ports.Running`."""
+    """One answer that waits. Implements `calls.backend.Held` and `calls.ports.Running`."""
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from muxway.calls.backend import StillStarting, refuse
 from muxway.calls.sinks import chain
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import SEPARATORS, has_prefix, spellings
@@ -18,7 +19,6 @@ from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
 from muxway.composed import own_tools
 from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, ToolNotFound
-from muxway.exchange.relay import StillStarting, refuse
 from muxway.likeness import short
 from muxway.routing.target import NOTHING, Target
 from muxway.wire import envelopes
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from muxway.access.rules import Verdict
+    from muxway.access.rules import Ruling
+    from muxway.calls.backend import Backend
     from muxway.calls.call import Call
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
-    from muxway.exchange.relay import Member
     from muxway.exchange.tasks import Tasks
     from muxway.routing.snapshot import Visible
     from muxway.routing.target import Trace
@@ -51,9 +51,9 @@ _MOST_WAITS: Final = 4
 class Router:
     """Finds the targets of requests."""
 
-    def __init__(self, tasks: Tasks, members: Mapping[str, Member]) -> None:
+    def __init__(self, tasks: Tasks, backends: Mapping[str, Backend]) -> None:
         self._tasks = tasks
-        self._members = members
+        self._backends = backends
         self.waited = 0
         """How often the call that is being looked at just now has waited already."""
         self._finders: dict[str, Callable[[Visible, Call, bool], Target]] = {
@@ -258,15 +258,15 @@ class Router:
         servers = visible.whole.servers
         upstream = catalog.former.get(name) or self.owner(visible, name)
         names = [upstream, *(other for other, one in servers.items() if one.unprefixed and other != upstream)]
-        candidates = [(other, member) for other in names if (member := self._members.get(other)) is not None]
+        candidates = [(other, backend) for other in names if (backend := self._backends.get(other)) is not None]
         if catalog.admits is not None:
-            candidates = [(other, member) for other, member in candidates if catalog.admits(other, name)]
-        for other, member in candidates:
-            if member.link is None and (other == upstream or member.starting or len(servers) == 1):
-                refuse(other, member)
-        self._look_again([member for _, member in candidates], catalog.kind)
+            candidates = [(other, backend) for other, backend in candidates if catalog.admits(other, name)]
+        for other, backend in candidates:
+            if backend.connection is None and (other == upstream or backend.starting or len(servers) == 1):
+                refuse(other, backend)
+        self._look_again([backend for _, backend in candidates], catalog.kind)
 
-    def _look_again(self, members: Iterable[Member], *kinds: Kind) -> None:
+    def _look_again(self, backends: Iterable[Backend], *kinds: Kind) -> None:
         """What is not listed may be new at one of these servers.
 
         Raises:
@@ -275,14 +275,12 @@ class Router:
         if self.waited >= _MOST_WAITS:
             return
         # All of them at once; then one after the other is waited for.
-        homes = [(member, member.home) for member in members if member.link is not None]
+        there = [backend for backend in backends if backend.connection is not None]
         begin = not self.waited
-        wanted = [
-            (member, home.want(kind, begin=begin)) for member, home in homes for kind in kinds if home is not None
-        ]
-        for member, reading in wanted:
+        wanted = [(backend, backend.want(kind.method, begin=begin)) for backend in there for kind in kinds]
+        for backend, reading in wanted:
             if reading:
-                raise StillStarting(member)
+                raise StillStarting(backend)
 
     def renew(self, visible: Visible, kind: Kind) -> None:
         """A client asks for a list. The only server is asked again, as it would be without a gateway, if calls may have
@@ -294,11 +292,11 @@ class Router:
         only = next(iter(visible.whole.servers.items()), None)
         if only is None or not only[1].bare or self.waited >= _MOST_WAITS:
             return
-        member = self._members.get(only[0])
-        if member is None or member.home is None:
+        backend = self._backends.get(only[0])
+        if backend is None:
             return
-        if member.home.want(kind, begin=False) if self.waited else member.home.renew(kind):
-            raise StillStarting(member)
+        if backend.want(kind.method, begin=False) if self.waited else backend.renew(kind.method):
+            raise StillStarting(backend)
 
     def owner(self, visible: Visible, name: str) -> str:
         """The server whose name, or prefix, a tool's name begins with; the longest one, if there are several."""
@@ -365,7 +363,7 @@ class Router:
             found_in=visible.resources,
         )
 
-    def _hidden_uri(self, visible: Visible, uri: str) -> Verdict | None:
+    def _hidden_uri(self, visible: Visible, uri: str) -> Ruling | None:
         """What hides a URI that leads nowhere, if it is a rule."""
         place = None if visible.before_rules is None else visible.before_rules.resources.find(uri)
         return None if place is None else visible.verdict_of(RESOURCES, place.upstream, (place.native,))
@@ -389,21 +387,21 @@ class Router:
         place = visible.resources.find_listed(uri)
         if place is not None:
             return place
-        members = {name: one for name in visible.servers if (one := self._members.get(name)) is not None}
+        backends = {name: one for name in visible.servers if (one := self._backends.get(name)) is not None}
         upstream, native = unwrap(uri) or ("", uri)
-        member = members.get(upstream)
-        if member is not None:
+        backend = backends.get(upstream)
+        if backend is not None:
             # It may be in this server's gift once it is there; sending says why it is not.
             verdict = visible.verdict_of(RESOURCES, upstream, (native,))
             shown = verdict is None or verdict.shown
-            return Place(upstream, native) if member.link is None and shown else None
+            return Place(upstream, native) if backend.connection is None and shown else None
         # Whose it is cannot be told before all are there.
-        for member in members.values():
-            if member.starting:
-                raise StillStarting(member)
+        for backend in backends.values():
+            if backend.starting:
+                raise StillStarting(backend)
         place = visible.resources.find(uri)
         if place is None:
-            self._look_again(members.values(), RESOURCES, TEMPLATES)
+            self._look_again(backends.values(), RESOURCES, TEMPLATES)
         return place
 
     def _completion(self, visible: Visible, call: Call, wait: bool) -> Target:
@@ -477,8 +475,8 @@ class Router:
         """Whether callers may know of the tool that a task is of. Raises as sending a call of it does."""
         if self.of_trace(visible, trace) is not None:
             return True
-        member = self._members.get(trace.upstream)
-        if member is None or member.link is None:
+        backend = self._backends.get(trace.upstream)
+        if backend is None or backend.connection is None:
             # A server that is away lists nothing, which hides nothing. A view shows what it would show.
             return visible.tools.admits is None or visible.tools.admits(trace.upstream, trace.tool)
         self.explain_absence(visible, visible.tools, trace.tool)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from muxway.access.rules import Judge
+    from muxway.calls.backend import Backend, Held
     from muxway.calls.identity import Identity
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
-    from muxway.exchange.relay import Held, Member
     from muxway.exchange.seal import Seal
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
@@ -55,7 +55,7 @@ class _Listener(NamedTuple):
 class Runtime:
     """Sessions, admission, subscriptions, parked calls, tasks and keys; and the snapshot that is in force."""
 
-    def __init__(self, settings: Settings, servers: Mapping[str, Member], seal: Seal | None = None) -> None:
+    def __init__(self, settings: Settings, servers: Mapping[str, Backend], seal: Seal | None = None) -> None:
         """Prepare one; `servers` are those that there are, as they come and go."""
         self.snapshot = Snapshot.empty(settings)
         """What is in force. Replaced by one assignment, in `replace` and nowhere else."""
@@ -135,13 +135,13 @@ class Runtime:
         snapshot.whole.resources.forget_others()
         now_of = {who: snapshot.seen(*who, seen) for who, seen in before_of.items()}
         for view in views:
-            self._keep_half_read(view, before[view], snapshot.visible(view))
-            if view is not None and view not in snapshot.views:
-                # Whoever is still there has it; it would only keep what is not in force any more.
-                self._dispatchers.pop(view, None)
+            if view is None or view in snapshot.views:
+                self._keep_half_read(view, before[view], snapshot.visible(view))
+            else:
+                self._forget_view(view)
         for (view, judge), ruled in last.ruled.items():
-            known = snapshot.ruled.get((view, judge))
-            self._keep_half_read(view, ruled, known)
+            if view is None or view in snapshot.views:
+                self._keep_half_read(view, ruled, snapshot.ruled.get((view, judge)))
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
         for one, who in listeners if self.waiting_listings is None else ():
             if kinds := now_of[who].changes_since(before_of[who], stateless=one.stateless):
@@ -150,12 +150,21 @@ class Runtime:
     def _keep_half_read(self, view: str | None, before: Visible, now: Visible | None) -> None:
         for stateless in (False, True):
             for kind, listing in before.lists[stateless].items():
-                same = now is not None and listing.pages is now.lists[stateless][kind].pages
-                if listing.size is not None and not same:
-                    key = (view, before.judge, stateless, kind)
+                new = None if now is None else now.lists[stateless][kind]
+                key, size = (view, before.judge, stateless, kind), listing.size if new is None else new.size
+                if size != listing.size:
+                    # Nobody can turn pages of another size.
+                    self.half_read.pop(key, None)
+                elif size is not None and (new is None or new.pages is not listing.pages):
                     self.half_read.setdefault(key, deque(maxlen=_HALF_READ)).append(listing)
                     if len(self.half_read) > _MOST_HALF_READ:
                         del self.half_read[next(iter(self.half_read))]
+
+    def _forget_view(self, view: str) -> None:
+        """Keep nothing of a view that is gone. Whoever is still there has its dispatcher, which shows nothing."""
+        self._dispatchers.pop(view, None)
+        for key in [key for key in self.half_read if key[0] == view]:
+            del self.half_read[key]
 
     def listen(
         self,

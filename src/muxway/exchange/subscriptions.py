@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from muxway.calls.backend import StillStarting
 from muxway.calls.incidents import attempt
 from muxway.catalog.uris import wrap
 from muxway.errors import InvalidParams, RpcError
-from muxway.exchange.relay import StillStarting
 from muxway.exchange.router import NOT_FOUND
 from muxway.likeness import short
 
@@ -82,7 +82,7 @@ class Subscriber:
 
 
 class _Again:
-    """A subscription that waits for its server. Implements `core.relay.Held`."""
+    """A subscription that waits for its server. Implements `calls.backend.Held`."""
 
     __slots__ = ("_join", "_settled")
 
@@ -153,7 +153,7 @@ class Subscriptions:
         try:
             place = subscriber.places[uri] or self._enter(subscriber, uri)
         except StillStarting as wait:
-            wait.member.held[_Again(lambda: self._join(subscriber, uri, settled), heard)] = None
+            wait.queue[_Again(lambda: self._join(subscriber, uri, settled), heard)] = None
         except RpcError as error:
             heard(error)
         else:

@@ -151,9 +151,9 @@ class HttpClient:
             return None
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, *, redirects: bool = True
     ) -> HttpResponse:
-        """Send a request; returns when the head of the answer is there. Follows redirects to the same origin.
+        """Send a request; returns when the head of the answer is there. Follows redirects to the same origin, or none.
 
         Raises:
             Trouble: there is no answer, or it points elsewhere.
@@ -172,6 +172,8 @@ class HttpClient:
             if not 300 <= response.status < 400 or location is None:
                 return HttpResponse(response)
             response.close()
+            if not redirects:
+                raise HttpTrouble(f"redirects (status {response.status}), which is not followed here")
             if response.status not in _REDIRECTS.get(method, ()):
                 raise HttpTrouble(f"redirects a {method} with status {response.status}, which would lose the message")
             target = self.join(url, location)

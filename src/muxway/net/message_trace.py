@@ -110,14 +110,14 @@ class MessageTrace:
 
         return told
 
-    def around(self, channel: Any, server: str) -> Any:
-        """The channel to a server, told of from its opening on."""
-        connect = channel.open
+    def around(self, transport: Any, server: str) -> Any:
+        """The transport to a server, told of from its opening on."""
+        connect = transport.open
 
         async def open_(hear: Callable[..., Any], *more: Any) -> None:
             await connect(self.hearing(server, hear), *more)
             # Some know where to send to only when they are open.
-            channel.send = self.saying(server, channel.send)
+            transport.send = self.saying(server, transport.send)
 
-        channel.open = open_
-        return channel
+        transport.open = open_
+        return transport

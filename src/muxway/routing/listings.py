@@ -33,11 +33,13 @@ class Listing(NamedTuple):
     stamp: bytes
     """The `_meta` of results for stateless callers."""
 
+    def differs_from(self, other: Listing) -> bool:
+        """Whether a client that lists both sees a difference."""
+        return self.pages is not other.pages and self.pages.page() != other.pages.page()
+
     def following(self, before: Listing | None) -> Listing:
         """The same, with what is encoded already if a client that lists both sees no difference."""
-        if before is None or self.pages is before.pages or self.pages.page() != before.pages.page():
-            return self
-        return self._replace(pages=before.pages)
+        return self if before is None or self.differs_from(before) else self._replace(pages=before.pages)
 
     def answer(self, call: Call, earlier: Iterable[Listing] = (), holds: int | None = None) -> Sequence[Buffer]:
         """One page, or everything.

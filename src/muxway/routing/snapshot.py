@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from muxway.access import ruling
+from muxway.access import narrowing
 from muxway.access.rules import hints_of
 from muxway.catalog import build
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
@@ -25,7 +25,7 @@ from muxway.wire.revisions import SERVER_INFO
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.access.rules import Access, Judge, Verdict
+    from muxway.access.rules import Access, Judge, Ruling
     from muxway.calls.call import Call, Caller
     from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
@@ -83,7 +83,7 @@ class ServerNaming(NamedTuple):
     """Whether its words stand as they are: there is no other server, and it has no prefix."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Settings:
     """What a configuration decides of how requests are answered."""
 
@@ -117,7 +117,7 @@ class Settings:
         object.__setattr__(self, "converters", {})
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False, slots=True)
 class Visible:
     """What one class of callers sees: all there is, or what a view selects of it. What is not in it does not exist."""
 
@@ -144,7 +144,7 @@ class Visible:
     part_of: Visible | None = None
     judge: Judge | None = None
     """Who decides what its callers may use; None: nobody need."""
-    verdicts: Mapping[Kind, Mapping[str, Verdict]] = field(default_factory=dict["Kind", "Mapping[str, Verdict]"])
+    verdicts: Mapping[Kind, Mapping[str, Ruling]] = field(default_factory=dict["Kind", "Mapping[str, Ruling]"])
     """What was decided about each tool and prompt that there is before rules, by its name."""
     before_rules: Visible | None = None
     """What there is before rules, if there are any."""
@@ -182,11 +182,11 @@ class Visible:
             return None
         return build.pass_on(source, kind, name)
 
-    def verdict(self, kind: Kind, route: Route) -> Verdict | None:
+    def verdict(self, kind: Kind, route: Route) -> Ruling | None:
         """What rules say of a listed tool or prompt; None: there are none for these callers."""
         return None if self.judge is None else self.verdicts[kind].get(route.public)
 
-    def verdict_of(self, kind: Kind, server: str, names: Sequence[str]) -> Verdict | None:
+    def verdict_of(self, kind: Kind, server: str, names: Sequence[str]) -> Ruling | None:
         """The same for what is not listed, of which only its names are known."""
         return None if self.judge is None else self.judge.verdict(kind, server, names, hints_of({}))
 
@@ -199,10 +199,10 @@ class Visible:
     def changes_since(self, before: Visible, *, stateless: bool) -> frozenset[str]:
         """Which lists callers of an era see otherwise than before: any of "tools", "prompts" and "resources"."""
         old, new = before.lists[stateless], self.lists[stateless]
-        return frozenset(kind.capability for kind in KINDS if new[kind].pages is not old[kind].pages)
+        return frozenset(kind.capability for kind in KINDS if new[kind].differs_from(old[kind]))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Snapshot:
     """One configuration's settings, and the lists as they are now."""
 
@@ -352,7 +352,8 @@ def _next_catalog(
         ]
 
     if old.version and parts(sources) == parts(known):
-        return old if old.rewriters is resources.rewriters else old.with_rewriters(resources.rewriters)
+        same = old.rewriters is resources.rewriters or not (old.rewriters or resources.rewriters)
+        return old if same else old.with_rewriters(resources.rewriters)
     return build.build(naming, sources, old.with_rewriters(resources.rewriters))
 
 
@@ -389,10 +390,10 @@ def _selected(last: Snapshot, whole: Visible, view: str, selection: Selection) -
 def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible | None) -> Visible:
     """What rules leave of what is shown; `whole` is what they leave of the whole, if this is not it."""
     settings = shown.settings
-    publics = {kind: ruling.publics_of(shown.whole.catalog(kind)) for kind in (TOOLS, PROMPTS)}
-    tools, of_tools = ruling.of_names(shown.tools, judge, publics[TOOLS])
-    prompts, of_prompts = ruling.of_names(shown.prompts, judge, publics[PROMPTS])
-    resources = ruling.of_uris(shown.resources, judge)
+    publics = {kind: narrowing.publics_of(shown.whole.catalog(kind)) for kind in (TOOLS, PROMPTS)}
+    tools, of_tools = narrowing.of_names(shown.tools, judge, publics[TOOLS])
+    prompts, of_prompts = narrowing.of_names(shown.prompts, judge, publics[PROMPTS])
+    resources = narrowing.of_uris(shown.resources, judge)
     sources = [source for source in shown.sources if source.own or not judge.shuts(source.upstream)]
     return replace(
         shown,

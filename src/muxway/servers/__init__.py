@@ -1,1 +1,1 @@
-"""Towards the servers: links, the channels they run over, and the child processes."""
+"""Towards the servers: connections, the transports they run over, and the child processes."""

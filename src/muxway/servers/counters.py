@@ -1,4 +1,4 @@
-"""What has happened at one server, whichever link it was on.
+"""What has happened at one server, whichever connection it was on.
 
 Written to for every call, so it is counters and one list of them; whoever shows the figures does the arithmetic.
 """
@@ -20,7 +20,7 @@ _BUCKETS: Final = 400
 
 
 class ServerCounters:
-    """The counters of one server. They last, while its links come and go."""
+    """The counters of one server. They last, while its connections come and go."""
 
     __slots__ = (
         "buckets",

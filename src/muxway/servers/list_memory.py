@@ -24,7 +24,7 @@ from muxway.catalog.model import Hint
 from muxway.config.plan import ADJUSTABLE
 from muxway.errors import ParseError
 from muxway.log import EventLog
-from muxway.servers.instance import Offer
+from muxway.servers.lists import Offer
 from muxway.servers.negotiation import Negotiated
 from muxway.wire import envelopes
 from muxway.wire.revisions import REVISIONS

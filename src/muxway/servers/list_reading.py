@@ -1,4 +1,4 @@
-"""Every page of one of an upstream's lists, with guards against lists that never end."""
+"""Every page of one of a server's lists, with guards against lists that never end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class ListReadingFailed(MuxwayError):
-    """The upstream's list could not be read."""
+    """The server's list could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class ListReading:
     hint: Hint = UNSAID
 
 
-async def list_all(link: Connection, kind: Kind, *, timeout: float, most: int) -> ListReading:
+async def list_all(connection: Connection, kind: Kind, *, timeout: float, most: int) -> ListReading:
     """Follow all pages.
 
     Raises:
-        ListingFailed: an answer that is no list.
+        ListReadingFailed: an answer that is no list.
         UpstreamSaid, UpstreamError: it refused, or went away.
     """
     items: list[Raw] = []
@@ -47,7 +47,7 @@ async def list_all(link: Connection, kind: Kind, *, timeout: float, most: int) -
     size = 0
     for _ in range(_MAX_PAGES):
         try:
-            raw = await link.ask(kind.method, params, timeout=timeout)
+            raw = await connection.ask(kind.method, params, timeout=timeout)
         except UpstreamSaid as error:
             if error.code == METHOD_NOT_FOUND and not params:
                 return ListReading([])

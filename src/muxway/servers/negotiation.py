@@ -1,4 +1,4 @@
-"""The first words on a link: which era does this upstream speak, and what can it do?
+"""The first words on a connection: which era does this server speak, and what can it do?
 
 A stateless server is asked with `server/discover`; any other answer than its own, or
 silence, means a handshake server, and `initialize` follows. No single error code is
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 Era = Literal["auto", "modern", "legacy"]
 
 _PROBE: Final = 5.0
-"""Seconds of silence after which the upstream is taken for a handshake server that ignores what it does not know."""
+"""Seconds of silence after which the server is taken for a handshake server that ignores what it does not know."""
 
 
 class NegotiationFailed(MuxwayError):
-    """The upstream and we found no common way to speak."""
+    """The server and we found no common way to speak."""
 
 
 class DiedOfProbe(MuxwayError):
-    """The upstream ended when it was asked `server/discover`: some old servers crash on what they do not know."""
+    """The server ended when it was asked `server/discover`: some old servers crash on what they do not know."""
 
     def __init__(self, lost: UpstreamError) -> None:
         super().__init__(lost.message)
@@ -55,13 +55,13 @@ class DiedOfProbe(MuxwayError):
 
 
 class TakesNoHandshake(MuxwayError):
-    """The upstream refused `initialize` as stateless servers do, and is of no use any more: some are then for ever
+    """The server refused `initialize` as stateless servers do, and is of no use any more: some are then for ever
     of the era that they do not speak."""
 
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """How an upstream introduced itself."""
+    """How a server introduced itself."""
 
     revision: Revision
     server_info: Mapping[str, Any]
@@ -91,7 +91,7 @@ class Negotiated:
 
 
 async def greet(
-    link: Connection,
+    connection: Connection,
     era: Era,
     client_info: Mapping[str, str],
     capabilities: Mapping[str, object],
@@ -99,10 +99,10 @@ async def greet(
     *,
     handshake_first: bool = False,
 ) -> Negotiated:
-    """Open the conversation and set the link to the revision found.
+    """Open the conversation and set the connection to the revision found.
 
     Args:
-        link: where to speak.
+        connection: where to speak.
         era: which era to speak, if that is known.
         client_info: how the gateway introduces itself.
         capabilities: what is declared in a handshake.
@@ -110,20 +110,20 @@ async def greet(
         handshake_first: whether a server that may speak both eras is to speak that with the handshake.
 
     Raises:
-        GreetingFailed: no common revision, or an answer that makes no sense.
+        NegotiationFailed: no common revision, or an answer that makes no sense.
         DiedOfProbe: it should be started anew and greeted with era "legacy".
         TakesNoHandshake: it should be started anew and greeted with era "modern".
         UpstreamSaid, UpstreamError: it refused, or went away.
     """
     if era == "legacy":
-        return await _initialize(link, client_info, capabilities, timeout)
+        return await _initialize(connection, client_info, capabilities, timeout)
     meta = _envelope(client_info)
     if handshake_first and era == "auto":
         try:
-            return await _initialize(link, client_info, capabilities, timeout)
+            return await _initialize(connection, client_info, capabilities, timeout)
         except UpstreamSaid as error:
             try:
-                found = await _discover(link, meta, timeout)
+                found = await _discover(connection, meta, timeout)
             except (UpstreamSaid, UpstreamError):
                 found = None
             if found is not None:
@@ -134,14 +134,14 @@ async def greet(
             raise
     found, refused = None, None
     try:
-        found = await _discover(link, meta, timeout if era == "modern" else min(_PROBE, timeout))
+        found = await _discover(connection, meta, timeout if era == "modern" else min(_PROBE, timeout))
     except UpstreamSaid as error:
         refused = error
     except UpstreamError as error:
         if era == "modern":
             asked = f"{error.message} (asked in {NEWEST.date})"
             raise UpstreamError(error.upstream, error.reason, asked, retry_after=error.retry_after) from error
-        if link.gone:
+        if connection.gone:
             raise DiedOfProbe(error) from error
     if found is None and era == "modern":
         said = "" if refused is None else f"; it says: {refused.message}"
@@ -149,7 +149,7 @@ async def greet(
     if found is not None:
         return found
     try:
-        return await _initialize(link, client_info, capabilities, timeout)
+        return await _initialize(connection, client_info, capabilities, timeout)
     except UpstreamSaid as error:
         if error.code == METHOD_NOT_FOUND and refused is not None:
             # If it knows only `server/discover`, what it has against us it has said before.
@@ -157,7 +157,7 @@ async def greet(
         if error.code not in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND):
             raise
         # A stateless server that was only slow to start: it has answered `initialize` the way such servers do.
-        found = await _discover(link, meta, timeout)
+        found = await _discover(connection, meta, timeout)
         if found is None:
             raise
         return found
@@ -168,11 +168,11 @@ def _envelope(client_info: Mapping[str, str]) -> bytes:
     return envelopes.encode(body)[1:-1]
 
 
-async def _discover(link: Connection, meta: bytes, timeout: float) -> Negotiated | None:
+async def _discover(connection: Connection, meta: bytes, timeout: float) -> Negotiated | None:
     """The greeting of a stateless server; None if this is none. Raises UpstreamSaid if it refuses, which any may."""
     try:
         asked = b"{" + meta + envelopes.key(CLIENT_CAPABILITIES) + b"{}}"
-        raw = await link.ask("server/discover", {"_meta": asked}, timeout=timeout)
+        raw = await connection.ask("server/discover", {"_meta": asked}, timeout=timeout)
     except UpstreamSaid as error:
         if error.code not in STATELESS_CODES:
             raise
@@ -187,20 +187,20 @@ async def _discover(link: Connection, meta: bytes, timeout: float) -> Negotiated
         if any(date in REVISIONS for date in cast("list[object]", supported)):
             return None
         raise NegotiationFailed(f"speaks only {supported}; muxway speaks {', '.join(REVISIONS)}")
-    link.speak(NEWEST, meta)
+    connection.speak(NEWEST, meta)
     info = _object(_object(result.get("_meta")).get(SERVER_INFO))
     return _greeting(NEWEST, info, result)
 
 
 async def _initialize(
-    link: Connection, client_info: Mapping[str, str], capabilities: Mapping[str, object], timeout: float
+    connection: Connection, client_info: Mapping[str, str], capabilities: Mapping[str, object], timeout: float
 ) -> Negotiated:
     params = {
         "protocolVersion": NEWEST_HANDSHAKE.date,
         "capabilities": dict(capabilities),
         "clientInfo": dict(client_info),
     }
-    raw = await link.ask(
+    raw = await connection.ask(
         "initialize", {name: envelopes.encode(value) for name, value in params.items()}, timeout=timeout
     )
     result = envelopes.value(raw)
@@ -210,8 +210,8 @@ async def _initialize(
         raise NegotiationFailed(
             f"answered initialize with protocol version {speaks!r}; muxway speaks {', '.join(REVISIONS)}"
         )
-    link.speak(revision)
-    link.notify("notifications/initialized")
+    connection.speak(revision)
+    connection.notify("notifications/initialized")
     return _greeting(revision, _object(result.get("serverInfo")), result)
 
 

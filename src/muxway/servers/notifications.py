@@ -1,9 +1,9 @@
-"""What an upstream says of itself unasked, or is asked to say: lists that changed, resources that were updated.
+"""What a server says of itself unasked, or is asked to say: lists that changed, resources that were updated.
 
 Two ways to ask, one `ServerFeed`. A handshake server takes one `resources/subscribe` for each URI and says the rest of
 its own accord. A stateless one is told everything in one `subscriptions/listen`, which stays open; its filter cannot be
-changed, so a new one is opened beside it, and the old one ended once the new one is acknowledged. Links come and go:
-what is wanted lasts, and is asked for again on each.
+changed, so a new one is opened beside it, and the old one ended once the new one is acknowledged. Connections come
+and go: what is wanted lasts, and is asked for again on each.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = EventLog("upstream")
 
 
 class ServerFeed:
-    """The news of one upstream. Lasts as the upstream does. Implements `core.subscriptions.Feed`."""
+    """The news of one server. Lasts as the server does. Implements `exchange.subscriptions.Feed`."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class ServerFeed:
         on_log: Callable[[object, dict[str, Buffer]], None],
         bare: Callable[[], bool] = bool,
     ) -> None:
-        """Prepare; nothing is asked for before there is a link.
+        """Prepare; nothing is asked for before there is a connection.
 
         Args:
-            name: the upstream's.
-            tell: takes what the upstream says, unless it is about subscriptions.
+            name: the server's.
+            tell: takes what the server says, unless it is about subscriptions.
             on_updated: called with the URI of a resource that has changed.
             on_log: called with log messages that are about no call, and with who uses the connection.
             bare: says whether it is asked also for what it does not offer, so that it refuses that in its own words.
@@ -70,20 +70,20 @@ class ServerFeed:
         self.tell = tell
         self.on_updated = on_updated
         self.wake: Callable[[], object] | None = None
-        """Called when something is wanted and there is no link: the upstream may be asleep."""
+        """Called when something is wanted and there is no connection: the server may be asleep."""
         self._on_log = on_log
         self.wanted: dict[str, list[Settled]] = {}
         """What is to be subscribed to, and who waits to hear how that went."""
         self._way: _Subscribing | _Listening | None = None
         self._absence: str | None = None
-        """Why there is no link; None while one is being made."""
+        """Why there is no connection; None while one is being made."""
         self._leaving: dict[str, list[Settled]] = {}
         """What the server is being told that nobody wants any more, and who waits to hear that it knows."""
 
     # --- wishes -------------------------------------------------------------------------------
 
     def want(self, uri: str, settled: Settled) -> None:
-        """See `core.subscriptions.Feed`."""
+        """See `exchange.subscriptions.Feed`."""
         if self._way is None and self._absence is not None:
             why = f'server "{self.name}" is not running: {self._absence}'
             settled(UpstreamError(self.name, "not_running", why))
@@ -99,13 +99,13 @@ class ServerFeed:
             self.wake()
 
     def keep(self, uri: str) -> None:
-        """See `core.subscriptions.Feed`."""
+        """See `exchange.subscriptions.Feed`."""
         self.wanted.setdefault(uri, [])
         if self._way is not None:
             self._way.turn(uri)
 
     def drop(self, uri: str, settled: Settled) -> None:
-        """See `core.subscriptions.Feed`."""
+        """See `exchange.subscriptions.Feed`."""
         waiting = self.wanted.pop(uri, ())
         self._leaving.setdefault(uri, []).append(settled)
         if self._way is None or not self._way.turn(uri):
@@ -124,7 +124,7 @@ class ServerFeed:
             settled(None)
 
     def settle(self, uri: str, error: RpcError | None) -> None:
-        """The upstream has agreed to a subscription, or not."""
+        """The server has agreed to a subscription, or not."""
         waiting = self.wanted.get(uri)
         if waiting:
             self.wanted[uri] = []
@@ -136,20 +136,24 @@ class ServerFeed:
         elif error is not None and uri in self.wanted:
             log.warning("subscription not renewed", upstream=self.name, uri=uri, error=error)
 
-    # --- links --------------------------------------------------------------------------------
+    # --- connections --------------------------------------------------------------------------------
 
-    def connect(self, link: Connection, greeting: Negotiated) -> None:
-        """There is a new link, ready for use."""
+    def connect(self, connection: Connection, greeting: Negotiated) -> None:
+        """There is a new connection, ready for use."""
         self.disconnect(None)
-        way = _Listening(self, link, greeting) if link.revision.stateless else _Subscribing(self, link, greeting)
+        way = (
+            _Listening(self, connection, greeting)
+            if connection.revision.stateless
+            else _Subscribing(self, connection, greeting)
+        )
         self._way = way
-        link.on_notice = self._hear
-        link.on_log = self._hear_log
+        connection.notices.on_notice = self._hear
+        connection.notices.on_log = self._hear_log
         for uri in list(self.wanted):
             way.turn(uri)
 
     def disconnect(self, why: str | None) -> None:
-        """The link is gone; None: another one is being made."""
+        """The connection is gone; None: another one is being made."""
         way, self._way, self._absence = self._way, None, why
         if way is not None:
             way.end()
@@ -172,9 +176,9 @@ class ServerFeed:
             self.tell(method, params)
 
     def _hear_log(self, params: dict[str, Buffer]) -> None:
-        # While somebody calls it may be about that call, and the link could not tell whose.
-        if self._way is not None and not self._way.link.called:
-            self._on_log(self._way.link.user, params)
+        # While somebody calls it may be about that call, and the connection could not tell whose.
+        if self._way is not None and not self._way.connection.called:
+            self._on_log(self._way.connection.user, params)
 
     def lists_may_have_changed(self, kinds: Iterable[str]) -> None:
         """Nobody would have heard of it if they had."""
@@ -183,7 +187,7 @@ class ServerFeed:
 
 
 class Feeds:
-    """The news of one server over every connection that all may share. Implements `core.subscriptions.Feed`.
+    """The news of one server over every connection that all may share. Implements `exchange.subscriptions.Feed`.
 
     A server that is run twice, once for each era, has two states: what is wanted of it is wanted of both.
     """
@@ -195,11 +199,11 @@ class Feeds:
         self._other: ServerFeed | None = None
 
     def is_anothers(self, caller: Caller) -> bool:
-        """See `core.subscriptions.Feed`."""
+        """See `exchange.subscriptions.Feed`."""
         return self.anothers is not None and self.anothers(caller)
 
     def want(self, uri: str, settled: Settled) -> None:
-        """See `core.subscriptions.Feed`; well if over one of them: a server may offer it in one era only."""
+        """See `exchange.subscriptions.Feed`; well if over one of them: a server may offer it in one era only."""
         if self._other is None:
             self._first.want(uri, settled)
             return
@@ -218,13 +222,13 @@ class Feeds:
         self._other.want(uri, heard)
 
     def keep(self, uri: str) -> None:
-        """See `core.subscriptions.Feed`."""
+        """See `exchange.subscriptions.Feed`."""
         self._first.keep(uri)
         if self._other is not None:
             self._other.keep(uri)
 
     def drop(self, uri: str, settled: Settled) -> None:
-        """See `core.subscriptions.Feed`; when the first connection knows is what counts."""
+        """See `exchange.subscriptions.Feed`; when the first connection knows is what counts."""
         self._first.drop(uri, settled)
         if self._other is not None:
             self._other.drop(uri, _unheard)
@@ -241,7 +245,7 @@ def _unheard(_: RpcError | None) -> None:
 
 
 def _declares(greeting: Negotiated, kind: str, what: str) -> bool:
-    """Whether an upstream says that it tells of changes of a kind."""
+    """Whether a server says that it tells of changes of a kind."""
     declared: object = (greeting.capabilities or {}).get(kind)
     return isinstance(declared, dict) and bool(cast("dict[str, object]", declared).get(what))
 
@@ -253,11 +257,11 @@ def _unable(name: str) -> RpcError:
 class _Subscribing:
     """The way of a handshake server: each URI for itself."""
 
-    def __init__(self, feed: ServerFeed, link: Connection, greeting: Negotiated) -> None:
+    def __init__(self, feed: ServerFeed, connection: Connection, greeting: Negotiated) -> None:
         self.held: set[str] = set()
         """What the server has agreed to."""
         self._feed = feed
-        self.link = link
+        self.connection = connection
         self._able = greeting.vague or _declares(greeting, "resources", "subscribe")
         """Whether the server takes subscriptions."""
         self._few = asyncio.Semaphore(_AT_ONCE)
@@ -292,7 +296,7 @@ class _Subscribing:
         self.held.discard(uri)
         method = "resources/subscribe" if subscribing else "resources/unsubscribe"
         try:
-            await self.link.ask(method, {"uri": envelopes.encode(uri)}, timeout=_CONFIRM)
+            await self.connection.ask(method, {"uri": envelopes.encode(uri)}, timeout=_CONFIRM)
         except RpcError as error:
             if subscribing:
                 self._feed.settle(uri, error)
@@ -305,26 +309,26 @@ class _Subscribing:
         return True
 
     def takes(self, method: str, params: Params) -> bool:
-        """Whether something the upstream said is to be passed on."""
+        """Whether something the server said is to be passed on."""
         del params
         if method == RENEWED:
-            if self.link.log_level < len(LOG_LEVELS):
-                self.link.set_log_level(self.link.log_level)
+            if self.connection.log_level < len(LOG_LEVELS):
+                self.connection.set_log_level(self.connection.log_level)
             self.held.clear()
             for uri in list(self._feed.wanted):
                 self.turn(uri)
         return method != RENEWED
 
     def end(self) -> None:
-        """The link is gone."""
+        """The connection is gone."""
         for task in self._tasks:
             task.cancel()
 
 
 class _Stream:
-    """One `subscriptions/listen`. A `core.ports.Sink`."""
+    """One `subscriptions/listen`. A `calls.ports.Sink`."""
 
-    def __init__(self, link: Connection, kinds: Iterable[str], uris: frozenset[str]) -> None:
+    def __init__(self, connection: Connection, kinds: Iterable[str], uris: frozenset[str]) -> None:
         loop = asyncio.get_running_loop()
         self.uris = uris
         self.acknowledged: asyncio.Future[None] = loop.create_future()
@@ -334,16 +338,16 @@ class _Stream:
         wanted: dict[str, object] = {f"{kind}ListChanged": True for kind in kinds}
         if uris:
             wanted["resourceSubscriptions"] = sorted(uris)
-        self._ticket = link.listen(envelopes.encode(wanted), self)
+        self._pending = connection.listen(envelopes.encode(wanted), self)
 
     @property
     def id(self) -> bytes:
         """The id that all its notices carry."""
-        return b"%d" % self._ticket.id
+        return b"%d" % self._pending.id
 
     def cancel(self) -> None:
         self.on_over = None
-        self._ticket.cancel("another one takes its place")
+        self._pending.cancel("another one takes its place")
 
     def done(self, *result: Buffer) -> None:
         del result
@@ -371,11 +375,11 @@ class _Stream:
 class _Listening:
     """The way of a stateless server: one stream for everything."""
 
-    def __init__(self, feed: ServerFeed, link: Connection, greeting: Negotiated) -> None:
+    def __init__(self, feed: ServerFeed, connection: Connection, greeting: Negotiated) -> None:
         self.held: set[str] = set()
         """What the server has agreed to."""
         self._feed = feed
-        self.link = link
+        self.connection = connection
         self._kinds = [kind for kind in _KINDS if _declares(greeting, kind, "listChanged")]
         self._able = _declares(greeting, "resources", "subscribe")
         self._stream: _Stream | None = None
@@ -410,12 +414,12 @@ class _Listening:
         return True
 
     def end(self) -> None:
-        """The link is gone."""
+        """The connection is gone."""
         if self._task is not None:
             self._task.cancel()
 
     def takes(self, method: str, params: Params) -> bool:
-        """Whether something the upstream said is to be passed on."""
+        """Whether something the server said is to be passed on."""
         about = (envelopes.members(params.get("_meta", b"")) or {}).get(SUBSCRIPTION_ID)
         id_ = None if about is None else bytes(about).strip(b'"')
         if method == _ACKNOWLEDGED:
@@ -477,7 +481,7 @@ class _Listening:
             new = new[:1]
         error: RpcError | None = None
         try:
-            self._next = fresh = _Stream(self.link, self._kinds, target)
+            self._next = fresh = _Stream(self.connection, self._kinds, target)
         except UpstreamError as gone:
             self._fail(gone)
             await self._rest()

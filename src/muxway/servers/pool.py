@@ -1,8 +1,8 @@
-"""Several connections to one server: one for each era, or for each caller that must not share it with others.
+"""The connections of one instance of a server: one for everybody, or more for those who must not share it.
 
-The first connection, the server's `Upstream`, lists what the server has and serves everybody whom nothing keeps
-apart. The others are opened when a call first needs them and ended when nobody has needed them for a while, or when
-their client has gone. Which calls are kept apart:
+The first connection lists what the server has and serves everybody whom nothing keeps apart. The others are opened
+when a call first needs them and ended when nobody has needed them for a while, or when their client has gone. Which
+calls are kept apart:
 
 - by era: a server that speaks both is used in its caller's, because it may list, log, ask and err otherwise there;
 - by `isolation`: `principal` keeps callers with different credentials apart, `session` every client session.
@@ -14,109 +14,121 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from muxway.calls.backend import StillStarting
 from muxway.calls.ports import Client
+from muxway.catalog.kinds import KINDS, TOOLS
 from muxway.errors import UpstreamError
-from muxway.exchange.relay import Member, StillStarting
 from muxway.log import EventLog
-from muxway.servers.state import Status
-from muxway.servers.supervision import Restarts
+from muxway.servers.slot import FIRST, SESSIONS, Slot, SlotKey, Tenant
+from muxway.servers.state import State
 from muxway.wire import asking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
-    from muxway.calls.call import Call, Caller
+    from muxway.calls.call import Call, Caller, Forwarded
     from muxway.config.model import Isolation
     from muxway.servers.connection import Connection
-    from muxway.servers.instance import Upstream
-    from muxway.servers.negotiation import Era
+    from muxway.servers.instance import Instance
 
 _SWEEP: Final = 15.0
 _MOST_EACH: Final = 4
 """Connections of one owner to a server: one for each kind of capabilities, of which a client has one."""
 _TRY_AGAIN: Final = 60.0
 """Seconds before a server that did not take a handshake is asked for one again."""
+_SECOND_SIDE: Final = 1.5
+"""Seconds for which a list waits for connections that are opened for handshake callers. Less than the 2 s for which it
+may be held up in all (`exchange/first_listing.py`), as this wait begins when the first side of the server has come."""
 
 log = EventLog("upstream")
 
 
-class _Key(NamedTuple):
-    """What the calls of one lane have in common."""
-
-    era: Era
-    owner: Hashable = None
-    """The principal or the session it is for; None for everybody."""
-    capabilities: str = ""
-    """What its callers can do, which a handshake tells once for the whole session; only what servers heed."""
-
-
 @dataclass(slots=True)
-class _Slot:
-    upstream: Upstream
-    member: Member
-    used: float
-    """When a call last went over it."""
-    principal: bytes
-    """Whose credentials it was opened with."""
+class Sharing:
+    """Which callers may share a connection."""
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing would be lost with it."""
-        link = self.upstream.link
-        return not self.member.starting and (link is None or not (link.peer.ours or link.called))
+    isolation: Isolation = "shared"
+    """Which callers are kept apart."""
+    match_era: bool = False
+    """Whether a server that speaks both eras is used in the caller's."""
+    keeps_state: bool = False
+    """Whether even a stateless server may know one caller from another: it is a process of ours."""
+    alone: bool = False
+    """Whether there is never but one client, from whom nobody need be kept apart."""
+    forward: frozenset[str] = frozenset()
+    """Names of callers' headers that the server gets: who sends another value is kept apart."""
+    principal: bytes | None = None
+    """Whose the first connection is, where principals are kept apart: the first who came."""
 
+    def crosses(self, caller: Caller, *, stateless: bool) -> bool:
+        """Whether a caller is better served with a handshake than over the first connection."""
+        if not stateless or not self.match_era or caller.revision.stateless:
+            return False
+        # A program, or a step of a composed tool, hears nothing but results: only a question makes a difference.
+        return (caller.party is not None and not caller.depth) or _told(caller).can_be_asked
 
-@dataclass(slots=True)
-class _Record:
-    """How it went with the connections of one lane, which come and go."""
+    def key(self, caller: Caller, *, stateless: bool, crosses: bool) -> SlotKey:
+        """The slot for a caller; `stateless` is what the first connection is."""
+        stateless = stateless and not crosses
+        owner: Hashable = None
+        if not stateless or self.keeps_state:
+            owner = self.owner(caller)
+        sent = self.sent(caller)
+        if owner is None and not sent:
+            # Everybody may share: no need to tell callers apart by what they can do, either.
+            return SESSIONS if crosses else FIRST
+        if owner is None or stateless:
+            return SlotKey("modern" if stateless else "legacy", owner, "", sent)
+        return SlotKey("legacy", owner, _told(caller).kind, sent)
 
-    history: Restarts
-    retry_at: float = 0.0
-    """When the next one may be opened."""
+    def sent(self, caller: Caller) -> Forwarded:
+        """What the server gets of a caller's headers."""
+        if not self.forward or not caller.forwarded:
+            return ()
+        return tuple(header for header in caller.forwarded if header[0] in self.forward)
+
+    def owner(self, caller: Caller) -> Hashable:
+        """Whom the connection for a caller is for; None for everybody."""
+        if self.isolation == "shared" or self.alone:
+            return None
+        if self.isolation == "session" and caller.party is not None:
+            return caller.party
+        if self.principal is None:
+            # The first connection has told nobody anything yet: it becomes that of the first who comes.
+            self.principal = caller.principal
+        if self.isolation == "principal" and caller.principal == self.principal:
+            return None
+        return caller.principal
 
 
 class Pool:
-    """The connections to one server beside its first."""
+    """The slots of one instance."""
 
-    def __init__(
-        self,
-        first: Upstream,
-        open_lane: Callable[[Callable[[Upstream], None], Era, Mapping[str, Any], bool, Client | None], Upstream],
-        *,
-        isolation: Isolation,
-        match_era: bool,
-        keeps_state: bool,
-        limit: int,
-        idle: float,
-        alone: bool = False,
-    ) -> None:
-        """Prepare; nothing is opened before a call needs it.
+    __slots__ = (
+        "_ending",
+        "_instance",
+        "_last_caller",
+        "_last_first",
+        "_no_handshake_until",
+        "_stopped",
+        "_timer",
+        "first",
+        "opening",
+        "sharing",
+        "slots",
+    )
 
-        Args:
-            first: the server's first connection.
-            open_lane: makes another one, given what to call when it changes, its era, what to declare there,
-                whether it is for everybody, and the one client that it is for.
-            isolation: which callers are kept apart.
-            match_era: whether a server that speaks both eras is used in the caller's.
-            keeps_state: whether even a stateless server may know one caller from another: it is a process of ours.
-            limit: how many connections there may be beside the first.
-            idle: seconds after which one that nobody uses is ended.
-            alone: whether there is never but one client, from whom nobody need be kept apart.
-        """
-        self._first = first
-        self._open_lane = open_lane
-        self._isolation: Isolation = isolation
-        self._match_era = match_era
-        self._keeps_state = keeps_state
-        self._alone = alone
-        self.adjust(limit, idle)
-        self._lanes: dict[_Key, _Slot] = {}
-        self._records: dict[_Key, _Record] = {}
-        """Of lanes that failed, until that is long ago."""
-        self._owner: bytes | None = None
-        """The principal that has the first connection, where principals are kept apart."""
+    def __init__(self, instance: Instance, sharing: Sharing) -> None:
+        """Prepare; nothing is opened before it is started, or a call needs it."""
+        self._instance = instance
+        self.sharing = sharing
+        self.first = Slot(instance, FIRST, Tenant(client=instance.hooks.sessions.only))
+        self.slots: dict[SlotKey, Slot] = {FIRST: self.first}
+        """All of them, the first one first. One that could not be opened stays for as long as that matters."""
+        self.opening: Slot | None = None
+        """The one for handshake callers, while lists for them wait until what it lists is in force."""
         self._no_handshake_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -125,256 +137,234 @@ class Pool:
         self._last_caller: Caller | None = None
         self._last_first: Connection | None = None
 
-    def adjust(self, limit: int, idle: float) -> None:
-        """From now on, as many as this, each for as long as this."""
-        self._limit, self._idle = limit, idle
+    # --- for a call -----------------------------------------------------------------------------
 
     def choose(self, call: Call) -> Connection | None:
-        """The connection for a call; None while the server is down.
+        """The connection for a call; None while the server is away.
 
         Raises:
             StillStarting: it is being opened.
             UpstreamError: it could not be opened, or there are too many.
         """
-        first = self._first.link
+        first = self.first.connection
         caller = call.caller
         if caller is self._last_caller and first is self._last_first:
             return first
         if first is None:
             return None
-        key = self._key(caller, first)
-        if key is not None:
-            return self._link_of(key, caller)
-        if caller.revision.stateless == first.revision.stateless:
+        stateless, sharing = first.revision.stateless, self.sharing
+        crosses = sharing.crosses(caller, stateless=stateless) and not self._takes_no_handshake
+        key = sharing.key(caller, stateless=stateless, crosses=crosses)
+        if key is not FIRST:
+            return self._connection_of(key, caller)
+        if caller.revision.stateless == stateless:
             self._last_caller, self._last_first = caller, first
         return first
 
-    def _key(self, caller: Caller, first: Connection) -> _Key | None:
-        handshake = not caller.revision.stateless
-        crosses = self._match_era and first.revision.stateless and handshake
-        if crosses and (caller.party is None or caller.depth):
-            # A program, or a step of a composed tool, hears nothing but results: only a question makes a difference.
-            crosses = _told(caller).can_be_asked
-        if crosses and self._takes_no_handshake:
-            crosses = False
-        stateless = first.revision.stateless and not crosses
-        owner: Hashable = None
-        if not stateless or self._keeps_state:
-            owner = self._owner_of(caller)
-        if owner is None:
-            # Everybody may share: no need to tell callers apart by what they can do, either.
-            return _Key("legacy") if crosses else None
-        return _Key("modern", owner) if stateless else _Key("legacy", owner, _told(caller).kind)
-
     def is_anothers(self, caller: Caller) -> bool:
         """Whether the first connection is another principal's: what it tells of is not this caller's business."""
-        first = self._first.link
-        if not self._keeps_state and (first is None or first.revision.stateless):
+        first, sharing = self.first.connection, self.sharing
+        if sharing.sent(caller):
+            return True  # The first one has sent nothing of anybody's.
+        if not sharing.keeps_state and (first is None or first.revision.stateless):
             return False
-        return self._isolation == "principal" and self._owner_of(caller) is not None
+        return sharing.isolation == "principal" and sharing.owner(caller) is not None
 
-    def _owner_of(self, caller: Caller) -> Hashable:
-        """Whom the connection is for; None for everybody."""
-        if self._isolation == "shared" or self._alone:
-            return None
-        if self._isolation == "session" and caller.party is not None:
-            return caller.party
-        if self._owner is None:
-            # The first connection has told nobody anything yet: it becomes that of the first who comes.
-            self._owner = caller.principal
-        if self._isolation == "principal" and caller.principal == self._owner:
-            return None
-        return caller.principal
-
-    def _link_of(self, key: _Key, caller: Caller) -> Connection | None:
+    def _connection_of(self, key: SlotKey, caller: Caller) -> Connection | None:
+        name = self.first.name
         if self._stopped:
             # A call that waited for a connection hears of its end here, and must not begin another one.
-            raise UpstreamError(self._first.name, "not_running", f'server "{self._first.name}" is being stopped')
-        now = asyncio.get_running_loop().time()
-        lane = self._lanes.get(key)
-        if lane is None or (lane.upstream.link is None and not lane.member.starting):
-            record = self._records.get(key)
-            if record is not None and now < record.retry_at:
-                why = "it ended" if lane is None else lane.member.absence
-                said = f'server "{self._first.name}" could not be started for this caller: {why}'
-                raise UpstreamError(self._first.name, "not_running", said, retry_after=record.retry_at - now)
-            lane = self._open(key, caller)
-        lane.used = now
-        if self._first.link is not None:
+            raise UpstreamError(name, "not_running", f'server "{name}" is being stopped')
+        slot = self.slots.get(key)
+        if slot is None or not slot.open:
+            if slot is not None and slot.retry_in:
+                why = f'server "{name}" could not be started for this caller: {slot.unnamed(slot.state.reason or "")}'
+                raise UpstreamError(name, "not_running", why, retry_after=slot.retry_in)
+            slot = self._open(key, caller)
+        if self.first.connection is not None:
             # A server in use does not fall asleep, whichever of its connections is used.
-            self._first.link.used = now
-        if lane.member.starting:
-            raise StillStarting(lane.member)
-        return lane.upstream.link
+            self.first.connection.used = asyncio.get_running_loop().time()
+        if slot.starting:
+            raise StillStarting(slot)
+        return slot.connection
 
-    def open_for_sessions(self) -> Member | None:
-        """Begin to open the connection for handshake callers, who are there, unless there is one or none is needed."""
-        first, key = self._first.link, _Key("legacy")
-        if first is None or not self._match_era or not first.revision.stateless or self._stopped:
-            return None
-        if key in self._lanes or key in self._records or self._open_count >= self._limit:
-            return None
-        return None if self._takes_no_handshake else self._open(key, None).member
+    def open_for_sessions(self) -> None:
+        """Begin to open the connection for handshake callers, who are there, unless there is one or none is needed.
+
+        Their lists wait for it, for a while.
+        """
+        first = self.first.connection
+        if first is None or not self.sharing.match_era or not first.revision.stateless or self._stopped:
+            return
+        if SESSIONS in self.slots or self._open_count >= self._instance.terms.most or self._takes_no_handshake:
+            return
+        self.opening = self._open(SESSIONS, None)
+        asyncio.get_running_loop().call_later(_SECOND_SIDE, self._wait_no_more, self.opening)
+
+    def _wait_no_more(self, opening: Slot) -> None:
+        """Whoever lists has waited for long enough."""
+        if self.opening is opening:
+            self.opening = None
+            opening.waiting.release()
 
     @property
     def _takes_no_handshake(self) -> bool:
-        return self._first.refused_handshake or asyncio.get_running_loop().time() < self._no_handshake_until
+        refused = self.first.eras.refused_handshake
+        return refused or asyncio.get_running_loop().time() < self._no_handshake_until
 
-    def _open(self, key: _Key, caller: Caller | None) -> _Slot:
-        principal = b"" if caller is None else caller.principal
-        self._make_room(key, principal)
-        client = key.owner if isinstance(key.owner, Client) else None
-        if key.owner is None or caller is None:
-            told: Mapping[str, Any] = asking.EVERYTHING
-        else:
-            told = asking.declared(caller.capabilities, caller.revision, own=client is not None)
-        member = Member(0, 0)
+    # --- opening --------------------------------------------------------------------------------
 
-        def changed(upstream: Upstream) -> None:
-            self._changed(key, upstream, member)
-
-        now = asyncio.get_running_loop().time()
-        lane = _Slot(self._open_lane(changed, key.era, told, key.owner is None, client), member, now, principal)
-        if key in self._lanes:
-            self._end(key)
-        self._lanes[key] = lane
-        self._records.setdefault(key, _Record(Restarts())).history.began(now)
-        lane.upstream.start()
+    def _open(self, key: SlotKey, caller: Caller | None) -> Slot:
+        tenant = self._tenant(key, caller)
+        self._make_room(key, tenant.principal)
+        slot = self.slots.get(key)
+        if slot is None:
+            # What a stateless server's tools want repeated in headers is learned from their list.
+            kinds = KINDS if key == SESSIONS else (TOOLS,) if key.era == "modern" else ()
+            slot = self.slots[key] = Slot(self._instance, key, tenant, kinds)
+            if key == SESSIONS:
+                self._instance.join_feed(slot)
+        slot.tenant = tenant
+        slot.start()
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP, self._sweep)
-        return lane
+        return slot
 
-    def _make_room(self, key: _Key, principal: bytes) -> None:
+    def _tenant(self, key: SlotKey, caller: Caller | None) -> Tenant:
+        principal = b"" if caller is None else caller.principal
+        if key.owner is None or caller is None:
+            return Tenant(client=self._instance.hooks.sessions.only, principal=principal)
+        client = key.owner if isinstance(key.owner, Client) else None
+        told = asking.declared(caller.capabilities, caller.revision, own=client is not None)
+        return Tenant(told, client, principal)
+
+    def _make_room(self, key: SlotKey, principal: bytes) -> None:
         """See that there may be one more. Raises UpstreamError if not."""
-        name = self._first.name
-        its = [other for other in self._lanes if other.owner == key.owner and other != key]
+        name, most = self.first.name, self._instance.terms.most
+        its = [slot for slot in self._others if slot.key.owner == key.owner and slot.key != key]
         if key.owner is not None and len(its) >= _MOST_EACH and not self._end_oldest(its):
             why = f'server "{name}" runs {len(its)} times for this caller already, and is busy in each; try again later'
             raise UpstreamError(name, "overloaded", why)
-        if self._open_count < self._limit:
+        if self._open_count < most:
             return
         self._sweep_now()
-        if self._open_count < self._limit or self._end_oldest(its) or self._end_greedy(principal):
+        if self._open_count < most or self._end_oldest(_open(its)) or self._end_greedy(principal):
             return
-        why = f'server "{name}" already runs {self._limit} times (maxInstances); try again later'
+        why = f'server "{name}" already runs {most} times (maxInstances); try again later'
         raise UpstreamError(name, "overloaded", why)
 
-    def _end_oldest(self, keys: Sequence[_Key]) -> bool:
+    def _end_oldest(self, slots: Sequence[Slot]) -> bool:
         """End the one of these that was idle for the longest time. False if all are busy."""
-        idle = [key for key in keys if self._lanes[key].idle]
+        idle = [slot for slot in slots if self.slots.get(slot.key) is slot and _is_idle(slot)]
         if idle:
-            self._end(min(idle, key=lambda key: self._lanes[key].used))
+            self._end(min(idle, key=lambda slot: slot.used))
         return bool(idle)
 
     def _end_greedy(self, principal: bytes) -> bool:
         """End one of whoever has most, if that is another one and more than half of all there may be."""
-        count = Counter(lane.principal for lane in self._lanes.values())
+        running = _open(self._others)
+        count = Counter(slot.tenant.principal for slot in running)
         greedy, most = count.most_common(1)[0] if count else (principal, 0)
-        if greedy == principal or 2 * most <= self._limit:
+        if greedy == principal or 2 * most <= self._instance.terms.most:
             return False
-        return self._end_oldest([key for key, lane in self._lanes.items() if lane.principal == greedy])
+        return self._end_oldest([slot for slot in running if slot.tenant.principal == greedy])
 
-    def _changed(self, key: _Key, upstream: Upstream, member: Member) -> None:
-        lane = self._lanes.get(key)
-        if (record := self._records.get(key)) is not None and lane is not None and lane.upstream is upstream:
-            self._note(record, upstream)
+    @property
+    def _others(self) -> list[Slot]:
+        """All but the first."""
+        return [slot for slot in self.slots.values() if slot is not self.first]
+
+    @property
+    def _open_count(self) -> int:
+        """How many there are that did not fail, beside the first."""
+        return len(_open(self._others))
+
+    # --- ending ---------------------------------------------------------------------------------
+
+    def changed(self, slot: Slot) -> None:
+        """Something about one of them has changed."""
+        first = self.first.connection
         # One that was ended here may already have a successor, which is none of its business.
-        if upstream.link is None and lane is not None and lane.upstream is upstream:
-            if not member.starting:
-                self._end(key)
-            elif key.era == "legacy" and self._first.link is not None and self._first.link.revision.stateless:
-                # It does not take a handshake, or not now: calls go over the first connection, as well as they can.
-                log.info("takes no handshake; used in its own era", upstream=upstream.name, why=upstream.error)
-                pause = float("inf") if self._keeps_state else _TRY_AGAIN  # Each try of a child is a process.
-                self._no_handshake_until = asyncio.get_running_loop().time() + pause
-                self._end(key)
-        member.settle(upstream.link, "" if upstream.link is not None else upstream.error or "it ended")
-        member.release()
-
-    @staticmethod
-    def _note(record: _Record, upstream: Upstream) -> None:
-        now = asyncio.get_running_loop().time()
-        if upstream.link is not None:
-            record.history.ready(now)
-        elif upstream.status is Status.SLEEPING:
-            # There was no room for it, which is no fault of it.
-            record.retry_at = now + (upstream.retry_in or 0.0)
-        elif upstream.error is not None:
-            record.retry_at = now + record.history.failed(now)
+        stays = self.slots.get(slot.key) is slot
+        failed = slot.state.now is State.FAILED and slot.key.era == "legacy"
+        if stays and failed and first is not None and first.revision.stateless:
+            # It does not take a handshake, or not now: calls go over the first connection, as well as they can.
+            log.info("takes no handshake; used in its own era", upstream=slot.name, why=slot.state.reason)
+            pause = float("inf") if self.sharing.keeps_state else _TRY_AGAIN  # Each try of a child is a process.
+            self._no_handshake_until = asyncio.get_running_loop().time() + pause
+            self._end(slot)
+        if not slot.starting:
+            if slot is self.opening:
+                self.opening = None
+            slot.waiting.release()
 
     def gone(self, party: object) -> None:
         """A client session has ended: so do the connections that were only for it."""
-        for key in [key for key in self._lanes if key.owner is party]:
-            self._end(key)
+        for slot in self.of(party):
+            self._end(slot)
 
-    def of(self, party: object) -> list[Upstream]:
+    def of(self, party: object) -> list[Slot]:
         """Those that are only for a client session."""
-        return [lane.upstream for key, lane in self._lanes.items() if key.owner is party]
+        return [slot for slot in self._others if slot.key.owner is party]
 
     def renew(self) -> None:
-        """End all of them. Those that are needed are opened anew, whatever became of the ones before."""
-        for key in list(self._lanes):
-            self._end(key)
-        self._records.clear()
+        """End all but the first. Those that are needed are opened anew, whatever became of the ones before."""
+        for slot in self._others:
+            self._end(slot)
         self._no_handshake_until = 0.0
+
+    def idle(self) -> list[tuple[float, Callable[[], None]]]:
+        """Those that nobody uses at the moment: when each was last used, and how to end it."""
+        idle = [slot for slot in self.slots.values() if slot.connection is not None and not slot.in_use]
+        return [
+            (slot.connection.used if slot.connection is not None else 0.0, slot.sleep)
+            if slot is self.first
+            else (slot.used, partial(self._end, slot))
+            for slot in idle
+        ]
 
     def _sweep(self) -> None:
         self._timer = None
         self._sweep_now()
-        if self._lanes or self._records:
+        if self._others:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP, self._sweep)
-
-    @property
-    def upstreams(self) -> list[Upstream]:
-        """Those that there are now."""
-        return [lane.upstream for lane in self._lanes.values()]
-
-    def idle(self) -> list[tuple[float, Callable[[], None]]]:
-        """Those that nobody uses at the moment: when each was last used, and how to end it."""
-        return [
-            (max(lane.used, link.used), partial(self._end, key))
-            for key, lane in self._lanes.items()
-            if (link := lane.upstream.link) is not None and not lane.upstream.in_use
-        ]
-
-    @property
-    def busy(self) -> bool:
-        """Whether a call is under way on any of them."""
-        return any(lane.upstream.link is not None and lane.upstream.link.called for lane in self._lanes.values())
-
-    @property
-    def _open_count(self) -> int:
-        """How many there are that did not fail."""
-        return sum(1 for lane in self._lanes.values() if lane.member.starting or lane.upstream.link is not None)
 
     def _sweep_now(self) -> None:
         now = asyncio.get_running_loop().time()
-        unused_since = now - self._idle
-        for key, record in list(self._records.items()):
-            if key not in self._lanes and record.retry_at + _TRY_AGAIN < now:
-                del self._records[key]
-        for key, lane in list(self._lanes.items()):
-            link = lane.upstream.link
-            if link is None and not lane.member.starting and self._records[key].retry_at < now:
-                self._end(key)
-            if link is not None and max(lane.used, link.used) < unused_since and not link.called:
-                self._end(key)
+        for slot in self._others:
+            if slot.connection is not None:
+                unused = slot.used < now - self._instance.terms.idle and not slot.connection.called
+            else:
+                # How it went is remembered for a while, as it decides when the next one may be opened.
+                unused = not slot.starting and (slot.state.retry_at or 0.0) + _TRY_AGAIN < now
+            if unused:
+                self._end(slot)
 
-    def _end(self, key: _Key) -> None:
-        lane = self._lanes.pop(key)
-        ending = asyncio.get_running_loop().create_task(lane.upstream.stop())
+    def _end(self, slot: Slot) -> None:
+        del self.slots[slot.key]
+        ending = asyncio.get_running_loop().create_task(slot.stop())
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
     async def stop(self) -> None:
-        """End all of them, and wait until they are gone."""
+        """End all but the first, open no more, and wait until they are gone."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        for key in list(self._lanes):
-            self._end(key)
+        for slot in self._others:
+            self._end(slot)
         if self._ending:
             await asyncio.wait(self._ending)
+
+
+def _open(slots: Sequence[Slot]) -> list[Slot]:
+    return [slot for slot in slots if slot.open]
+
+
+def _is_idle(slot: Slot) -> bool:
+    """Whether nothing would be lost with it."""
+    connection = slot.connection
+    return not slot.starting and (connection is None or not (connection.peer.ours or connection.called))
 
 
 def _told(caller: Caller) -> asking.Told:

@@ -37,7 +37,7 @@ class StartQueue:
         self._waiting: deque[object] = deque()
 
     async def take(self, most: Callable[[], int], seconds: float) -> None:
-        """Wait until one more process may be started, which must follow at once. Raises NoRoom after so long."""
+        """Wait until one more process may be started, which must follow at once. Raises NoRoomToStart after so long."""
         if not self._waiting and self._may_have(most()):
             return
         loop = asyncio.get_running_loop()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from muxway.config import Config
+    from muxway.identity.keys import KeyFile, OwnToken
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 
@@ -84,7 +85,7 @@ def _read_by(
     help="Bearer token clients must send; may be given again. The command line is visible to other users of "
     "this machine: better in the environment.  [env: MUXWAY_TOKEN; default: gateway.token of the config]",
 )
-@click.option("--insecure", is_flag=True, help="Allow an address others can reach without a token.")
+@click.option("--insecure", is_flag=True, help="Let in others without a token: any user, any machine that can connect.")
 @click.option(
     "--allow-origin",
     "allowed_origins",
@@ -131,8 +132,8 @@ def command(
     At /mcp are Streamable HTTP sessions (2025-03-26 to 2025-11-25) and stateless
     requests (2026-07-28), at /sse is HTTP+SSE (2024-11-05); /healthz and /readyz
     tell how it is. Views of the config are at /mcp/NAME and /sse/NAME; with --view,
-    one of them is at /mcp and /sse. Only this machine can connect unless --host says
-    otherwise, which needs a --token.
+    one of them is at /mcp and /sse. Only you can connect, from this machine, unless
+    there is a --token, gateway.auth or a key (muxway key); another --host needs one.
 
     When the last client of /sse leaves, and nobody ever used /mcp, the servers are
     stopped until the next client comes; --keep-open keeps them.
@@ -148,8 +149,13 @@ def command(
 
     def credentials(config: Config) -> Credentials:
         known_view(config, view)
-        return _credentials(config, tokens, bound.host, insecure=insecure)
+        return _credentials(config, tokens, bound.host, insecure=insecure, own=own)
 
+    from muxway.clients.transports.guard import is_loopback
+    from muxway.identity.keys import OwnToken
+    from muxway.net import peer_user
+
+    own: OwnToken | None = None
     file = chosen(file, config)
     stdio.start_log(os.environ, debug=debug)
     # Its own start-up overlaps all that is loaded from here on.
@@ -158,6 +164,10 @@ def command(
         source = stdio.config_source(file, **overrides)
         loaded = source.read()
         bound = loaded.gateway
+        # Whether it is open to its user alone does not depend on what a reload brings.
+        own_user = is_loopback(bound.host) and not insecure
+        if own_user and not peer_user.can_tell():
+            own_user, own = False, OwnToken()
         credentials(loaded)
         listener = _bind(bound.host, bound.port)
     except BaseException:
@@ -170,7 +180,12 @@ def command(
 
     terms = Terms(
         address=Address(bound.host, listener),
-        guard=Guard(host=bound.host, allow_hosts=bound.allowed_hosts, allow_origins=bound.allowed_origins),
+        guard=Guard(
+            host=bound.host,
+            allow_hosts=bound.allowed_hosts,
+            allow_origins=bound.allowed_origins,
+            own_user=own_user,
+        ),
         credentials=credentials,
         view=view,
         keep_open=keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1",
@@ -187,22 +202,67 @@ class Credentials(NamedTuple):
     """Those that open everything."""
     views: Mapping[str, str]
     """Those that open one view, and which."""
+    keys: KeyFile | None = None
+    """The API keys, which count beside them."""
+    is_open: bool = True
+    """Whether those who have none of these may come in, too."""
+    own: OwnToken | None = None
+    """The only token, if it was made because nobody chose one."""
 
 
-def _credentials(config: Config, given: tuple[str, ...], host: str, *, insecure: bool) -> Credentials:
+def _credentials(
+    config: Config, given: tuple[str, ...], host: str, *, insecure: bool, own: OwnToken | None = None
+) -> Credentials:
     """What the command line and the configuration say together. Raises BadConfig, UsageError."""
-    own = config.gateway.token
-    tokens = given or (() if own is None else (own,))
+    from muxway.clients.transports.guard import is_loopback
+
+    written = config.gateway.token
+    tokens = given or (() if written is None else (written,))
     views = {token: view.name for view in config.views.values() for token in view.tokens}
     if shared := [views[token] for token in tokens if token in views]:
         raise BadConfig(f'the token is also one of the view "{shared[0]}": each needs its own.')
-    _check_safety(host, (*tokens, *views), insecure=insecure)
-    if places.ANY in config.gateway.allowed_origins and not (tokens or views):
+    auth = config.gateway.auth
+    keys = _known_keys(config)
+    is_open = not (auth or tokens or views) and (insecure or is_loopback(host))
+    _check_safety(host, (*tokens, *views), insecure=insecure or auth is not None or bool(keys and keys.keys))
+    if auth is not None and not (config.gateway.public_url or auth.audience or is_loopback(host)):
+        raise BadConfig(
+            "gateway.auth needs to know which tokens are for this gateway: set gateway.publicUrl to the URL by which "
+            "clients reach it, or gateway.auth.audience to what the issuer writes into its tokens."
+        )
+    if places.ANY in config.gateway.allowed_origins and not (tokens or views or auth):
         raise BadConfig(
             "the allowed origin * lets every web page that is open on this machine call every tool: set a token as "
             "well (MUXWAY_TOKEN, or gateway.token in the config), or name the origins."
         )
-    return Credentials(tokens, views)
+    if is_open and own is not None:
+        # Nobody can tell here whose connection it is: whoever runs us can read this token, and nobody else.
+        return Credentials((_made(own),), views, keys, is_open=False, own=own)
+    return Credentials(tokens, views, keys, is_open)
+
+
+def _made(own: OwnToken) -> str:
+    from muxway.identity.keys import KeyFileError
+
+    try:
+        return own.text
+    except KeyFileError as error:
+        raise BadConfig(f"{error}. Or set MUXWAY_TOKEN.") from None
+
+
+def _known_keys(config: Config) -> KeyFile | None:
+    """The API keys of a configuration, read; None if it has no place for any. Raises BadConfig."""
+    from muxway.identity.keys import KeyFile, KeyFileError, key_file
+
+    path = key_file(config)
+    if path is None:
+        return None
+    keys = KeyFile(path)
+    try:
+        keys.read()
+    except KeyFileError as error:
+        raise BadConfig(f"{error}.") from None
+    return keys
 
 
 def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None:
@@ -216,7 +276,8 @@ def _check_safety(host: str, tokens: tuple[str, ...], *, insecure: bool) -> None
     if not (tokens or insecure or is_loopback(host)):
         raise click.UsageError(
             f"others could reach {host} and call every tool: set MUXWAY_TOKEN (or --token, or gateway.token in the "
-            "config), bind to 127.0.0.1, or say --insecure if something else keeps strangers out."
+            "config), gateway.auth, or a key (`muxway key create`); bind to 127.0.0.1; or say --insecure if something "
+            "else keeps strangers out."
         )
 
 

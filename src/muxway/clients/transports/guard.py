@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 import math
+import os
 import re
 import socket
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from muxway.config import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from muxway.clients.transports.http_connection import HttpConnection
 
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9](?:[a-z0-9._-]*[a-z0-9])?))(?::([0-9]{1,5}))?").fullmatch
@@ -33,6 +36,10 @@ _CORS_ALLOWED: Final = (
     b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name"
 )
 _CORS_AGE: Final = b"600"
+_ANOTHER_USER: Final = (
+    "without a token this gateway serves only the user who runs it, and this connection is of another user, or of a "
+    "proxy that runs as one: set a token there (MUXWAY_TOKEN, or gateway.token in the config) and send it"
+)
 _PARAM_HEADER = re.compile(rb"mcp-param-[a-z0-9!#$%&'*+.^_`|~-]{1,64}").fullmatch
 
 
@@ -83,6 +90,11 @@ def _is_address(name: str) -> bool:
     return True
 
 
+def bearer(authorizations: Sequence[bytes]) -> bytes:
+    """The bearer token of a request; nothing if there is none, or more than one credential."""
+    return _token(authorizations[0]) if len(authorizations) == 1 else b""
+
+
 def _token(authorization: bytes) -> bytes:
     """The bearer token in this header; nothing if there is none."""
     return authorization[len(_BEARER) :].strip() if authorization[: len(_BEARER)].lower() == _BEARER else b""
@@ -99,6 +111,7 @@ class Guard:
         allow_origins: Iterable[str] = (),
         tokens: Iterable[str] = (),
         views: Mapping[str, str] | None = None,
+        own_user: bool = False,
     ) -> None:
         """Guard a door that is bound to `host`.
 
@@ -110,6 +123,7 @@ class Guard:
                 pages of this machine may in any case.
             tokens: if there are any, one of them must come with each request.
             views: further tokens, and the only view that each of them opens.
+            own_user: whether, where no credentials are needed, only the user who runs us, and root, are let in.
 
         Raises:
             ValueError: a host or origin is written in a way that no request could match.
@@ -118,7 +132,13 @@ class Guard:
         self._own = () if self._local else (host.lower(), socket.gethostname().lower())
         self.allow(allow_hosts, allow_origins)
         self._guesses = Guesses()
+        self._users = (os.geteuid(), 0) if own_user else ()
         self.expect(tokens, views or {})
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the door."""
+        return self._local
 
     def allow(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
         """Answer to these names and to these pages from now on. Raises ValueError, and then changes nothing."""
@@ -131,15 +151,19 @@ class Guard:
         self._last_host: bytes | None = None
         """The Host that was let in last: nearly always also the next one."""
 
-    def expect(self, tokens: Iterable[str], views: Mapping[str, str]) -> None:
-        """Let in those with these tokens from now on, and nobody else; as for the tokens it began with."""
+    def expect(self, tokens: Iterable[str], views: Mapping[str, str], *, closed: bool = False) -> None:
+        """Let in those with these tokens from now on, and nobody else; as for the tokens it began with.
+
+        With `closed`, nobody comes in without credentials, even if there are none of these: somebody else knows them.
+        """
         self._views = {token.encode(): view for token, view in views.items()}
         self._tokens = [*(token.encode() for token in tokens), *self._views]
+        self._closed = closed or bool(self._tokens)
         self._owners = {hashlib.sha256(token).digest(): self._views.get(token) for token in self._tokens}
 
     def still_knows(self, owner: bytes, view: str | None) -> bool:
         """Whether the owner of something that is open, in this view, could open it now."""
-        return not self._tokens or (owner in self._owners and self._owners[owner] in (None, view))
+        return not self._closed or (owner in self._owners and self._owners[owner] in (None, view))
 
     def refuses_place(self, hosts: Sequence[bytes], origins: Sequence[bytes]) -> Refusal | None:
         """Check where the request was sent to, and which page made it, if any did."""
@@ -179,15 +203,22 @@ class Guard:
 
     def knows(self, authorizations: Sequence[bytes]) -> bool:
         """Whether the bearer token is right, or none is needed."""
-        if not self._tokens:
-            return True
-        token = _token(authorizations[0]) if len(authorizations) == 1 else b""
+        return not self._closed or self.has(bearer(authorizations))
+
+    def has(self, token: bytes) -> bool:
+        """Whether this is one of the tokens."""
         # Every token is compared, and in full, so that the time tells nothing.
         return sum(hmac.compare_digest(token, known) for known in self._tokens) > 0
 
     def knows_for_all(self, authorizations: Sequence[bytes]) -> bool:
         """Whether the bearer token is right, or none is needed, and it opens more than one view."""
         return self.knows(authorizations) and self.view_of(authorizations) is None
+
+    def refuses_user(self, connection: HttpConnection) -> Refusal | None:
+        """Check whose program made the connection, where nothing else says who it is."""
+        if not self._users or self._closed or connection.user in self._users:
+            return None
+        return Refusal(403, _ANOTHER_USER)
 
     def refuses_caller(self, authorizations: Sequence[bytes], address: str = "") -> Refusal | None:
         """Check the bearer token of a request from this address. Wrong ones are counted."""
@@ -216,12 +247,11 @@ class Guard:
         if not authorizations:
             return b""
         # One token is one owner, however the header is spelled.
-        token = _token(authorizations[0]) if len(authorizations) == 1 else b""
-        return hashlib.sha256(token or b"\0".join(authorizations)).digest()
+        return hashlib.sha256(bearer(authorizations) or b"\0".join(authorizations)).digest()
 
     def principal(self, authorizations: Sequence[bytes]) -> bytes:
         """Who makes the request, as far as servers may be kept apart for it; nothing where nobody has to prove it."""
-        return self.owner(authorizations) if self._tokens else b""
+        return self.owner(authorizations) if self._closed else b""
 
     # --- CORS ---------------------------------------------------------------------------------
 

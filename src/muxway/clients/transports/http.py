@@ -4,6 +4,7 @@
     … /mcp/NAME, GET /sse/NAME   the same for a view
     GET /sse, POST /messages     HTTP+SSE, of 2024-11-05
     GET /healthz, GET /readyz    for whoever watches over us
+    GET /.well-known/…           for whoever has no access token yet
 
 Every request comes in by `take`. What its header means is found out once for all requests with the same one (`_admit`);
 which era it is of is decided request by request (`_post`). Nothing is remembered of a stateless one.
@@ -16,14 +17,16 @@ import contextlib
 import secrets
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+from muxway.calls.identity import Denial
 from muxway.calls.incidents import internal
 from muxway.clients import notifications
+from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
 from muxway.clients.listen_request import Opening
 from muxway.clients.session import NO_BATCHES, Session
 from muxway.clients.stateless import Ladder, ListenRequest, StatelessRequest, status_of
-from muxway.clients.transports.guard import Guard
+from muxway.clients.transports.guard import Guard, Refusal, bearer
 from muxway.clients.transports.http_request import Refused
 from muxway.clients.transports.http_response import EventResponse, HttpReply, Outlet, event, joined
 from muxway.clients.transports.http_sessions import HttpSession, HttpSessions
@@ -35,8 +38,9 @@ from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.calls.call import Call
-    from muxway.clients.transports.guard import Refusal
+    from muxway.calls.call import Call, Forwarded
+    from muxway.calls.identity import Identity
+    from muxway.clients.authenticator import Authenticator, Verdict
     from muxway.clients.transports.http_connection import HttpConnection
     from muxway.clients.transports.http_request import HeaderList, RequestHead
     from muxway.exchange.dispatcher import Dispatcher
@@ -59,6 +63,14 @@ _LATER: Final = [(b"retry-after", b"30")]
 _SOON: Final = [(b"retry-after", b"%d" % RETRY_SECONDS)]
 _NO_MEMORY: Final = "the gateway is short of memory (gateway.maxMemory) and opens no new sessions: try again later"
 _VIEWED: Final = ("/mcp/", "/sse/")
+_WELL_KNOWN: Final = "/.well-known/"
+_FOR_EVERY_PAGE: Final = (
+    b"access-control-allow-origin: *\r\naccess-control-allow-methods: GET\r\naccess-control-allow-headers: *\r\n"
+)
+"""What anybody may know, any page may read. Clients send headers of their own with the question."""
+_LONGEST_FORWARDED: Final = 1024
+_RENEWED_EVERY: Final = 1.0
+"""Seconds after which credentials that somebody else judges are looked at again, also if a client repeats itself."""
 _LARGE: Final = 512 * 1024
 """Bytes of a message that another thread opens: to look through each MiB takes some milliseconds, several times."""
 
@@ -103,6 +115,14 @@ class Trouble(NamedTuple):
         return told
 
 
+class _Undecided(Exception):
+    """What a request needs to be judged, or answered, has to be found out first."""
+
+    def __init__(self, coming: asyncio.Future[Any]) -> None:
+        super().__init__()
+        self.coming = coming
+
+
 class HttpDoor:
     """Serves MCP over HTTP. A `connection.Door`."""
 
@@ -111,10 +131,12 @@ class HttpDoor:
         runtime: Runtime,
         *,
         guard: Guard | None = None,
+        authenticator: Authenticator | None = None,
         settings: HttpSettings | None = None,
         view: str | None = None,
         ready: Callable[[], bool] = lambda: True,
         troubles: Callable[[], Sequence[Trouble]] = tuple,
+        on_denied: Callable[[Denial], None] = lambda _: None,
         on_wanted: Callable[[], None] = lambda: None,
         on_deserted: Callable[[], None] = lambda: None,
         metronome: Metronome | None = None,
@@ -124,10 +146,12 @@ class HttpDoor:
         Args:
             runtime: what answers the requests. May be exchanged while nobody is there.
             guard: who may come in; by default, this machine only.
+            authenticator: judges the credentials that the guard does not know.
             settings: limits and times.
             view: what is at `/mcp` and `/sse` for those whose token does not say; by default, everything.
             ready: whether every server is up or has failed; told by `/readyz`.
             troubles: the servers that are not up, told by `/readyz` to those who may use them.
+            on_denied: called when somebody is turned away for want of good credentials.
             on_wanted: called before each request that needs the servers.
             on_deserted: called when the last client of `/sse` has left and no other kind of client ever came.
             metronome: watches over the loop while requests arrive.
@@ -135,11 +159,12 @@ class HttpDoor:
         self.metronome = metronome
         self.runtime = runtime
         self._guard = guard or Guard()
+        self._authenticator = authenticator
         self._settings = limits = settings or HttpSettings()
         self.max_body_bytes, self.keep_alive = limits.max_body_bytes, limits.keep_alive
         self._view = view
         self._ready, self._troubles = ready, troubles
-        self._on_wanted, self._on_deserted = on_wanted, on_deserted
+        self._on_wanted, self._on_deserted, self._on_denied = on_wanted, on_deserted, on_denied
         self._sessions = HttpSessions(limits.max_sessions, limits.max_sessions_each, limits.session_idle)
         self._ladders: dict[str | None, Ladder] = {}
         self._exchanges: set[StatelessRequest] = set()
@@ -150,10 +175,13 @@ class HttpDoor:
         """What ends when its calls are over, because its view has gone."""
         self._sse_only = True
         self._closing = False
+        self.forwards: tuple[str, ...] = ()
+        """Names of headers that some server is to get, in small letters. Set it before `admit`."""
         self._admitted = object()
         """Marks the heads that were looked at under the present terms."""
         self._quiet: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.TimerHandle | None = None
         self._routes: dict[str, dict[str, Handler]] = {
             "/mcp": {"POST": self._post, "GET": self._get, "DELETE": self._delete},
             "/sse": {"GET": self._open_sse},
@@ -180,27 +208,37 @@ class HttpDoor:
     def open(self) -> None:
         """Begin housekeeping."""
         self._sweep()
+        self._begin_renewal()
 
-    def admit(self, tokens: Iterable[str], views: Mapping[str, str]) -> None:
-        """Let in those with these tokens from now on, as the guard does; end what others, or lost views, have open."""
-        self._guard.expect(tokens, views)
+    def admit(
+        self, tokens: Iterable[str], views: Mapping[str, str], authenticator: Authenticator | None = None
+    ) -> None:
+        """Let in those with these tokens, or with what this authenticator takes, from now on; end what others have."""
+        self._guard.expect(tokens, views, closed=authenticator is not None and authenticator.demands)
+        self._authenticator = authenticator
+        self._begin_renewal()
+        self.review()
+
+    def review(self) -> None:
+        """End what is open and could not be opened now: views, tokens or keys have gone."""
         # What was found out of headers before is not true any more.
         self._admitted = object()
         for session in self._sessions:
-            if not self._may_stay(session.owner, session.view):
+            if not self._may_stay(session.owner, session.view, session.identity):
                 if self._lost_its_view(session.view):
                     self._sessions.forget(session)
                     self._let_go(session.endpoint, session.close)
                 else:
                     self._sessions.end(session)
         for client in list(self._sse.values()):
-            if not self._may_stay(client.owner, client.view):
+            if not self._may_stay(client.owner, client.view, client.identity):
                 if self._lost_its_view(client.view):
                     self._let_go(client.endpoint, client.outlet.end)
                 else:
                     client.outlet.end()
         for exchange, view in list(self._listens.items()):
-            if not self._may_stay(exchange.call.caller.principal, view):
+            caller = exchange.call.caller
+            if not self._may_stay(caller.principal, view, caller.identity):
                 exchange.done(notifications.listening_ended(exchange.id))
 
     def _lost_its_view(self, view: str | None) -> bool:
@@ -221,8 +259,24 @@ class HttpDoor:
         finally:
             end()
 
-    def _may_stay(self, owner: bytes, view: str | None) -> bool:
-        return (view is None or view in self.runtime.snapshot.views) and self._guard.still_knows(owner, view)
+    def _may_stay(self, owner: bytes, view: str | None, identity: Identity | None) -> bool:
+        if view is not None and view not in self.runtime.snapshot.views:
+            return False
+        if identity is None:
+            return self._guard.still_knows(owner, view)
+        return self._authenticator is not None and self._authenticator.still_admits(identity, view)
+
+    def _renew(self) -> None:
+        # Instead of a look at the clock for each request: what is said of a token holds for a while, not for ever.
+        self._admitted = object()
+        self._renewal = asyncio.get_running_loop().call_later(_RENEWED_EVERY, self._renew)
+
+    def _begin_renewal(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        if self._authenticator is not None and self._timer is not None:
+            self._renew()
 
     def _sweep(self) -> None:
         self._sessions.sweep()
@@ -233,8 +287,9 @@ class HttpDoor:
         """Take no more requests; let what runs end for up to `drain` seconds, cancel the rest, end every stream."""
         self._closing = True
         self._admitted = object()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._renewal):
+            if timer is not None:
+                timer.cancel()
         for exchange in list(self._listens):
             exchange.done(notifications.listening_ended(exchange.id))
         endpoints = [session.endpoint for session in self._sessions]
@@ -261,17 +316,24 @@ class HttpDoor:
     # --- the way in ---------------------------------------------------------------------------
 
     def take(
-        self, connection: HttpConnection, head: RequestHead, body: bytes, decode: Decode = envelopes.decode_strict
+        self,
+        connection: HttpConnection,
+        head: RequestHead,
+        body: bytes,
+        decode: Decode = envelopes.decode_strict,
+        decided: asyncio.Future[Verdict] | None = None,
     ) -> None:
-        """Answer one request, now or later."""
+        """Answer one request, now or later; what its credentials are worth may have been decided meanwhile."""
         try:
             if head.admitted is not self._admitted:
-                self._admit(head, connection.address)
+                self._admit(head, connection, decided)
             if len(body) > self.max_body_bytes:
                 raise _too_large(self.max_body_bytes)
             head.handler(connection, head, body, decode)
         except Refused as refused:
             _refuse(connection, refused)
+        except _Undecided as undecided:
+            self._decide(connection, head, body, decode, undecided.coming)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             failure = internal(error, method=head.method, path=head.path)
             under_way = connection.under_way
@@ -282,24 +344,49 @@ class HttpDoor:
             if under_way is not None:
                 under_way.lost()
 
+    def _decide(
+        self,
+        connection: HttpConnection,
+        head: RequestHead,
+        body: bytes,
+        decode: Decode,
+        coming: asyncio.Future[Any],
+    ) -> None:
+        """Take a request again when it is known what its credentials are worth."""
+        waiting = HttpReply(connection)
+        connection.begin(waiting, None)
+
+        def decided(coming: asyncio.Future[Any]) -> None:
+            if connection.under_way is waiting:
+                self.take(connection, head, body, decode, coming)
+
+        coming.add_done_callback(decided)
+
     def look(self, connection: HttpConnection, head: RequestHead, size: int) -> bool:
         """Answer a request of whose body so much is there, if that needs no more of it; whether it does not."""
         if head.method != "POST":
             self.take(connection, head, b"")
             return True
         try:
-            self._admit(head, connection.address)
+            self._admit(head, connection)
             if size > self.max_body_bytes or head.announces_more_than(self.max_body_bytes):
                 raise _too_large(self.max_body_bytes)
         except Refused as refused:
             _refuse(connection, refused)
             return True
+        except _Undecided:
+            pass  # It will be, when the body is there.
         return False
 
-    def _admit(self, head: RequestHead, address: str) -> None:
-        """Find out what a head means: who asks, for what, and who takes it. Raises Refused."""
+    def _admit(
+        self, head: RequestHead, connection: HttpConnection, decided: asyncio.Future[Verdict] | None = None
+    ) -> None:
+        """Find out what a head means: who asks, for what, and who takes it. Raises Refused, _Undecided."""
         guard = self._guard
-        origins, authorizations = head.all(b"origin"), head.all(_AUTHORIZATION)
+        if head.path.startswith(_WELL_KNOWN) and self._authenticator is not None:
+            self._admit_anybody(head, self._authenticator)
+            return
+        origins = head.all(b"origin")
         _check(guard.refuses_place(head.all(b"host"), origins))
         head.cors = _lines(guard.cors(origins))
         path = head.path.rstrip("/") if len(head.path) > 1 else head.path
@@ -315,13 +402,14 @@ class HttpDoor:
                 raise _not_allowed("GET")
             head.handler = self._open_routes[path]
             return
-        _check(guard.refuses_caller(authorizations, address))
+        asker = self._asker(head, path, connection, decided)
         path, named = (path[:4], path[5:]) if path.startswith(_VIEWED) else (path, None)
         methods = self._routes.get(path)
         if methods is None:
             raise Refused(404, "there is nothing here; MCP is at /mcp, HTTP+SSE at /sse")
-        head.view = self._view_for(authorizations, named)
-        head.owner, head.principal = guard.owner(authorizations), guard.principal(authorizations)
+        head.view = self._view_for(asker.view, named)
+        head.owner, head.principal, head.identity = asker.owner, asker.principal, asker.identity
+        head.forwarded = self._forwarded(head) if self.forwards else ()
         if head.method not in methods:
             raise _not_allowed(", ".join(methods))
         if self._closing:
@@ -335,9 +423,101 @@ class HttpDoor:
         head.session_id = sessions[0].decode("latin-1").strip() if len(sessions) == 1 else None
         head.admitted = self._admitted
 
-    def _view_for(self, authorizations: Sequence[bytes], named: str | None) -> str | None:
+    def _admit_anybody(self, head: RequestHead, authenticator: Authenticator) -> None:
+        """Let a request come to what everybody may read, whatever page it is of. Raises Refused."""
+        _check(self._guard.refuses_place(head.all(b"host"), ()))
+        head.cors = _FOR_EVERY_PAGE
+        document = authenticator.metadata(head.path.rstrip("/"), _host(head))
+        if isinstance(document, asyncio.Future):
+            raise _Undecided(document)
+        if document is None:
+            raise Refused(404, "there is nothing here; MCP is at /mcp, HTTP+SSE at /sse")
+        if head.method == "OPTIONS":
+            head.handler = self._preflight
+        elif head.method in ("GET", "HEAD"):
+            head.handler = partial(_answer, document)
+        else:
+            raise _not_allowed("GET")
+
+    def _asker(
+        self, head: RequestHead, path: str, connection: HttpConnection, decided: asyncio.Future[Verdict] | None
+    ) -> _Asker:
+        """Find out who asks at an endpoint. Raises Refused, _Undecided."""
+        guard, authenticator = self._guard, self._authenticator
+        authorizations = head.all(_AUTHORIZATION)
+        token = bearer(authorizations)
+        if authenticator is None or guard.has(token) or not (authenticator.demands or authenticator.judges(token)):
+            if (refusal := guard.refuses_caller(authorizations, connection.address)) is not None:
+                raise self._deny(head, connection, refusal, "token")
+            if (refusal := guard.refuses_user(connection)) is not None:
+                raise self._deny(head, connection, refusal, "user")
+            owner, principal = guard.owner(authorizations), guard.principal(authorizations)
+            return _Asker(owner, principal, guard.view_of(authorizations), None)
+        if len(authorizations) > 1 or b"access_token" in head.query:
+            # RFC 6750 §2: one way to send a token, and never in the URL.
+            raise Refused(400, "send one access token, in the header Authorization: Bearer <token>")
+        at = self._endpoint_of_messages(head) if path == "/messages" else path
+        if not token:
+            headers = [(b"www-authenticate", authenticator.challenge(at, _host(head), None))]
+            why = "an access token is required: log in, as WWW-Authenticate says"
+            raise self._deny(head, connection, Refusal(401, why, headers), "token")
+        # Most clients show the same token again, also those who send a header and its body apart.
+        shown = (token, at, self._admitted)
+        if connection.shown == shown:
+            return cast("_Asker", connection.asker)
+        if decided is not None and decided.cancelled():
+            raise Refused(503, "the gateway is being stopped", close=True)
+        verdict = authenticator.check(token, at) if decided is None else decided.result()
+        if isinstance(verdict, Admitted):
+            asker = _Asker(verdict.principal, verdict.principal, verdict.view, verdict.identity)
+            connection.shown, connection.asker = shown, asker
+            return asker
+        if not isinstance(verdict, Rejected):
+            raise _Undecided(verdict)
+        if verdict.status == 503:
+            raise Refused(503, verdict.why, headers=_SOON)
+        headers = [(b"www-authenticate", authenticator.challenge(at, _host(head), verdict))]
+        rule = "scope" if verdict.status == 403 else "key" if token.startswith(KEY_PREFIX) else "token"
+        refusal = Refusal(verdict.status, verdict.why, headers)
+        raise self._deny(head, connection, refusal, rule, verdict.identity)
+
+    def _deny(
+        self,
+        head: RequestHead,
+        connection: HttpConnection,
+        refusal: Refusal,
+        rule: str,
+        identity: Identity | None = None,
+    ) -> Refused:
+        """Somebody is turned away: tell whoever keeps account of that. What is to be raised then."""
+        self._on_denied(
+            Denial(
+                status=refusal.status,
+                rule=rule,
+                why=refusal.why,
+                method=head.method,
+                path=head.path,
+                address=connection.address,
+                identity=identity,
+            )
+        )
+        return Refused(refusal.status, refusal.why, headers=refusal.headers)
+
+    def _endpoint_of_messages(self, head: RequestHead) -> str:
+        """What is sent to `/messages` needs what the stream needed that it belongs to."""
+        client = self._sse.get(_session_ids(head)[0]) if len(_session_ids(head)) == 1 else None
+        return "/sse" if client is None or client.view is None else f"/sse/{client.view}"
+
+    def _forwarded(self, head: RequestHead) -> Forwarded:
+        """What of a head some server is to get. Raises Refused."""
+        found = ((name, head.one(name.encode())) for name in self.forwards)
+        sent = tuple((name, value) for name, value in found if value)
+        if any(len(value) > _LONGEST_FORWARDED for _, value in sent):
+            raise Refused(400, f"a header that is passed on is longer than {_LONGEST_FORWARDED} characters")
+        return sent
+
+    def _view_for(self, bound: str | None, named: str | None) -> str | None:
         """The view that a request is for: what its token says, else what its path says. Raises Refused."""
-        bound = self._guard.view_of(authorizations)
         if bound is not None:
             if named not in (None, bound):
                 raise Refused(403, "this token opens another view, and nothing else: use /mcp")
@@ -367,7 +547,7 @@ class HttpDoor:
         status = "stopping" if self._closing else "ready" if self._ready() else "starting"
         told: dict[str, object] = {"status": status}
         # What the servers are called is nobody's business who may not call them.
-        if self._guard.knows_for_all(head.all(_AUTHORIZATION)):
+        if self._guard.knows_for_all(head.all(_AUTHORIZATION)) and self._guard.refuses_user(connection) is None:
             told["notReady"] = [trouble.told() for trouble in self._troubles()]
         connection.answer(200 if status == "ready" else 503, envelopes.encode(told))
 
@@ -438,7 +618,8 @@ class HttpDoor:
             raise Refused(429, why, id_=_id(envelope), headers=_LATER)
         self._sse_only = False
         self._on_wanted()
-        session = HttpSession(self._dispatcher(head), head.owner, head.principal, head.view)
+        session = HttpSession(self._dispatcher(head), head.owner, head.principal, head.view, head.identity)
+        session.identify(head.identity, head.forwarded)
         waiting = HttpReply(connection)
         connection.begin(waiting, None)
 
@@ -468,6 +649,8 @@ class HttpDoor:
         given = head.session_id
         session = None if given is None else self._sessions.find(given, head.owner, head.view)
         if session is not None:
+            if session.identity is not head.identity or session.forwarded != head.forwarded:
+                session.identify(head.identity, head.forwarded)
             return session
         id_ = None if envelope is None else _id(envelope)
         if head.one(_SESSION) is None:
@@ -519,7 +702,7 @@ class HttpDoor:
             ladder = self._ladders[head.view] = Ladder()
         dispatcher = self._dispatcher(head)
         try:
-            call = ladder.admit(head, envelope, method, dispatcher, head.principal)
+            call = ladder.admit(head, envelope, method, dispatcher, head.principal, head.identity, head.forwarded)
         except RpcError as error:
             raise Refused(status_of(error), error, id_=id_) from None
         if method == "subscriptions/listen":
@@ -560,7 +743,8 @@ class HttpDoor:
         if head.owner and sum(client.owner == head.owner for client in self._sse.values()) >= each:
             raise Refused(429, f"{each} clients with this token are connected: close some", headers=_LATER)
         self._on_wanted()
-        client = _SseClient(self._dispatcher(head), head.owner, head.principal, head.view)
+        client = _SseClient(self._dispatcher(head), head.owner, head.principal, head.view, head.identity)
+        client.endpoint.identify(head.identity, head.forwarded)
         self._sse[client.id] = client
         client.outlet.put(event(f"/messages?session_id={client.id}".encode(), kind=b"endpoint"))
         EventResponse(connection, client.outlet, partial(self._close_sse, client))
@@ -577,12 +761,13 @@ class HttpDoor:
 
     def _post_sse(self, connection: HttpConnection, head: RequestHead, body: bytes, decode: Decode) -> None:
         """Take a message of a client whose answers go to its stream."""
-        ids = [part.partition(b"=")[2] for part in head.query.split(b"&") if part.partition(b"=")[0] in _SSE_ID]
+        ids = _session_ids(head)
         if len(ids) != 1:
             raise Refused(400, "the query must have the session_id that /sse gave")
-        client = self._sse.get(ids[0].decode("latin-1"))
+        client = self._sse.get(ids[0])
         if client is None or client.owner != head.owner:
             raise Refused(404, "there is no such session, or not any more: open /sse again")
+        client.endpoint.identify(head.identity, head.forwarded)
         head.must_be_json()
         if client.outlet.waiting > _MOST_UNREAD:
             raise Refused(429, "read the answers that wait on /sse first")
@@ -606,12 +791,15 @@ class HttpDoor:
 class _SseClient:
     """A client of HTTP+SSE."""
 
-    def __init__(self, dispatcher: Dispatcher, owner: bytes, principal: bytes, view: str | None) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, owner: bytes, principal: bytes, view: str | None, identity: Identity | None
+    ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.view = view
+        self.identity = identity
         self.outlet = Outlet()
-        self.endpoint = Session(dispatcher, self._say, principal, lambda: self.outlet.waiting)
+        self.endpoint = Session(dispatcher, self._say, principal, lambda: self.outlet.waiting, identity=identity)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
         message = joined(frame)
@@ -619,6 +807,28 @@ class _SseClient:
 
 
 _SSE_ID: Final = (b"session_id", b"sessionId")
+
+
+class _Asker(NamedTuple):
+    """Who makes a request."""
+
+    owner: bytes
+    """Whose sessions it may use."""
+    principal: bytes
+    view: str | None
+    """The only view that is open to it; None: any."""
+    identity: Identity | None
+
+
+def _session_ids(head: RequestHead) -> list[str]:
+    """What a query gives as the id of a stream of `/sse`."""
+    parts = (part.partition(b"=") for part in head.query.split(b"&"))
+    return [id_.decode("latin-1") for name, _, id_ in parts if name in _SSE_ID]
+
+
+def _host(head: RequestHead) -> str:
+    """By what name we were called; the guard has let it in."""
+    return head.all(b"host")[0].decode("latin-1").strip().lower()
 
 
 def _is_modern(versions: Sequence[bytes]) -> bool:
@@ -642,6 +852,10 @@ def _id(envelope: Envelope) -> bytes | None:
 
 def _lines(headers: HeaderList) -> bytes:
     return b"".join(b"%b: %b\r\n" % line for line in headers)
+
+
+def _answer(document: bytes, connection: HttpConnection, *_: object) -> None:
+    connection.answer(200, document)
 
 
 def _refuse(connection: HttpConnection, refused: Refused) -> None:

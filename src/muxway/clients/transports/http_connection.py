@@ -17,6 +17,7 @@ from muxway.clients.transports.http_parser import BadRequest, RequestParser
 from muxway.clients.transports.http_request import RequestHead, is_sole
 from muxway.clients.transports.lingering import linger
 from muxway.log import EventLog
+from muxway.net.peer_user import owner_of
 from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _EVENTS: Final = (
 )
 _LARGE: Final = 64 * 1024
 """Bytes of a body that is not copied behind its header."""
+_UNASKED: Final = -1
 _PIECE: Final = 16 * 1024
 """Bytes that are parsed at once: a read may have thousands of requests, or of chunks."""
 _NO_HEAD: Final = RequestHead("", "", b"", (), keep_alive=False)
@@ -119,9 +121,12 @@ class HttpConnection(asyncio.Protocol):
         "_stall",
         "_unparsed",
         "_unread",
+        "_user",
         "address",
+        "asker",
         "is_behind",
         "loop",
+        "shown",
         "transport",
         "under_way",
     )
@@ -155,6 +160,20 @@ class HttpConnection(asyncio.Protocol):
         """What it runs for while a request is received: its body, known by its head, or a header, by the parser."""
         self._stall: asyncio.TimerHandle | None = None
         self._unread = 0
+        self._user: int | None = _UNASKED
+        self.shown: object = None
+        """The credentials that were last found good here, at what, and under which terms."""
+        self.asker: object = None
+        """Whose they are."""
+
+    @property
+    def user(self) -> int | None:
+        """The user of this machine whose program is at the other end; None if nobody can tell. Looked up once."""
+        if self._user == _UNASKED:
+            ends = (self.transport.get_extra_info(name) for name in ("peername", "sockname"))
+            there, here = (end[:2] if end else ("", 0) for end in ends)
+            self._user = owner_of(there, here)
+        return self._user
 
     # --- its life -----------------------------------------------------------------------------
 

@@ -10,6 +10,9 @@ from muxway.errors import InvalidRequest, RpcError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.calls.call import Forwarded
+    from muxway.calls.identity import Identity
+
 HeaderList: TypeAlias = "Sequence[tuple[bytes, bytes]]"
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE).finditer
@@ -48,8 +51,10 @@ class RequestHead:
         "admitted",
         "chunked",
         "cors",
+        "forwarded",
         "handler",
         "headers",
+        "identity",
         "keep_alive",
         "method",
         "modern",
@@ -92,6 +97,9 @@ class RequestHead:
         self.view: str | None = None
         """The view that it is for; None: the whole."""
         self.owner = self.principal = b""
+        self.identity: Identity | None = None
+        self.forwarded: Forwarded = ()
+        """What of it some server is to get."""
         self.modern = False
         """Whether it is for the stateless ladder, if only to fail there."""
         self.session_id: str | None = None

@@ -21,6 +21,8 @@ from muxway.wire.revisions import NEWEST_HANDSHAKE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from muxway.calls.call import Forwarded
+    from muxway.calls.identity import Identity
     from muxway.exchange.dispatcher import Dispatcher
     from muxway.wire.envelopes import Buffer
 
@@ -92,12 +94,26 @@ class Stream:
 class HttpSession:
     """One client of a handshake revision."""
 
-    __slots__ = ("_bytes", "_kept", "_standalone", "_streams", "endpoint", "id", "owner", "patience", "used", "view")
+    __slots__ = (
+        *("_bytes", "_kept", "_standalone", "_streams"),
+        *("endpoint", "forwarded", "id", "identity", "owner", "patience", "used", "view"),
+    )
 
-    def __init__(self, dispatcher: Dispatcher, owner: bytes, principal: bytes, view: str | None = None) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        owner: bytes,
+        principal: bytes,
+        view: str | None = None,
+        identity: Identity | None = None,
+    ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.view = view
+        self.identity = identity
+        """What the credentials of its latest request say of its owner."""
+        self.forwarded: Forwarded = ()
+        """What servers get of that request."""
         self.patience = 0.0
         """Seconds without an answer after which an event stream is begun."""
         self.used = time.monotonic()
@@ -106,7 +122,12 @@ class HttpSession:
         self._standalone: Stream | None = None
         self._kept: deque[tuple[Stream, float, int]] | None = None
         self._bytes = 0
-        self.endpoint = Session(dispatcher, self._say, principal, self._backlog)
+        self.endpoint = Session(dispatcher, self._say, principal, self._backlog, identity=identity)
+
+    def identify(self, identity: Identity | None, forwarded: Forwarded) -> None:
+        """Its owner has shown a newer token, which may say other things, or sends other headers on."""
+        self.identity, self.forwarded = identity, forwarded
+        self.endpoint.identify(identity, forwarded)
 
     @property
     def busy(self) -> bool:

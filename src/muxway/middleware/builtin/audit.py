@@ -27,6 +27,7 @@ from muxway.wire import envelopes
 if TYPE_CHECKING:
     from msgspec import Raw
 
+    from muxway.calls.identity import Denial, Identity
     from muxway.middleware.engine.base import Outcome, Request
 
 _GATHER: Final = 0.05
@@ -82,6 +83,7 @@ class Audit(Middleware):
         client, version = client_of(caller)
         self._writer.put(
             {
+                **_who(caller.identity),
                 "time": self._clock.text(time() - outcome.seconds),
                 "principal": caller.principal[:_SHOWN_OF_PRINCIPAL].hex() or None,
                 "client": client,
@@ -100,6 +102,32 @@ class Audit(Middleware):
             },
             request.call.params.get("arguments"),
         )
+
+    def turned_away(self, denial: Denial) -> None:
+        """Write down who was not let in, and by what."""
+        self._writer.put(
+            {
+                **_who(denial.identity),
+                "time": self._clock.text(time()),
+                "address": denial.address or None,
+                "method": short(denial.method),
+                "path": short(denial.path),
+                "outcome": "denied",
+                "rule": denial.rule,
+                "status": denial.status,
+                "why": denial.why,
+            },
+            None,
+        )
+
+
+def _who(identity: Identity | None) -> dict[str, Any]:
+    """What credentials say of a caller, if they say anything."""
+    if identity is None:
+        return {}
+    if identity.key:
+        return {"key": identity.key}
+    return {"user": short(identity.user), "issuer": identity.issuer, "clientId": short(identity.client) or None}
 
 
 def _decided(request: Request) -> dict[str, Any]:

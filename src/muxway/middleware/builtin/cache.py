@@ -175,6 +175,9 @@ def _key(request: Request) -> _Key | None:
     told = {name: raw for name, raw in call.params.items() if name != "_meta"}
     text = b",".join(envelopes.encode(name) + b":" + _ordered(raw) for name, raw in sorted(told.items()))
     # Not its date: a composed tool's steps have a revision of their own, in which results come otherwise.
+    if call.caller.forwarded:
+        # What a server is told of its caller may decide what it answers, also for everybody.
+        text = b"%b\0%b" % (envelopes.encode(call.caller.forwarded), text)
     return call.caller.principal, request.server, call.caller.revision, call.method, text
 
 

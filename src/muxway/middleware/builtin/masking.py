@@ -54,8 +54,8 @@ _TOLD: Final = frozenset(("message", "data", "logger", "_meta"))
 _LARGE: Final = 32 * 1024
 """Bytes of a result from which on it is searched beside the event loop."""
 _LONG: Final = 64 * 1024
-_MOST_QUOTES: Final = 4096
-"""Bytes, and quotes, of what is searched at once: with all kinds, up to 200 ns and 3 µs each. Notices do not wait."""
+_MOST_STRINGS: Final = 2048
+"""Bytes, and strings, of what is searched at once: with all kinds, up to 200 ns and 3 µs each. Notices do not wait."""
 _LONGER: Final = 16
 """How many times as much a question may have: it cannot be put without, and few servers ask."""
 _LISTS: Final = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
@@ -260,7 +260,7 @@ class Masker:
 
 
 def _is_long(raw: bytes, times: int = 1) -> bool:
-    return len(raw) > _LONG * times or raw.count(b'"') > _MOST_QUOTES * times
+    return len(raw) > _LONG * times or raw.count(b'"') > 2 * _MOST_STRINGS * times
 
 
 def _commonness(character: str) -> int:

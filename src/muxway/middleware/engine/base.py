@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
     from muxway.calls.call import Call, Caller
+    from muxway.calls.identity import Denial
     from muxway.calls.server_request import ServerRequest
     from muxway.errors import RpcError
     from muxway.wire.envelopes import Params
@@ -372,6 +373,9 @@ class Middleware:
 
     def task_ended(self, name: str) -> None:
         """A call that became a task of this name is over. Called for tasks of the gateway, whoever asks after them."""
+
+    def turned_away(self, denial: Denial) -> None:
+        """Somebody was turned away by `muxway serve` for want of good credentials, before there was a request."""
 
     async def close(self) -> None:
         """Called after the last request."""

@@ -16,6 +16,7 @@ import msgspec
 from muxway import tracebacks
 from muxway.config.expand import working_folder
 from muxway.config.fields import snake_case
+from muxway.config.plan import same
 from muxway.config.report import nearest
 from muxway.errors import ConfigError, Problem
 from muxway.log import EventLog, printable
@@ -43,16 +44,22 @@ log = EventLog("middleware")
 def layers_of_server(server: ServerConfig, whole: Iterable[Layer] = ()) -> list[Layer]:
     """The middlewares of one server; a view takes those that are `shared` from the whole. Raises ConfigError."""
     problems: list[Problem] = []
-    layers = _layers(server.middleware, f"server {server.name}", server.secrets, _shared(whole), problems, server.name)
+    layers = _layers(
+        server.middleware, f"server {server.name}", server.secrets, _shared(whole), problems, [], server.name
+    )
     _refuse(f'server "{server.name}"', problems)
     return layers
 
 
-def layers_of(config: Config, view: ViewConfig | None = None, whole: Iterable[Layer] = ()) -> list[Layer]:
+def layers_of(
+    config: Config, view: ViewConfig | None = None, whole: Iterable[Layer] = (), before: Iterable[Layer] = ()
+) -> list[Layer]:
     """Every middleware of a configuration: the gateway's outside, then those of the view, then each server's.
 
     A view has its own, because what one keeps, such as a cached list, must not show in another; but for those that are
     `shared`, which it takes from the layers of the whole gateway.
+
+    Those that are specified as one `before` was are the same: what they count and remember stays.
 
     Raises:
         ConfigError: some cannot be used; lists every problem.
@@ -61,11 +68,12 @@ def layers_of(config: Config, view: ViewConfig | None = None, whole: Iterable[La
     secrets = frozenset[str]().union(*(server.secrets for server in config.servers.values()))
     secrets = secrets.union(*(one.secrets for one in config.views.values()))
     shared = _shared(whole)
-    layers = _layers(config.gateway.middleware, "the gateway", secrets, shared, problems)
+    kept = [*before]
+    layers = _layers(config.gateway.middleware, "the gateway", secrets, shared, problems, kept)
     if view is not None:
-        layers += _layers(view.middleware, f"view {view.name}", secrets, {}, problems)
+        layers += _layers(view.middleware, f"view {view.name}", secrets, {}, problems, kept)
     for server in config.servers.values():
-        layers += _layers(server.middleware, f"server {server.name}", secrets, shared, problems, server.name)
+        layers += _layers(server.middleware, f"server {server.name}", secrets, shared, problems, kept, server.name)
     _refuse(config.source or "configuration", problems)
     return layers
 
@@ -87,13 +95,14 @@ def _layers(
     secrets: frozenset[str],
     shared: Mapping[str, Middleware],
     problems: list[Problem],
+    kept: list[Layer],
     server: str | None = None,
 ) -> list[Layer]:
     layers: list[Layer] = []
     for spec in specs:
         try:
-            made = shared.get(spec.where) or _make(spec, secrets)
-            layers.append(Layer(spec.use, made, matching(spec.match, server), spec.where, server, whose, spec.match))
+            made = shared.get(spec.where) or _taken_over(kept, whose, spec) or _make(spec, secrets)
+            layers.append(Layer(spec.use, made, matching(spec.match, server), spec.where, server, whose, spec))
         except _Unusable as error:
             problems.append(Problem(path=spec.where, message=printable(str(error)), line=spec.line))
     names = {layer.name for layer in layers}
@@ -104,6 +113,17 @@ def _layers(
                 why = printable(f"{layer.name} and {other} exclude each other; keep one")
                 problems.append(Problem(path=spec.where, message=why, line=spec.line))
     return layers
+
+
+def _taken_over(kept: list[Layer], whose: str, spec: MiddlewareSpec) -> Middleware | None:
+    """The middleware that was made of the same specification, if there is one that nobody has taken over yet."""
+    for layer in kept:
+        # A relative path among the options begins at the first of the folders.
+        its = layer.spec is not None and layer.whose == whose and layer.spec.folders == spec.folders
+        if its and same(layer.spec, spec):
+            kept.remove(layer)
+            return layer.middleware
+    return None
 
 
 class _Unusable(Exception):

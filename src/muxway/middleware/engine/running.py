@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 import msgspec
 
 from muxway import tracebacks
+from muxway.calls.backend import StillStarting
 from muxway.calls.call import LIBRARY, Call
 from muxway.calls.incidents import deliver, internal
 from muxway.calls.ports import Waiter, aside
 from muxway.calls.server_request import ServerRequest
 from muxway.errors import RpcError, UpstreamSaid
-from muxway.exchange.relay import StillStarting
 from muxway.log import EventLog
 from muxway.middleware.engine.base import HOOKS, Aside, Middleware, Outcome, Request, Result
 from muxway.middleware.engine.hiding import Hiding, may_hide
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from muxway.calls.call import Caller
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.kinds import Kind
+    from muxway.config.middlewares import MiddlewareSpec
     from muxway.middleware.engine.base import Next
     from muxway.wire.envelopes import Buffer, Params
 
@@ -96,8 +97,8 @@ class Layer(NamedTuple):
     """The server whose it is; None: it is the gateway's, or a view's."""
     whose: str = ""
     """The same in words; empty: it was given in Python."""
-    globs: Sequence[str] = ()
-    """The names that it is for; empty: for all."""
+    spec: MiddlewareSpec | None = None
+    """What it was made of."""
 
 
 class _Look(NamedTuple):
@@ -829,8 +830,8 @@ class Chains:
         await close_layers(self.layers)
 
 
-def tell_layers(layers: Iterable[Layer], hook: str, told: str | None) -> None:
-    """Call a hook of these middlewares that only takes note, `forget` or `task_ended`; each one once."""
+def tell_layers(layers: Iterable[Layer], hook: str, told: object) -> None:
+    """Call a hook of these middlewares that only takes note, as `forget` or `task_ended`; each one once."""
     for layer in {id(layer.middleware): layer for layer in layers}.values():
         try:
             getattr(layer.middleware, hook)(told)

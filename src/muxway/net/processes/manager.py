@@ -1,7 +1,7 @@
 """Child processes as the event loop sees them: spawn, hear of their end, end them whole.
 
-The processes themselves belong to the reaper (see `reaper.py`), one per nursery, started with the first child. This
-side holds the socket to it and our ends of the pipes. It installs no signal handler and no child watcher, because
+The processes themselves belong to the reaper (see `reaper.py`), one per process manager, started with the first child.
+This side holds the socket to it and our ends of the pipes. It installs no signal handler and no child watcher, because
 muxway is also a library in other people's programs, in any thread; it belongs to the loop that first used it.
 """
 
@@ -114,12 +114,12 @@ class ChildProcess:
         return bool(done)
 
     def resolve_exit(self, end: Exit) -> None:
-        """For the nursery: the process ended."""
+        """For the process manager: the process ended."""
         if not self._exited.done():
             self._exited.set_result(end)
 
     def resolve_gone(self) -> None:
-        """For the nursery: nothing is left of its tree."""
+        """For the process manager: nothing is left of its tree."""
         if not self._gone.done():
             self._gone.set_result(None)
 
@@ -128,7 +128,7 @@ class ProcessManager:
     """Starts children and sees to it that none outlives it."""
 
     def __init__(self, launched: ReaperProcess | None = None, *, log: EventLog | None = None) -> None:
-        """A nursery; with `launched`, the reaper that has been started ahead of it."""
+        """A process manager; with `launched`, the reaper that has been started ahead of it."""
         self._launched = launched
         self._log = log or EventLog("process")
         self._ids = itertools.count(1)

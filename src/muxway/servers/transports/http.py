@@ -1,8 +1,8 @@
-"""The channel to an upstream that is reached by URL: one POST per message, answers as JSON or as events.
+"""The transport to a server that is reached by URL: one POST per message, answers as JSON or as events.
 
 Speaks Streamable HTTP of every revision, with sessions or without, and knows from the messages that pass by which
 it is: an `initialize` result opens a session, an envelope in `_meta` says that there is none. Where a server takes
-neither, HTTP+SSE of 2024-11-05 is tried (`http_sse`). The link above sees frames and nothing of all this.
+neither, HTTP+SSE of 2024-11-05 is tried (`http_sse`). The connection above sees frames and nothing of all this.
 A request that fails is answered here, with an error that says what happened: one bad answer never ends the others.
 """
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from muxway.wire.sse import SseEvent
 
 _SPARE: Final = 36
-"""Requests under way at once beside the calls that a link lets through (maxConcurrency): streams, lists, calls that
-wait for their callers. Each has a connection of its own."""
+"""Requests under way at once beside the calls that are let through (maxConcurrency): streams, lists, calls that wait
+for their callers. Each has a connection of its own."""
 _NOTICES: Final = 8
 """The same for what must not wait behind them: cancellations and answers."""
 _NOTICE: Final = 10.0
@@ -119,7 +119,7 @@ class _Message:
         self.method, self.id, self.params = about
         self.stateless = None if self.method is None else names.stateless_headers(self.method, self.params)
         self.quiet = quiet
-        """Whether the answer is for this channel only."""
+        """Whether the answer is for this transport only."""
         self.queued = not quiet
         """Whether it counts as not taken yet."""
         self.session: str | None = None
@@ -132,7 +132,7 @@ class _Message:
         self.task: asyncio.Task[None] | None = None
 
     def again(self) -> _Message:
-        """The same once more, for this channel only."""
+        """The same once more, for this transport only."""
         return _Message(self.body, Outgoing(self.method, self.id, self.params), quiet=True)
 
     def is_answer(self, envelope: Envelope) -> bool:
@@ -285,7 +285,7 @@ class HttpServerTransport:
                 raise HttpTrouble(f"{busy}; try again later", "overloaded", retry_after=_POOL_WAIT) from None
             try:
                 message.waiting = False
-                # How long a request may take is the link's to say; nobody watches over the rest.
+                # How long a request may take is the connection's to say; nobody watches over the rest.
                 async with asyncio.timeout(None if message.id else _NOTICE):
                     await (self._post(message) if self._events is None else self._post_event(message, self._events))
             except TimeoutError:
@@ -708,7 +708,7 @@ class HttpServerTransport:
         self._lose(await events.follow(lambda event: self._hear_event(event, None), self._nudge))
 
     def _nudge(self) -> None:
-        """Ask the server whether it is there. Its answer is a sign of life; the link knows no such request."""
+        """Ask the server whether it is there. Its answer is a sign of life; the connection knows no such request."""
         about = Outgoing("ping", b'"muxway-idle"')
         self._start(_Message(b"".join(envelopes.request(about.id, "ping")).rstrip(b"\n"), about))
 

@@ -1,4 +1,4 @@
-"""Python code in this process as an upstream: a plain object, or a server of the official SDK."""
+"""Python code in this process as a server: a plain object, or a server of the official SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The in-process channel: an upstream that is Python code in this very process."""
+"""The in-process transport: a server that is Python code in this very process."""
 
 from __future__ import annotations
 

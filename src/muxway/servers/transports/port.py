@@ -1,4 +1,4 @@
-"""What a link needs of a transport towards an upstream."""
+"""What a connection needs of a transport towards a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 RENEWED: Final = "muxway/renewed"
-"""The notice that a channel gives in its upstream's name when a new session has taken the place of the old one."""
+"""The notice that a transport gives in its server's name when a new session has taken the place of the old one."""
 
 
 class Outgoing(NamedTuple):
@@ -32,7 +32,7 @@ UNTOLD: Final = Outgoing()
 
 
 class Hear(Protocol):
-    """Takes what an upstream sent."""
+    """Takes what a server sent."""
 
     def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Envelope | None = None) -> int:
         """Take frames; `about` is the id of our request on whose own stream they came, where there is such a thing.
@@ -45,7 +45,7 @@ class Hear(Protocol):
 
 
 class Fail(Protocol):
-    """Hears that one request will get no answer, where a channel carries each by itself."""
+    """Hears that one request will get no answer, where a transport carries each by itself."""
 
     def __call__(self, id_: bytes, error: RpcError, *, broken: bool) -> None:
         """A request has failed; `broken`: because the server could not be reached or broke off, whatever was asked."""
@@ -53,21 +53,21 @@ class Fail(Protocol):
 
 
 class ServerTransport(Protocol):
-    """Carries frames to and from one upstream. Opened once, closed once."""
+    """Carries frames to and from one server. Opened once, closed once."""
 
     remote: bool
-    """Whether each request goes its own way to the upstream, so that one may fail where another gets through."""
+    """Whether each request goes its own way to the server, so that one may fail where another gets through."""
 
     own_process: bool
-    """Whether the upstream is a process of ours, which ends with the channel, and all that it knows with it."""
+    """Whether the server is a process of ours, which ends with the transport, and all that it knows with it."""
 
     send: Callable[[Sequence[Buffer], Outgoing], None]
     """Queue one frame; never waits. Before and after the connection it does nothing. What the frame is, is told only
-    where the upstream is remote: on a pipe all frames go the same way."""
+    where the server is remote: on a pipe all frames go the same way."""
 
     @property
     def queued(self) -> int:
-        """Bytes accepted by `send` that the upstream has not taken yet."""
+        """Bytes accepted by `send` that the server has not taken yet."""
         ...
 
     async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail, /) -> None:
@@ -81,13 +81,13 @@ class ServerTransport(Protocol):
         ...
 
     def introduced(self) -> None:
-        """The upstream has been greeted: what it writes for people from now on is worth showing them."""
+        """The server has been greeted: what it writes for people from now on is worth showing them."""
         ...
 
     def last_words(self) -> str | None:
-        """The last line the upstream wrote for people, if it has such an outlet."""
+        """The last line the server wrote for people, if it has such an outlet."""
         ...
 
     async def close(self, *, at_once: bool = False) -> None:
-        """End the upstream, kindly first unless `at_once`, and wait until it is gone. `lost` is not called any more."""
+        """End the server, kindly first unless `at_once`, and wait until it is gone. `lost` is not called any more."""
         ...

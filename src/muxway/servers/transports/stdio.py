@@ -1,4 +1,4 @@
-"""The stdio channel: an upstream that is a child process, spoken to over its stdin and stdout."""
+"""The stdio transport: a server that is a child process, spoken to over its stdin and stdout."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class StdioServerTransport:
     own_process = True
 
     def __init__(
-        self, config: ServerConfig, nursery: ProcessManager, turn: Turn, max_message_bytes: int, journal: Journal
+        self, config: ServerConfig, processes: ProcessManager, turn: Turn, max_message_bytes: int, journal: Journal
     ) -> None:
         self._config = config
-        self._nursery = nursery
+        self._processes = processes
         self._turn = turn
         self._framer = LineFramer(max_message_bytes, tails=True)
         self._child: ChildProcess | None = None
@@ -76,7 +76,7 @@ class StdioServerTransport:
         env = command.child_environment(config.env, inherit=config.inherit_env, environ=os.environ)
         path = command.resolve(config.command, path=env.get("PATH"), cwd=config.cwd)
         argv = [config.command, *config.args]
-        child = self._child = await self._nursery.spawn(argv, path=path, env=env, cwd=config.cwd)
+        child = self._child = await self._processes.spawn(argv, path=path, env=env, cwd=config.cwd)
         self._lost = lost
         turn = self._turn
         self._stdin = PipeWriter(child.stdin, turn, lambda: self._end("stopped reading its input"))

@@ -1,6 +1,6 @@
 """A server over stdio that tells who it is: its process, how often it was called, its era, what it was told.
 
-`python lane_server.py [dual|watched]`: handshake only, or both eras, of which the first request decides, as in the
+`python who_server.py [dual|watched]`: handshake only, or both eras, of which the first request decides, as in the
 Python SDK; or with a resource to subscribe to.
 """
 

@@ -14,7 +14,7 @@ from muxway.errors import ParseError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muxway.access.rules import Judge, Verdict
+    from muxway.access.rules import Judge, Ruling
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
     from muxway.catalog.resources import ResourceCatalog
@@ -28,7 +28,7 @@ def publics_of(whole: Catalog) -> Publics:
     return {(route.upstream, route.native): route.public for route in whole.routes.values()}
 
 
-def judged(judge: Judge, kind: Kind, route: Route, publics: Mapping[tuple[str, str], str]) -> Verdict:
+def judged(judge: Judge, kind: Kind, route: Route, publics: Mapping[tuple[str, str], str]) -> Ruling:
     """What is decided about a tool or prompt, by any of the names that it goes by."""
     names = [route.public]
     known = publics.get((route.upstream, route.native), route.public)
@@ -50,7 +50,7 @@ def _described(route: Route) -> Mapping[str, object]:
         return {}
 
 
-def of_names(catalog: Catalog, judge: Judge, publics: Publics) -> tuple[Catalog, dict[str, Verdict]]:
+def of_names(catalog: Catalog, judge: Judge, publics: Publics) -> tuple[Catalog, dict[str, Ruling]]:
     """What is left of the tools or prompts, and what was decided about each by its name here."""
     kind, before = catalog.kind, catalog.admits
     verdicts = {name: judged(judge, kind, route, publics) for name, route in catalog.routes.items()}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from muxway.wire.envelopes import Buffer
 
-SERVER = str(Path(__file__).with_name("lane_server.py"))
+SERVER = str(Path(__file__).with_name("who_server.py"))
 BESIDE = f"import sys; sys.path.insert(0, {str(Path(SERVER).parent)!r})"
 """What a script has to begin with that runs the server's source itself."""
 
@@ -174,9 +174,9 @@ async def test_one_principal_cannot_starve_another_whatever_it_declares() -> Non
                 capabilities["roots"] = {}
             bob, _ = await client_of(gateway, b"bob", capabilities=capabilities)
             pids.add((await who(bob))["pid"])
-        lanes = gateway._fleet.stations["up"].lanes  # pyright: ignore[reportPrivateUsage]
-        assert lanes is not None
-        assert len(lanes.upstreams) <= 4
+        slots = gateway._servers.by_name["up"].instance.pool.slots  # pyright: ignore[reportPrivateUsage]
+        # The first one, which is ann's, and bob's.
+        assert len(slots) <= 1 + 4
         cid, _ = await client_of(gateway, b"cid")
         assert (await who(cid))["pid"] not in pids
 

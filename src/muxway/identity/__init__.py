@@ -1,0 +1,1 @@
+"""Who calls: access tokens, API keys, and what clients are told to get them."""

@@ -1,0 +1,127 @@
+"""How servers are reached: as child processes, for which there must be room, by URL, or as objects of this process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+from muxway.errors import SpawnError
+from muxway.net.pipes import Turn
+from muxway.net.processes.manager import ProcessManager
+from muxway.servers.start_queue import StartQueue
+from muxway.servers.transports.stdio import StdioServerTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from muxway.calls.call import Forwarded
+    from muxway.config.model import GatewaySettings, ServerConfig
+    from muxway.net.message_trace import MessageTrace
+    from muxway.net.processes.journal import Journal
+    from muxway.net.processes.launch import ReaperProcess
+    from muxway.servers.transports.port import ServerTransport
+
+_START: Final = 30.0
+_FETCHING_START: Final = 120.0
+_FETCHERS: Final = frozenset(("npx", "npm", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno"))
+
+
+def start_timeout(configured: float | None, command: str | None) -> float:
+    """Seconds a server may take to be ready. Launchers that may first download the server get longer."""
+    if configured is not None:
+        return configured
+    return _FETCHING_START if may_fetch(command) else _START
+
+
+def may_fetch(command: str | None) -> bool:
+    """Whether a command is a launcher that may first have to download the server."""
+    return command is not None and PurePath(command).stem in _FETCHERS
+
+
+def is_child(config: ServerConfig, thing: object) -> bool:
+    """Whether a server is a process of ours."""
+    return config.transport == "stdio" and thing is None
+
+
+class Dialing:
+    """What all servers of a gateway are reached with."""
+
+    def __init__(
+        self,
+        settings: Callable[[], GatewaySettings],
+        free_one: Callable[[], bool],
+        reaper: ReaperProcess | None,
+        trace: MessageTrace | None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            settings: gives how the gateway behaves by now.
+            free_one: ends an idle process; False if there is none.
+            reaper: the process that will look after the children, if it has been started ahead.
+            trace: who is told of every message, if somebody is.
+        """
+        self.turn = Turn()
+        self._settings = settings
+        self._trace = trace
+        self._processes = ProcessManager(reaper)
+        self._queue = StartQueue(lambda: self._processes.count, free_one)
+
+    async def aclose(self) -> None:
+        """End whatever process is left."""
+        await self._processes.aclose()
+
+    def room(self, config: ServerConfig, thing: object) -> Callable[[], Awaitable[None]] | None:
+        """How the start of a connection waits for a place; None if it needs none."""
+        if not is_child(config, thing):
+            return None
+        return lambda: self._queue.take(lambda: self._settings().max_processes, self._settings().queue_wait)
+
+    def dial(
+        self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object, journal: Journal
+    ) -> Callable[[Forwarded], ServerTransport]:
+        """What makes a transport to a server, each time anew, as its `current` configuration says by then.
+
+        It is given the headers of callers that the server gets over it.
+        """
+        dial, trace = self._dial(current, config, thing, journal), self._trace
+        return dial if trace is None else lambda sent: trace.around(dial(sent), config.name)
+
+    def _dial(
+        self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object, journal: Journal
+    ) -> Callable[[Forwarded], ServerTransport]:
+        if config.unusable:
+
+            def refuse(_: Forwarded) -> ServerTransport:
+                raise SpawnError(config.unusable)
+
+            return refuse
+
+        if thing is not None:
+            from muxway.servers.transports.inprocess import as_server
+            from muxway.servers.transports.memory import MemoryServerTransport
+
+            server = as_server(thing, config.name)
+            return lambda _: MemoryServerTransport(server)
+
+        def limit() -> int:
+            return current().max_message_bytes or self._settings().max_message_bytes
+
+        if config.transport != "stdio":
+            from muxway.servers.transports.http import HttpServerTransport
+
+            return lambda sent: HttpServerTransport(_sending(current(), sent), limit())
+        return lambda _: StdioServerTransport(current(), self._processes, self.turn, limit(), journal)
+
+
+def _sending(config: ServerConfig, sent: Forwarded) -> ServerConfig:
+    """The configuration with these headers of callers beside its own."""
+    return replace(config, headers={**config.headers, **dict(sent)}) if sent else config
+
+
+def takes_several(thing: object) -> bool:
+    """Whether an object of this process can be served in both eras side by side."""
+    from muxway.servers.transports import inprocess
+
+    return inprocess.takes_several(thing)

@@ -1,0 +1,179 @@
+"""One server, for as long as it is configured: what takes calls for it, whichever process or connection is behind.
+
+Implements `calls.backend.Backend`. What it is doing is asked of the slot of its first connection, each time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muxway.calls.backend import WaitingCalls
+from muxway.catalog.kinds import KINDS
+from muxway.net.processes.journal import Journal
+from muxway.servers.counters import ServerCounters
+from muxway.servers.slot import SESSIONS
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from muxway.calls.backend import Choose, Held
+    from muxway.calls.call import Call
+    from muxway.catalog.build import Source
+    from muxway.config.model import ServerConfig
+    from muxway.servers.connection import Connection
+    from muxway.servers.instance import Instance
+    from muxway.servers.lists import ServerLists
+    from muxway.servers.slot import Slot
+
+_LISTED_BY: Final = {kind.method: kind for kind in KINDS}
+
+
+class ManagedServer:
+    """One server and everything that belongs to it."""
+
+    __slots__ = (
+        "_coming",
+        "bare",
+        "choose",
+        "counters",
+        "idle",
+        "instance",
+        "journal",
+        "limit",
+        "prefix",
+        "shown",
+        "unprefixed",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        """Without an instance, which is put in next."""
+        self.counters = ServerCounters()
+        self.journal = Journal()
+        """What its processes wrote to stderr."""
+        self.waiting = WaitingCalls()
+        self.prefix = ""
+        self.unprefixed = self.bare = False
+        self.idle = self.limit = 0.0
+        self.shown: tuple[Sequence[object], Source] | None = None
+        """What it shows, and what that was last made of."""
+        self.instance: Instance
+        self.choose: Choose = _away
+        """See `Backend`; the pool's own, as this is asked for every call."""
+        self._coming: tuple[Instance, asyncio.Task[None]] | None = None
+
+    def put(self, instance: Instance) -> None:
+        """Let an instance serve from now on."""
+        self.instance = instance
+        self.choose = instance.pool.choose
+
+    # --- a swap ---------------------------------------------------------------------------------
+
+    @property
+    def coming(self) -> Instance | None:
+        """What is being started to take the instance's place."""
+        return None if self._coming is None else self._coming[0]
+
+    @property
+    def swap(self) -> asyncio.Task[None] | None:
+        """What waits for that."""
+        return None if self._coming is None else self._coming[1]
+
+    def expect(self, instance: Instance, swap: asyncio.Task[None]) -> None:
+        """An instance is being started to take the place of the one that serves."""
+        self._coming = instance, swap
+
+    def expect_none(self) -> Instance | None:
+        """None is any more. Returns the one that was."""
+        instance, self._coming = self.coming, None
+        return instance
+
+    # --- how it is ------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> ServerConfig:
+        """How it is started and treated."""
+        return self.instance.config
+
+    @property
+    def first(self) -> Slot:
+        """The place of the connection that everybody may share."""
+        return self.instance.pool.first
+
+    @property
+    def lists(self) -> ServerLists:
+        """What it lists over that."""
+        return self.instance.pool.first.lists
+
+    def is_bare(self) -> bool:
+        """Whether its words need no label: there may come to be other servers, or none."""
+        return self.bare
+
+    # --- Backend --------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> dict[Held, None]:
+        """See `Backend`."""
+        return self.waiting.held
+
+    @property
+    def opening(self) -> dict[Held, None] | None:
+        """See `Backend`."""
+        slot = self.instance.pool.opening
+        return None if slot is None else slot.held
+
+    @property
+    def connection(self) -> Connection | None:
+        """See `Backend`."""
+        return self.first.connection
+
+    @property
+    def starting(self) -> bool:
+        """See `Backend`."""
+        return self.first.starting
+
+    @property
+    def absence(self) -> str:
+        """See `Backend`."""
+        first = self.first
+        return first.unnamed(first.state.reason or f"it is {first.state.now.status}")
+
+    @property
+    def retry_in(self) -> float | None:
+        """See `Backend`."""
+        return self.first.retry_in
+
+    def wake(self) -> bool:
+        """See `Backend`."""
+        return self.first.wake()
+
+    def asked(self, listing: str) -> int | None:
+        """See `Backend`; for how long it holds is that of the first connection's."""
+        kind, sessions = _LISTED_BY[listing], self._session_lists
+        if sessions is not None:
+            sessions.asked(kind)
+        return self.lists.asked(kind)
+
+    def renew(self, listing: str) -> bool:
+        """See `Backend`."""
+        kind, sessions = _LISTED_BY[listing], self._session_lists
+        for_sessions = sessions is not None and sessions.renew(kind)
+        return self.lists.renew(kind) or for_sessions
+
+    def want(self, listing: str, *, begin: bool) -> bool:
+        """See `Backend`."""
+        kind, sessions = _LISTED_BY[listing], self._session_lists
+        for_sessions = sessions is not None and sessions.want(kind, begin=begin)
+        return self.lists.want(kind, begin=begin) or for_sessions
+
+    @property
+    def _session_lists(self) -> ServerLists | None:
+        """What it lists over the connection for handshake callers, if there is one."""
+        slot = self.instance.pool.slots.get(SESSIONS)
+        return None if slot is None else slot.lists
+
+
+def _away(call: Call, /) -> None:
+    """There is no instance yet."""
+    del call

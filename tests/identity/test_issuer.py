@@ -1,0 +1,168 @@
+"""What an issuer says over HTTP, and what somebody in its place may not make us believe."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from muxway.identity import issuer as asking
+from muxway.identity.jwks import from_issuer
+from muxway.net.http_errors import HttpTrouble
+
+from .issuing import TestIssuer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[str]:
+    """A web server on loopback that answers everything so."""
+    runner = web.ServerRunner(web.Server(handler))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield site.name
+    finally:
+        await runner.cleanup()
+
+
+class Place:
+    """An issuer's web site: path → JSON, or a response."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Any] = {}
+        self.asked: list[str] = []
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.path)
+        page = self.pages.get(request.path)
+        if page is None:
+            return web.Response(status=404)
+        return page if isinstance(page, web.Response) else web.json_response(page)
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+@pytest.mark.parametrize(
+    ("path", "where"),
+    [
+        ("", "/.well-known/oauth-authorization-server"),
+        ("", "/.well-known/openid-configuration"),
+        ("/realms/main", "/.well-known/oauth-authorization-server/realms/main"),
+        ("/realms/main", "/.well-known/openid-configuration/realms/main"),
+        ("/realms/main", "/realms/main/.well-known/openid-configuration"),
+        ("/t/", "/t/.well-known/openid-configuration"),
+    ],
+)
+async def test_the_keys_are_found_wherever_the_metadata_is(path: str, where: str, place: Place) -> None:
+    """RFC 8414 §3.1, §5; OpenID Connect Discovery, section 4."""
+    async with serving(place) as url:
+        place.pages[where] = {"issuer": f"{url}{path}", "jwks_uri": f"{url}/keys"}
+        place.pages["/keys"] = {"keys": TestIssuer().jwks}
+        assert len(await from_issuer(f"{url}{path}", None)) == 1
+
+
+async def test_written_keys_need_no_metadata(place: Place) -> None:
+    """docs/configuration.md#access-tokens: `jwks`."""
+    async with serving(place) as url:
+        place.pages["/keys"] = {"keys": []}
+        assert await from_issuer("https://elsewhere.example", f"{url}/keys") == []
+        assert place.asked == ["/keys"]
+
+
+@pytest.mark.parametrize(
+    "lie", ["another issuer", "a slash", "no keys", "keys without TLS", "keys in a file", "a list"]
+)
+async def test_metadata_that_is_not_the_issuers_own_is_not_believed(lie: str, place: Place) -> None:
+    """RFC 8414 §3.3: `issuer` must be identical, or the metadata must not be used."""
+    async with serving(place) as url:
+        told: Any = {"issuer": url, "jwks_uri": f"{url}/keys"}
+        if lie == "a list":
+            told = []
+        else:
+            told |= {
+                "another issuer": {"issuer": "https://evil.example"},
+                "a slash": {"issuer": f"{url}/"},
+                "no keys": {"jwks_uri": None},
+                "keys without TLS": {"jwks_uri": "http://keys.example.com/"},
+                "keys in a file": {"jwks_uri": "file:///etc/passwd"},
+                "keys in our file": {"jwks_uri": "file://localhost/etc/passwd"},
+            }[lie]
+        place.pages["/.well-known/oauth-authorization-server"] = told
+        place.pages["/keys"] = {"keys": TestIssuer().jwks}
+        with pytest.raises(HttpTrouble):
+            await from_issuer(url, None)
+        assert "/keys" not in place.asked
+
+
+async def test_clients_of_2025_03_26_find_the_issuers_metadata_at_our_root(place: Place) -> None:
+    """MCP 2025-03-26, basic/authorization: they look at the host of the MCP server, and know of no other place."""
+    async with serving(place) as url:
+        document = asking.IssuerDocument(url)
+        first = document.document()
+        assert isinstance(first, asyncio.Task)
+        await first
+        assert document.document() is None  # It cannot be had; nobody is asked again for a while.
+        place.pages["/.well-known/openid-configuration"] = {"issuer": url, "token_endpoint": f"{url}/token"}
+        document = asking.IssuerDocument(url)
+        again = [document.document() for _ in range(3)]
+        assert isinstance(again[0], asyncio.Task)
+        assert again[0] is again[2]
+        await again[0]
+        told = document.document()
+        assert isinstance(told, bytes)
+        assert json.loads(told)["token_endpoint"] == f"{url}/token"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirects_are_not_followed(status: int, place: Place) -> None:
+    """Ours: whoever can redirect us could give us keys of its own."""
+    async with serving(place) as url:
+        place.pages["/keys"] = web.Response(status=status, headers={"Location": f"{url}/other"})
+        place.pages["/other"] = {"keys": TestIssuer().jwks}
+        with pytest.raises(HttpTrouble, match="redirects"):
+            await from_issuer(url, f"{url}/keys")
+        assert place.asked == ["/keys"]
+
+
+@pytest.mark.parametrize("answer", ["huge", "no JSON", "no object", "no set", "status"])
+async def test_what_is_no_key_set_is_refused(answer: str, place: Place) -> None:
+    """Ours: small, JSON, and what it should be."""
+    pages: dict[str, Any] = {
+        "huge": web.Response(body=b'{"keys":["' + b"x" * 300_000 + b'"]}'),
+        "no JSON": web.Response(text="<html>"),
+        "no object": web.Response(text="[]"),
+        "no set": {"keys": {}},
+        "status": web.Response(status=500),
+    }
+    async with serving(place) as url:
+        place.pages["/keys"] = pages[answer]
+        with pytest.raises(HttpTrouble):
+            await from_issuer(url, f"{url}/keys")
+
+
+async def test_an_issuer_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: whoever waits for it is told to come back."""
+    monkeypatch.setattr(asking, "_PATIENCE", 0.2)
+    over = asyncio.Event()
+
+    async def silent(_: web.Request) -> web.StreamResponse:
+        await over.wait()
+        return web.Response()
+
+    async with serving(silent) as url:
+        with pytest.raises(HttpTrouble, match="did not answer"):
+            await from_issuer(url, f"{url}/keys")
+        over.set()
