@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muxway.cli import cli
-from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
 from muxway.config.access import RULE
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
 from muxway.config.dialects import CONTAINERS
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
 from muxway.config.shaping import ARGUMENT, SHAPE

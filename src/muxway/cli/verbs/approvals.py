@@ -52,7 +52,7 @@ def command(
     A yes that is remembered holds for any arguments, until the server is started
     anew or the config is read again.
 
-    Exit 2 if no such call waits, 4 if no gateway runs.
+    Exit 1 if no such call waits any more, 4 if no gateway runs.
     """
     seconds = _seconds(remember, action)
     if action == "list":
