@@ -260,3 +260,22 @@ async def test_another_rule_is_told_as_another_list() -> None:
         await bob.notice("notifications/tools/list_changed")
         assert len(await bob.tools()) == 3
         assert not [notice for notice in ann.notices if notice["method"].endswith("list_changed")]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_the_user_is_asked_about_a_step_in_the_middle_of_its_tool(revision: str) -> None:
+    """docs/access.md: a step's question goes the way that questions of servers go, in both eras."""
+    tools = {"Both": {"description": "d", "steps": [{"name": "one", "tool": "a__drop", "arguments": {}}]}}
+    async with a_world({"a": server("a")}, mcpServers={"a": OFF}, access=ASK, tools=tools) as world:
+        client = await client_of(world, revision, capabilities=ELICITS)
+        asked: list[dict[str, Any]] = []
+
+        def answer(params: dict[str, Any]) -> dict[str, Any]:
+            asked.append(params)
+            return {"action": "accept", "content": {}}
+
+        client.answers["elicitation/create"] = answer
+        reply = await client.complete("tools/call", {"name": "Both", "arguments": {}})
+        assert "isError" not in reply.result
+        assert (len(asked), used(world)) == (1, 1)
+        assert "a__drop" in asked[0]["message"]
