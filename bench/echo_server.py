@@ -1,4 +1,4 @@
-"""The upstream every target is measured in front of: an MCP server on stdin and stdout, standard library only.
+"""The server every target is measured in front of: an MCP server on stdin and stdout, standard library only.
 
 It is built not to be the bottleneck: many requests per read, one write for all their answers, the id found by a
 regular expression, the padding encoded once per size. Whatever the fast patterns do not know goes through `json`.

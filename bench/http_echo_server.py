@@ -1,4 +1,4 @@
-"""The HTTP upstream of the benchmark: `echo_server` behind one `POST /mcp`, standard library only.
+"""The HTTP server of the benchmark: `echo_server` behind one `POST /mcp`, standard library only.
 
     python http_echo_server.py PORT
 

@@ -21,6 +21,7 @@ from muxway.config.access import RULE
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
 from muxway.config.dialects import CONTAINERS
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
+from muxway.config.oauth import IDP, OAUTH
 from muxway.config.shaping import ARGUMENT, SHAPE
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ PARTS: Final = {
     "examples": lambda: fields(EXAMPLE),
     "shapes": lambda: fields(SHAPE),
     "arguments": lambda: fields(ARGUMENT),
+    "oauth": lambda: fields(OAUTH),
+    "idp": lambda: fields(IDP),
     "views": lambda: fields(VIEW),
     "access-rules": lambda: fields(RULE),
     "verbs": verbs,

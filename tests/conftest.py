@@ -48,7 +48,7 @@ class World:
 async def a_world(
     servers: dict[str, ScriptedServer], *, entries: dict[str, dict[str, Any]] | None = None, **top: Any
 ) -> AsyncIterator[World]:
-    """A gateway whose upstreams are scripted servers in this process."""
+    """A gateway whose servers are scripted servers in this process."""
     # A configuration needs a server; this one is switched off, the scripted ones are added at run time.
     config = parse_config({"mcpServers": {"off": {"command": "none", "disabled": True}}, **top})
     async with Gateway.open(config) as gateway:

@@ -90,6 +90,55 @@ def lines(source: Path) -> int:
     return sum(len(path.read_bytes().splitlines()) for path in source.rglob("*.py"))
 
 
+def changed_by_reload(source: Path) -> list[str]:
+    """What `Gateway.apply` changes: each thing it assigns to or tells something, itself or in a method of its own."""
+    gateways = [
+        node
+        for path in source.glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == "Gateway"
+    ]
+    own = {method.name: method for node in gateways for method in methods(node)}
+    found: dict[str, None] = {}
+    looked: set[str] = set()
+
+    def look(name: str) -> None:
+        looked.add(name)
+        for part in ast.walk(own[name]):
+            if isinstance(part, ast.Assign):
+                targets = [one for one in part.targets if isinstance(one, ast.Attribute | ast.Subscript)]
+                found.update(dict.fromkeys(map(ast.unparse, targets)))
+            elif isinstance(part, ast.Expr):
+                call = part.value.value if isinstance(part.value, ast.Await) else part.value
+                if not isinstance(call, ast.Call):
+                    continue
+                told = ast.unparse(call.func)
+                if (inner := told.removeprefix("self.")) in own:
+                    if inner not in looked and not inner.startswith("_check"):
+                        look(inner)
+                elif isinstance(call.func, ast.Attribute):
+                    found[told] = None
+
+    look("apply")
+    return list(found)
+
+
+def keepers_of_starting(source: Path) -> list[str]:
+    """The attributes that keep whether a server is being started: a flag of that name, or a state out of a table."""
+    found: dict[str, None] = {}
+    for path in sorted(source.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            for part in (part for method in methods(node) for part in ast.walk(method)):
+                if isinstance(part, ast.Assign) and isinstance(target := part.targets[0], ast.Attribute):
+                    value = ast.unparse(part.value)
+                    flag = "starting" in target.attr and "create_task" not in value
+                    if flag or re.match(r"(Status|State)\.", value):
+                        found[f"{node.name}.{target.attr}"] = None
+    return list(found)
+
+
 def words(page: Path) -> list[str]:
     """The words of our own: the first column of the table under “Words” of the design page."""
     part = re.search(r"^## Words\n(.*?)^## ", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -206,9 +255,9 @@ async def call_over_http(stage: Any, spans: list[tuple[int, int]]) -> None:
 async def parked_over_pipes(stage: Any, spans: list[tuple[int, int]]) -> None:
     """stdio → stdio, parked"""
     from tests.golden import walks
-    from tests.golden.stage import MODERN, modern
+    from tests.golden.stage import modern
 
-    client, alpha = await walks.both_met(stage, MODERN, "2025-11-25", walks.ECHO, capabilities=walks.ASKABLE)
+    client, alpha = await _both_met(stage)
     params = modern({"name": "alpha__echo"}, walks.ASKABLE)
     for number in range(PARKED):
         begin = time.monotonic_ns()
@@ -248,6 +297,30 @@ async def parked_over_http(stage: Any, spans: list[tuple[int, int]]) -> None:
         spans.append((begin, time.monotonic_ns()))
 
 
+async def _both_met(stage: Any) -> tuple[Any, Any]:
+    """A stateless client and a server with a handshake that know each other, over pipes."""
+    from tests.golden import walks
+    from tests.golden.stage import modern
+
+    server = await stage.line_server("alpha")
+    stage.configure({"alpha": server.entry()})
+    client = await stage.stdio()
+    params = modern(capabilities=walks.ASKABLE)
+    client.say({"jsonrpc": "2.0", "id": "c0", "method": "tools/list", "params": params})
+    alpha = await server.started()
+    await walks.meet(alpha, "2025-11-25", walks.ECHO)
+    # The server is asked something before its first call. Not by 0.1, which answers the client at once.
+    listed, asked = asyncio.ensure_future(client.hear()), asyncio.ensure_future(alpha.hear())
+    await asyncio.wait((listed, asked), return_when=asyncio.FIRST_COMPLETED)
+    if asked.done():
+        alpha.answer(asked.result(), {})
+    else:
+        asked.cancel()
+        await asyncio.wait((asked,))
+    await listed
+    return client, alpha
+
+
 async def _over_http(stage: Any) -> tuple[Any, Any]:
     """A server on loopback that is ready, and a client."""
     from tests.golden import walks
@@ -275,11 +348,13 @@ def report(source: Path, envelope: str) -> str:
     pipes, http, parked, parked_http = ways.values()
     rows = {
         "files a call enters, stdio → stdio / HTTP → HTTP": f"{len(pipes.files)} / {len(http.files)}",
-        "of them outside `protocol` or `wire`": f"{pipes.stations} / {http.stations}",
+        "of them outside `wire` (0.1: `protocol`)": f"{pipes.stations} / {http.stations}",
         "envelope parses, stdio → stdio / HTTP → HTTP": f"{pipes.envelopes} / {http.envelopes}",
         "JSON decodes of any kind, stdio → stdio / HTTP → HTTP": f"{pipes.decodes} / {http.decodes}",
         "files a parked call enters, stdio / HTTP": f"{len(parked.files)} / {len(parked_http.files)}",
-        "of these outside `protocol` or `wire`": f"{parked.stations} / {parked_http.stations}",
+        "of these outside `wire` (0.1: `protocol`)": f"{parked.stations} / {parked_http.stations}",
+        "things that a reload assigns to or tells": str(len(changed_by_reload(source))),
+        "attributes that keep whether a server is starting": str(len(keepers_of_starting(source))),
         "words of our own": str(len(glossary)),
         "lines in `src`": f"{lines(source):,}",
         "files in `src`": str(len(list(source.rglob("*.py")))),
@@ -291,6 +366,8 @@ def report(source: Path, envelope: str) -> str:
         _table(("Most attributes", ""), ((f"`{one.name}` ({one.file})", one.attributes) for one in most_attributes)),
         _table(("Most methods", ""), ((f"`{one.name}` ({one.file})", one.methods) for one in most_methods)),
         _table(("Name of several classes", ""), ((name, _files(found, name)) for name in sorted(twice))),
+        _table(("A reload changes", ""), ((f"`{one}`", "") for one in changed_by_reload(source))),
+        _table(("It is starting: who keeps it", ""), ((f"`{one}`", "") for one in keepers_of_starting(source))),
         _table(("Way of a call", "Files, in order"), ((name, ", ".join(way.files)) for name, way in ways.items())),
     ]
     return "\n\n".join(parts) + "\n"

@@ -11,11 +11,11 @@
         ├── InvalidParams       wrong parameters                                      -32602
         ├── ToolNotFound        no such tool: handshake revisions -32601, 2026-07-28  -32602
         ├── UnsupportedVersion  the request names a revision we do not speak that way -32022
-        ├── UpstreamSaid        the upstream's own error, passed on unchanged
-        └── UpstreamError       the upstream is lost, broken, slow or not running     -32603
+        ├── UpstreamSaid        the server's own error, passed on unchanged
+        └── UpstreamError       the server is lost, broken, slow or not running     -32603
 
 An error is raised where the fact is known and turned into JSON in one place,
-`protocol.messages.error_body`.
+`wire.envelopes.error_body`.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class UnsupportedVersion(RpcError):
 
 
 class UpstreamSaid(RpcError):
-    """The upstream answered with an error of its own. `raw` is that error object, byte for byte."""
+    """The server answered with an error of its own. `raw` is that error object, byte for byte."""
 
     def __init__(self, raw: bytes, message: str, code: int, data: Any = None) -> None:
         super().__init__(message, code=code, data=data)
@@ -166,11 +166,13 @@ class UpstreamSaid(RpcError):
         """Where it came from: ids in it mean something there only."""
 
 
-Reason = Literal["lost", "timeout", "malformed", "too_large", "not_running", "overloaded", "unsupported"]
+Reason = Literal[
+    "lost", "timeout", "malformed", "too_large", "not_running", "overloaded", "unsupported", "login_needed"
+]
 
 
 class UpstreamError(RpcError):
-    """The upstream did not give a usable answer: it is gone, slow, broken or was never there."""
+    """The server did not give a usable answer: it is gone, slow, broken or was never there."""
 
     def __init__(self, upstream: str, reason: Reason, message: str, *, retry_after: float | None = None) -> None:
         """An error; `retry_after` is in how many seconds another try may succeed, where that is known."""

@@ -56,8 +56,11 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
+    from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
     from muxway.exchange.dispatcher import Dispatcher
+    from muxway.exchange.logins import LoginPage
+    from muxway.identity.pages import LoginPages
     from muxway.layering import Layers
     from muxway.middleware.engine.base import Middleware
     from muxway.middleware.engine.running import Layer
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from muxway.routing.snapshot import MiddlewareChain, Visible
     from muxway.routing.target import Target
     from muxway.servers.slot import Slot
+    from muxway.servers.transports.port import Credentials
 
 
 class Gateway:
@@ -129,7 +133,10 @@ class Gateway:
             prepare=self._publisher.prepare,
             reaper=reaper,
             trace=trace,
+            credentials=self._credentials,
         )
+        self._login_pages: LoginPages | None = None
+        self.runtime.logins.page = self._login_page
         chains = self._layering.put(self._layering.make(config), settings.call_max)
         self._publisher.settings = replace(unwrapped, chains=chains)
         self._publisher.follow(self._servers)
@@ -196,6 +203,8 @@ class Gateway:
         """End every server, all at once, and wait until they are gone."""
         with self._publisher.at_once():
             await self._servers.stop()
+        if self._login_pages is not None:
+            await self._login_pages.close()
         await self._publisher.settled()
         self._publisher.publish()
         self.runtime.close()
@@ -205,24 +214,49 @@ class Gateway:
         """A text without the secrets that the configuration knows."""
         return masker(_secrets(self.config))(text)
 
+    def _credentials(self, server: ServerConfig) -> Credentials | None:
+        """What muxway shows a remote server: the login of the user who runs it."""
+        # Only for those who have such servers.
+        from muxway.identity.credentials import ServerCredentials, takes_login
+        from muxway.identity.store import TokenStore
+
+        return ServerCredentials(server, TokenStore(), file=self.config.source) if takes_login(server) else None
+
+    def _login_page(self, name: str) -> LoginPage | None:
+        """Where the user who runs the gateway can log in to a server."""
+        server = self._servers.by_name.get(name)
+        if server is None or server.instance.credentials is None or not server.config.oauth.interactive:
+            return None
+        if self._login_pages is None:
+            from muxway.identity.pages import LoginPages
+
+            self._login_pages = LoginPages(self._logged_in)
+        return self._login_pages.page(server.config)
+
+    def _logged_in(self, name: str, page: str) -> None:
+        """The user has logged in to a server on such a page."""
+        if (server := self._servers.by_name.get(name)) is not None:
+            server.instance.pool.logged_in()
+        self.runtime.sessions.page_done(self.runtime.logins, page)
+
     @property
     def metronome(self) -> Metronome:
         """How long the event loop has been busy without a break."""
         return self._servers.turn.metronome
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioClientTransport:
-        """A door for one client on these file descriptors; `await door.serve()` to serve it. Raises UnknownName."""
+        """A transport for one client on these file descriptors: `await` its `serve()`. Raises UnknownName."""
         limit = self.config.gateway.max_message_bytes
         # A pipe has one end: whatever a server wants to know of its client, this is who it means.
         self.runtime.sessions.only = OnlyClient()
-        door = StdioClientTransport(
+        transport = StdioClientTransport(
             self._dispatcher(view), self._servers.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
         )
-        door.trace = self._trace
-        return door
+        transport.trace = self._trace
+        return transport
 
     def memory_door(self, view: str | None = None, identity: Identity | None = None) -> MemoryClientTransport:
-        """A door for a client in this process that speaks raw lines, who is this. UnknownName: no such view."""
+        """A transport for a client in this process that speaks raw lines, who is this. UnknownName: no such view."""
         return MemoryClientTransport(self._dispatcher(view), identity)
 
     def _dispatcher(self, view: str | None) -> Dispatcher:

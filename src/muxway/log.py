@@ -1,7 +1,7 @@
 """Log lines: a constant event, facts as fields, one line each, never an escape sequence.
 
-    log.warning("upstream lost", upstream="github", exit=127, in_flight=3)
-    → 12:00:01 warning upstream lost upstream=github exit=127 in_flight=3
+    log.warning("server lost", upstream="github", exit=127, in_flight=3)
+    → 12:00:01 warning server lost upstream=github exit=127 in_flight=3
 
 Everything goes to stderr (stdout belongs to the protocol) and, if asked for, to a file. Lines of a log that may have
 thousands a second are gathered for a moment, because a system call costs more than a line. Any other line is written at

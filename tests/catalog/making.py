@@ -30,7 +30,7 @@ def source(
     hidden: frozenset[str] = frozenset(),
     own: bool = False,
 ) -> Source:
-    """One upstream with tools of these names."""
+    """One server with tools of these names."""
     natives = [tool(name) for name in tools]
     shown = upstream if prefix is None else prefix
     return Source(upstream=upstream, tools=natives, prefix=shown, exposed=exposed, hidden=hidden, own=own)
@@ -47,7 +47,7 @@ def merged(
     prefixes: Mapping[str, str | None] | None = None,
     configured: Sequence[str] | None = None,
 ) -> Catalog:
-    """The catalog of upstreams with these tools, prefixed as the whole configuration says."""
+    """The catalog of servers with these tools, prefixed as the whole configuration says."""
     naming = naming or Naming()
     wanted = {name: (prefixes or {}).get(name) for name in configured or offers}
     given = assign_prefixes(naming, wanted)
@@ -55,7 +55,7 @@ def merged(
 
 
 def publics(catalog: Catalog) -> dict[tuple[str, str], str]:
-    """(Upstream, native name) → public name."""
+    """(Server, native name) → public name."""
     return {(route.upstream, route.native): route.public for route in catalog.routes.values()}
 
 
@@ -66,7 +66,7 @@ def reading(
     exposed: tuple[str, ...] | None = None,
     hidden: tuple[str, ...] = (),
 ) -> Source:
-    """One upstream with these resources and templates."""
+    """One server with these resources and templates."""
     return Source(
         upstream=upstream,
         prefix=upstream,

@@ -1,4 +1,4 @@
-"""Listings of many upstreams → one catalog."""
+"""Listings of many servers → one catalog."""
 
 from __future__ import annotations
 

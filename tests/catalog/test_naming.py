@@ -94,7 +94,7 @@ def test_one_more_upstream_changes_no_name_of_the_earlier_ones(
 @LAW
 @given(offers=offers, data=st.data())
 def test_who_is_there_changes_no_prefix(offers: dict[str, list[str]], data: st.DataObject) -> None:
-    """Ours: prefixes come of the configuration alone, so an upstream that is late or gone renames nobody."""
+    """Ours: prefixes come of the configuration alone, so a server that is late or gone renames nobody."""
     prefixes = assign_prefixes(Naming(), dict.fromkeys(offers))
     assert len({*prefixes.values()}) == len(prefixes)
     there = data.draw(st.sets(st.sampled_from(sorted(offers)))) if offers else set[str]()

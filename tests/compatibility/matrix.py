@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muxway import Gateway
-from muxway.clients.transports.http import HttpDoor
+from muxway.clients.transports.http import HttpClientTransport
 from muxway.clients.transports.http_server import HttpServer
 from tests.compatibility.clients import Client, connect
 from tests.compatibility.subjects import ABSENT, SUBJECTS, Outcome
@@ -162,7 +162,7 @@ async def _world() -> AsyncIterator[tuple[Gateway, str]]:
 
 @contextlib.asynccontextmanager
 async def _door(gateway: Gateway) -> AsyncIterator[str]:
-    door = HttpDoor(gateway.runtime)
+    door = HttpClientTransport(gateway.runtime)
     server = HttpServer(door)
     listener = socket.create_server(("127.0.0.1", 0))
     await server.start(listener)

@@ -14,12 +14,13 @@ import pytest
 
 from muxway.config import Config, ExposedTool, ServerConfig, json_schema, load_config
 from muxway.config.documents import read_document
+from muxway.config.oauth import OAuthConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ENVIRON = {"HOME": "/home/me", "TOKEN": "s3cr3t-token", "API_KEY": "k3y-of-the-api", "EMPTY": ""}
-NO_VALUES = {"args": (), "env": {}, "headers": {}}
+NO_VALUES = {"args": (), "env": {}, "headers": {}, "oauth": OAuthConfig()}
 BASE = {attribute.name: attribute.default for attribute in fields(ServerConfig)} | NO_VALUES
 NOT_COMPARED = {"where", "line", "extra", "secrets"}
 

@@ -342,7 +342,7 @@ def test_servers_in_an_array_need_names() -> None:
         ({"command": "npx -y thing"}, "command", "put its arguments into `args`"),
         ({"command": "x", "env": {"A": "b "}}, "env.A", "begins or ends with blanks"),
         ({"url": " http://x"}, "url", "blanks around the URL"),
-        ({"url": "http://x", "oauth": {}}, "oauth", "not supported by muxway"),
+        ({"url": "http://x", "apiKey": {}}, "apiKey", "not supported by muxway"),
         ({"command": "x", "tools": {"a": {"name": "b"}}}, "tools", "`shape` renames"),
         ({"command": "x", "tools": {"a": {"approval_mode": "auto"}, "b": {"enabled": False}}}, "tools", "`shape`"),
         ({"type": "stdio", "command": "x", "url": "http://x"}, "", "`url` has no effect"),

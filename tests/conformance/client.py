@@ -9,9 +9,14 @@ data. Whoever uses the gateway speaks the same revision; what the gateway speaks
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import re
+import shlex
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import muxway
@@ -22,6 +27,13 @@ REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2025-11-25")
 DATA = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 
 CAPABILITIES = {"elicitation": {"form": {"applyDefaults": True}}, "sampling": {}, "roots": {}}
+CONTEXT = {
+    "client_id": "clientId",
+    "client_secret": "clientSecret",
+    "private_key_pem": "privateKey",
+    "signing_algorithm": "signingAlgorithm",
+}
+"""What the suite calls what it gives for a login → what the configuration calls it."""
 ROUNDS = 5
 STUBS: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 
@@ -62,11 +74,14 @@ def field_value(schema: dict[str, Any]) -> Any:
 
 
 async def call(client: RawClient, name: str, arguments: dict[str, Any]) -> None:
-    """Call a tool, and go through its input rounds."""
+    """Call a tool, and go through its input rounds; log in as often as it wants that."""
     more: dict[str, Any] = {}
     for _ in range(ROUNDS):
         message = (await client.call(name, arguments, **more)).message
         say(f"{name}: {json.dumps(message)[:300]}")
+        if command := login_wanted(json.dumps(message)):
+            await log_in(command)
+            continue
         result = message.get("result", {})
         if result.get("resultType") != "input_required":
             return
@@ -75,6 +90,27 @@ async def call(client: RawClient, name: str, arguments: dict[str, Any]) -> None:
         if "requestState" in result:
             more["requestState"] = result["requestState"]
     raise AssertionError(f"{name} asks without end")
+
+
+def login_wanted(text: str) -> list[str]:
+    """The command that an error tells the user to run; empty if it does not."""
+    found = re.search(r"(?:run|try) `(muxway login[^`]*)`", text)
+    words = [] if found is None else shlex.split(found[1])[1:]
+    # Where the server says nothing of logins, nothing says more than that one may be tried.
+    return [*words, "mock"] if len(words) == 1 else words
+
+
+async def log_in(command: list[str]) -> None:
+    """Do what the user is told to do, with somebody at the browser who agrees to everything."""
+    environment = {**os.environ, "BROWSER": f"{sys.executable} {Path(__file__).with_name('browser.py')} %s"}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "muxway", *command),
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=sys.stderr,
+    )
+    if await process.wait() != 0:
+        raise SystemExit("the login failed")
 
 
 async def use(client: RawClient) -> None:
@@ -102,12 +138,50 @@ async def read_everything(client: RawClient) -> None:
         await client.ask("prompts/get", {"name": prompt["name"]})
 
 
+async def noticed(gateway: muxway.Gateway) -> None:
+    """Wait until the gateway has seen the login, and the server runs or wants another one."""
+    with contextlib.suppress(TimeoutError):  # it may have done so before the command ended
+        async with asyncio.timeout(1.5):
+            while gateway.servers()[0].status in ("login needed", "failed"):
+                await asyncio.sleep(0.001)
+    await gateway.settled()
+
+
+def oauth() -> dict[str, Any]:
+    """What the user would write into the configuration for this scenario."""
+    if SCENARIO == "auth/basic-cimd":
+        return {"clientMetadataUrl": "https://conformance-test.local/client-metadata.json"}
+    given = {ours: DATA[theirs] for theirs, ours in CONTEXT.items() if theirs in DATA}
+    if SCENARIO.startswith("auth/client-credentials"):
+        given["grant"] = "client_credentials"
+    if "idp_id_token" in DATA:
+        given |= {"grant": "id_jag", "subjectToken": DATA["idp_id_token"]}
+        given["idp"] = {"tokenEndpoint": DATA["idp_token_endpoint"], "clientId": DATA["idp_client_id"]}
+    if "valid_jwt" in DATA:
+        given |= {"grant": "jwt_bearer", "subjectToken": DATA["valid_jwt"]}
+    return given
+
+
 async def main(url: str) -> None:
-    config = {"mcpServers": {"mock": {"url": url, "prefix": ""}}}
-    async with muxway.Gateway.open(muxway.parse_config(config)) as gateway:
-        client = RawClient(Answering(gateway.memory_door()), revision=REVISION, capabilities=CAPABILITIES)
-        await client.hello()
-        await use(client)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_DATA_HOME"] = folder
+        file = Path(folder) / "servers.json"
+        os.environ["MUXWAY_CONFIG"] = str(file)
+        file.write_text(json.dumps({"mcpServers": {"mock": {"url": url, "prefix": "", "oauth": oauth()}}}))
+        async with muxway.Gateway.open(file) as gateway:
+            server = gateway.servers()[0]
+            say(f"{server.status}: {server.error}")
+            for _ in range(ROUNDS):
+                command = login_wanted(gateway.servers()[0].error or "")
+                if not command:
+                    break
+                await log_in(command)
+                await noticed(gateway)
+            if gateway.servers()[0].status != "running":
+                raise SystemExit(f"there is nothing to use: {gateway.servers()[0].error}")
+            client = RawClient(Answering(gateway.memory_door()), revision=REVISION, capabilities=CAPABILITIES)
+            await client.hello()
+            await use(client)
 
 
 def say(text: str) -> None:

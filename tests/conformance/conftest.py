@@ -49,10 +49,15 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[sui
 
 
 @pytest.fixture(scope="session")
-def judged_client(tmp_path_factory: pytest.TempPathFactory) -> dict[suite.Case, suite.Result]:
-    """The results of every client scenario."""
+def judged_client(tmp_path_factory: pytest.TempPathFactory) -> Callable[[suite.Case], suite.Result]:
+    """A client scenario → its result; all of its suite and revision are run at the first of them."""
     folder = tmp_path_factory.mktemp("client")
-    cases = suite.plan("client")
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = pool.map(lambda case: suite.judge_client(case, world.CLIENT, folder / str(case)), cases)
-        return dict(zip(cases, results, strict=True))
+
+    @cache
+    def judge(version: str, revision: str) -> dict[suite.Case, suite.Result]:
+        cases = [case for case in suite.plan("client") if (case.suite, case.revision) == (version, revision)]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            results = pool.map(lambda case: suite.judge_client(case, world.CLIENT, folder / str(case)), cases)
+            return dict(zip(cases, results, strict=True))
+
+    return lambda case: judge(case.suite, case.revision)[case]

@@ -24,9 +24,13 @@ HERE = Path(__file__).parent
 
 SCENARIO_SECONDS = 10
 """For one scenario; most need a tenth of a second."""
+LOGIN_SECONDS = 25
+"""For one in which somebody logs in, which takes more processes, one after the other."""
 SERVER_SECONDS = 90
 """For all scenarios of one revision. Well below the limit of a test, so that a hang is told as one."""
 
+EXTENSION = "extension"
+"""In place of a revision, for scenarios that belong to none."""
 _SHOWN = 2000
 _OUTPUT = re.compile(r"(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 """How the suite names the folder of a result, after `server-` if it is about a server."""
@@ -115,9 +119,12 @@ def judge_server(suite: str, revision: str, url: str, directory: Path, scenario:
 def judge_client(case: Case, command: list[str], directory: Path) -> Result:
     """Run one scenario against a client, which the suite starts with its mock server's URL as last argument."""
     full = [*_command(case.suite), "client", "--command", shlex.join(command), "--scenario", case.scenario]
-    full += ["--spec-version", case.revision, "--timeout", str(SCENARIO_SECONDS * 1000), "-o", str(directory)]
+    seconds = LOGIN_SECONDS if case.scenario.startswith("auth/") else SCENARIO_SECONDS
+    if case.revision != EXTENSION:
+        full += ["--spec-version", case.revision]
+    full += ["--timeout", str(seconds * 1000), "-o", str(directory)]
     # The mock servers would listen on every interface.
-    output = _run(full, SCENARIO_SECONDS + 10, NODE_OPTIONS=f"--require={HERE / 'local.cjs'}")
+    output = _run(full, seconds + 10, NODE_OPTIONS=f"--require={HERE / 'local.cjs'}")
     return _result(_saved(directory).get(case.scenario), output)
 
 

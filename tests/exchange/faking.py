@@ -1,4 +1,4 @@
-"""An upstream without a server: a scripted `core.ports.Link`, and a sink that writes down what it hears."""
+"""A server without a process: a scripted `calls.ports.LiveConnection`, and a sink that writes down what it hears."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Sent:
 
     @property
     def params(self) -> dict[str, bytes]:
-        """The params an upstream would see, but for `_meta`: the head's, then the call's own."""
+        """The params a server would see, but for `_meta`: the head's, then the call's own."""
         opened = json.loads(b"{" + self.head + b"}}")
         assert opened["method"] == self.call.method
         head = {key: json.dumps(value, ensure_ascii=False).encode() for key, value in opened["params"].items()}
@@ -191,7 +191,7 @@ def shows(
     templates: tuple[str, ...] = (),
     **more: Any,
 ) -> Source:
-    """The part of an upstream without tools in the catalog."""
+    """The part of a server without tools in the catalog."""
     return Source(
         upstream=upstream,
         prefix=upstream,
@@ -204,7 +204,7 @@ def shows(
 
 
 def offer(upstream: str, *tools: str, prefix: str | None = None, description: bytes = b'"?"') -> Source:
-    """The part of an upstream in the catalog."""
+    """The part of a server in the catalog."""
     natives = [NativeTool(name, {"description": Raw(description), "inputSchema": Raw(b"{}")}) for name in tools]
     return Source(upstream=upstream, tools=natives, prefix=upstream if prefix is None else prefix)
 
@@ -223,6 +223,7 @@ class FakeBackend:
     bare: bool = False
     opening: dict[Held, None] | None = None
     retry_in: float | None = None
+    locked_out: str | None = None
     waiting: WaitingCalls = field(default_factory=WaitingCalls)
 
     @property
@@ -263,7 +264,7 @@ class FakeBackend:
 
 
 class World:
-    """A gateway in front of fake upstreams."""
+    """A gateway in front of fake servers."""
 
     def __init__(
         self,
@@ -298,5 +299,5 @@ class World:
 
 
 def member(link: FakeLink | None = None, *, absence: str = "it is gone", starting: bool = False) -> FakeBackend:
-    """An upstream as the relay sees it."""
+    """A server as the forwarder sees it."""
     return FakeBackend(link, absence, starting)

@@ -24,7 +24,7 @@ every_caller = pytest.mark.parametrize("caller", CALLERS, ids=BY_DATE)
 
 
 def one_server(link: FakeLink | None = None, *tools: str) -> World:
-    """A world with one upstream `up`."""
+    """A world with one server `up`."""
     return World({"up": member(link or FakeLink(answers(b"{}")))}, offer("up", *(tools or ("x",))))
 
 
@@ -160,7 +160,7 @@ async def test_a_listed_tool_whose_link_has_just_gone_fails_with_the_reason() ->
 
 
 def starting_up() -> World:
-    """A world whose one upstream `up` is still being started."""
+    """A world whose one server `up` is still being started."""
     return World({"up": member(starting=True)})
 
 
@@ -209,7 +209,7 @@ async def test_a_held_call_to_a_tool_that_does_not_exist_after_all_is_told_so() 
 
 
 async def test_a_held_call_that_was_cancelled_is_never_sent() -> None:
-    """core.ports: after `cancel` the sink hears nothing more."""
+    """calls.ports: after `cancel` the sink hears nothing more."""
     world, link = starting_up(), FakeLink(answers(b"{}"))
     heard = world.call("up__x")
     world.running.cancel("changed my mind")
@@ -221,7 +221,7 @@ async def test_a_held_call_that_was_cancelled_is_never_sent() -> None:
 
 
 async def test_a_held_call_can_still_be_cancelled_once_it_is_on_its_way() -> None:
-    """core.ports: the handle a caller got stays good."""
+    """calls.ports: the handle a caller got stays good."""
     world, link = starting_up(), FakeLink()
     world.call("up__x")
     handle = world.running

@@ -22,14 +22,14 @@ class Work:
 
 
 async def test_the_outcome_is_what_the_sink_was_given_in_one_piece() -> None:
-    """core.ports: a result may come in pieces."""
+    """calls.ports: a result may come in pieces."""
     waiter = Waiter()
     waiter.done(b'{"a":', b"1}")
     assert await waiter.outcome(None) == b'{"a":1}'
 
 
 async def test_a_failure_is_raised() -> None:
-    """core.ports: raises the RpcError it failed with."""
+    """calls.ports: raises the RpcError it failed with."""
     waiter, error = Waiter(), InvalidParams("no")
     waiter.failed(error)
     with pytest.raises(InvalidParams) as caught:
@@ -38,7 +38,7 @@ async def test_a_failure_is_raised() -> None:
 
 
 async def test_only_the_first_outcome_counts() -> None:
-    """core.ports: exactly one outcome, once; a second is nobody's."""
+    """calls.ports: exactly one outcome, once; a second is nobody's."""
     waiter = Waiter()
     waiter.done(b"1")
     waiter.done(b"2")
@@ -59,7 +59,7 @@ async def test_cancelling_the_wait_cancels_the_request() -> None:
 
 
 async def test_progress_is_heard_by_whoever_asked_for_it() -> None:
-    """core.ports: progress never ends the wait."""
+    """calls.ports: progress never ends the wait."""
     heard: list[dict[str, object]] = []
     waiter = Waiter(heard.append)
     waiter.progress({"progress": b"1"})

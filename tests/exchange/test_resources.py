@@ -37,7 +37,7 @@ def quoted(text: str) -> bytes:
 
 
 def two(link: FakeLink | None = None, other: FakeLink | None = None) -> World:
-    """Upstreams `a` and `b` with some things in common."""
+    """Servers `a` and `b` with some things in common."""
     members = {"a": member(link or FakeLink(answers(b"{}"))), "b": member(other or FakeLink(answers(b"{}")))}
     part: dict[str, Any] = {"prompts": ("p",), "resources": ("u:1",), "templates": ("t:{x}",)}
     return World(members, shows("a", **part, completes=True), shows("b", **part))
@@ -470,7 +470,7 @@ def test_where_one_server_has_resources_the_callers_own_sink_is_used() -> None:
 
 
 def app(upstream: str, *tools: str, ui: bool = True) -> Source:
-    """An upstream whose first tool has an app."""
+    """A server whose first tool has an app."""
     natives = [Native(name, {"inputSchema": Raw(b"{}")}) for name in tools]
     if ui:
         natives[0].members["_meta"] = Raw(b'{"ui":{"resourceUri":"ui://x"}}')
@@ -576,7 +576,7 @@ def test_a_completion_for_what_nobody_has_is_refused(ref: bytes | None, caller: 
 
 
 def told(name: str, text: str, prefix: str | None = None) -> Source:
-    """An upstream with instructions."""
+    """A server with instructions."""
     return Source(upstream=name, prefix=name if prefix is None else prefix, instructions=text)
 
 

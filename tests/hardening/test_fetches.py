@@ -116,7 +116,7 @@ async def test_references_in_schemas_are_never_fetched() -> None:
 async def test_a_servers_requests_have_only_its_own_headers(era: str) -> None:
     """docs/security.md#what-is-promised-threat-by-threat.
 
-    0 headers of the caller upstream, in both eras; those of the configuration arrive.
+    0 headers of the caller go upstream, in both eras; those of the configuration arrive.
     """
     theirs = {"Authorization": "Bearer t0ken", "Cookie": "c=c00kie", "X-Api-Key": "k3y", "Proxy-Authorization": "pr0xy"}
     remote = Remote(era)

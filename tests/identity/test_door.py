@@ -198,6 +198,17 @@ async def test_tokens_of_the_configuration_count_beside_access_tokens(issuer: Te
         assert (await web.post(initialize())).status == 401
 
 
+async def test_guesses_at_a_token_of_the_configuration_are_counted_beside_access_tokens(issuer: TestIssuer) -> None:
+    """docs/security.md#what-is-promised-threat-by-threat: ten a minute; signed tokens are no guesses."""
+    async with a_web({"up": ScriptedServer()}) as web:
+        web.door.admit(["plain-token"], {}, issuer.server())
+        statuses = [(await web.post(initialize(), bearer(f"guess-{number}"))).status for number in range(12)]
+        assert statuses == [401] * 10 + [429] * 2
+        assert (await web.post(initialize(), bearer(issuer.token(exp=1)))).status == 401
+        for good in ("plain-token", issuer.token()):
+            assert (await web.post(initialize(), bearer(good))).status == 200
+
+
 async def test_many_expired_tokens_behind_one_address_are_no_guesses(http: Web, issuer: TestIssuer) -> None:
     """Ours: a client that hears 429 would never renew its token."""
     for number in range(30):

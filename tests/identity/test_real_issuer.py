@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
+import socket
 import subprocess
+import sys
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -103,6 +106,27 @@ def test_a_client_logs_in_and_calls_a_tool(client: str, provider: Provider, tmp_
         assert ":" in told["text"]
         assert "mcp:tools" in told["scope"].split()
         assert "Bearer" not in served.said()
+
+
+def test_the_inspector_logs_in(provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/identity-team.md#the-gateway: MCP Inspector's command line, with a browser that asks nothing."""
+    browser = tmp_path / "bin" / "xdg-open"
+    browser.parent.mkdir()
+    browser.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{REAL / "open.py"}" "$1"\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{browser.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("BROWSER", str(browser))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MCP_AUTO_OPEN_ENABLED", "true")
+    monkeypatch.setenv("MCP_INSPECTOR_SECRET_STORE", "memory")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        callback = f"http://127.0.0.1:{free.getsockname()[1]}/oauth/callback"
+    with running(provider, tmp_path) as served:
+        inspector = peers.node_script("@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+        where = [served.url("/mcp"), "--transport", "http", "--callback-url", callback]
+        done = drive.finish([*inspector, "--cli", *where, "--method", "tools/list"])
+        assert done.returncode == 0, f"{done.stderr}\n{served.said()}"
+        assert TOOL in [tool["name"] for tool in json.loads(done.stdout)["tools"]]
 
 
 def test_the_issuers_metadata_is_at_our_root(provider: Provider, tmp_path: Path) -> None:

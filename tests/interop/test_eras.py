@@ -91,7 +91,7 @@ def test_a_tool_error_stays_a_result(meet: Meet, client: drive.Client, kind: str
 
 @every_pair
 def test_a_json_rpc_error_arrives_unchanged(meet: Meet, client: drive.Client, kind: str) -> None:
-    """docs/errors.md#errors: an upstream's own error passes with its code, message and data, explicit null included."""
+    """docs/errors.md#errors: a server's own error passes with its code, message and data, explicit null included."""
     error = meet(client).outcome(kind, REFUSE).error
 
     assert error is not None

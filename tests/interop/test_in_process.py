@@ -1,4 +1,4 @@
-"""A server object of the official SDK as an upstream in the same process."""
+"""A server object of the official SDK as a server in the same process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def told(env: str, script: str, *options: str) -> Any:
 
 @pytest.mark.parametrize(("env", "revision"), [("mcp1", "2025-11-25"), ("mcp2", "2026-07-28")])
 def test_a_server_of_either_sdk_version_runs_inside_the_gateways_process(env: str, revision: str) -> None:
-    """docs/library.md#servers-in-this-process: in-process upstreams from an official-SDK server."""
+    """docs/library.md#servers-in-this-process: in-process servers from an official-SDK server."""
     assert told(env, "in_process.py") == {
         "status": "running",
         "revision": revision,

@@ -191,7 +191,7 @@ async def test_a_cancel_of_something_unknown_is_ignored() -> None:
 
 
 async def test_a_silent_call_is_given_up_and_the_server_told() -> None:
-    """docs/behaviour.md#a-server-hangs: a timeout per call that tells the upstream."""
+    """docs/behaviour.md#a-server-hangs: a timeout per call that tells the server."""
 
     def hang(server: ScriptedServer, request: dict[str, Any]) -> None:
         return None

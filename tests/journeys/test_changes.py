@@ -216,7 +216,7 @@ async def test_a_crash_fails_what_waits_at_once_and_takes_the_tools_away_if_it_s
 
 
 async def test_every_page_of_a_server_is_followed() -> None:
-    """MCP 2025-11-25, server/utilities/pagination: every upstream page followed."""
+    """MCP 2025-11-25, server/utilities/pagination: every server page followed."""
     server = ScriptedServer(tools={f"t{n}": None for n in range(25)}, page_size=4)
     async with a_world({"up": server}) as world:
         assert await (await world.client()).tools() == [f"up__t{n}" for n in range(25)]

@@ -281,9 +281,9 @@ async def test_a_subscription_never_tells_of_another_users_changes() -> None:
         ann, _ = await client_of(gateway, b"ann")
         bob, _ = await client_of(gateway, b"bob")
         await who(ann)
-        assert (await ann.ask("resources/subscribe", {"uri": "lane://it"})).result == {}
-        assert "isolation" in (await bob.ask("resources/subscribe", {"uri": "lane://it"})).error["message"]
+        assert (await ann.ask("resources/subscribe", {"uri": "who://it"})).result == {}
+        assert "isolation" in (await bob.ask("resources/subscribe", {"uri": "who://it"})).error["message"]
     async with a_gateway("watched", isolation="shared") as gateway:
         for name in (b"ann", b"bob"):
             client, _ = await client_of(gateway, name)
-            assert (await client.ask("resources/subscribe", {"uri": "lane://it"})).result == {}
+            assert (await client.ask("resources/subscribe", {"uri": "who://it"})).result == {}

@@ -85,7 +85,7 @@ async def test_a_client_hears_of_what_it_subscribed_to(revision: str, server_rev
 
 
 async def test_a_client_is_answered_after_its_server_has_agreed() -> None:
-    """docs/subscriptions.md#resources: reply after the upstream confirmed."""
+    """docs/subscriptions.md#resources: reply after the server confirmed."""
     server = notes(silent=frozenset(("resources/subscribe",)))
     async with a_world({"up": server}) as world:
         client = await world.client()

@@ -26,14 +26,14 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize" and modern is not True:
         modern, told = False, params["capabilities"]
         offered = {"tools": {}, "resources": {"subscribe": True}} if watched else {"tools": {}}
-        return introduction("lane", capabilities=offered)
+        return introduction("who", capabilities=offered)
     if method == "server/discover" and dual and modern is not False:
         modern = True
         return {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     if method == "tools/list":
         return {"tools": [tool("who")]}
     if method == "resources/list":
-        return {"resources": [{"uri": "lane://it", "name": "it"}]}
+        return {"resources": [{"uri": "who://it", "name": "it"}]}
     if method == "resources/templates/list":
         return {"resourceTemplates": []}
     if method == "resources/subscribe":

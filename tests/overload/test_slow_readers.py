@@ -165,7 +165,7 @@ async def test_a_slow_client_hears_of_a_thousand_changes_once(web: Webs) -> None
         outlet.put(b": " + b"x" * 100_000 + b"\n\n")
         waiting = outlet.waiting
         for _ in range(1000):
-            session.endpoint.mailbox.lists_changed(["tools", "prompts"])
+            session.endpoint.unsent.lists_changed(["tools", "prompts"])
         assert outlet.waiting == waiting
 
 

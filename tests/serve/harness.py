@@ -9,7 +9,7 @@ import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from muxway.clients.transports.http import HttpDoor, HttpSettings
+from muxway.clients.transports.http import HttpClientTransport, HttpSettings
 from muxway.clients.transports.http_server import HttpServer, Limits
 from muxway.wire.sse import SseEvent, SseParser
 
@@ -136,7 +136,7 @@ class Opened:
 class Web:
     """A client of the door."""
 
-    def __init__(self, world: World, door: HttpDoor, port: int) -> None:
+    def __init__(self, world: World, door: HttpClientTransport, port: int) -> None:
         self.world, self.door, self.port = world, door, port
         self.tls: ssl.SSLContext | None = None
         self._opened: list[asyncio.StreamWriter] = []
@@ -293,7 +293,7 @@ async def a_web(
 
     limits = replace(limits or Limits(), idle_seconds=idle_connection)
     async with a_world(servers or {}, **(top or {})) as world:
-        door = HttpDoor(
+        door = HttpClientTransport(
             world.gateway.runtime,
             guard=guard,
             authenticator=authenticator,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway.clients.transports.guard import Guard
-from muxway.clients.transports.http import HttpDoor, Trouble
+from muxway.clients.transports.http import HttpClientTransport, Trouble
 from muxway.testing import ScriptedServer
 
 from ..conftest import a_world
@@ -30,7 +30,7 @@ MALFORMED = ["{host}/?", "{host}#", "a b", "{host}/public", "", "[::1", "u@{host
 async def routes() -> list[tuple[str, str, bool]]:
     """What the door serves: method, path, and whether it asks for a token; with the paths of a view."""
     async with a_world({}) as world:
-        known = HttpDoor(world.gateway.runtime).routes
+        known = HttpClientTransport(world.gateway.runtime).routes
     viewed = [(method, f"{path}/one", guarded) for method, path, guarded in known if path in ("/mcp", "/sse")]
     return [*known, *viewed]
 
@@ -97,12 +97,12 @@ async def test_no_route_takes_another_host_or_a_foreign_page(web: Webs) -> None:
 async def test_a_route_without_a_guard_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: the tests above see what is added to the door's tables."""
 
-    def more(door: HttpDoor, runtime: Runtime, **keys: Any) -> None:
+    def more(door: HttpClientTransport, runtime: Runtime, **keys: Any) -> None:
         plain(door, runtime, **keys)
         door._open_routes["/secrets"] = door._health
 
-    plain = HttpDoor.__init__
-    monkeypatch.setattr(HttpDoor, "__init__", more)
+    plain = HttpClientTransport.__init__
+    monkeypatch.setattr(HttpClientTransport, "__init__", more)
     assert ("GET", "/secrets", False) in await routes()
 
 

@@ -34,7 +34,7 @@ HEAD = b'"method":"tools/call","params":{"name":"x"'
 
 
 class FakeChannel:
-    """Keeps what was sent; the test is the upstream."""
+    """Keeps what was sent; the test is the server."""
 
     def __init__(self, *, remote: bool = False) -> None:
         self.remote = remote

@@ -10,15 +10,16 @@ from muxway.servers.state import TRANSITIONS, Event, SlotState, State, Status, a
 
 # What a slot in each state becomes; where nothing stands it cannot happen.
 TABLE = """
-             started     ready    lost    looped  laid_down  renewed   retired
-starting     -           running  failed  failed  sleeping   renewing  stopped
-running      -           -        lost    failed  sleeping   renewing  stopped
-lost         restarting  -        -       -       -          renewing  stopped
-restarting   -           running  failed  failed  sleeping   renewing  stopped
-sleeping     starting    -        -       -       -          renewing  stopped
-failed       restarting  -        -       -       -          renewing  stopped
-renewing     starting    -        -       -       -          renewing  stopped
-stopped      starting    -        -       -       sleeping   -         stopped
+              started     ready    lost    looped  locked_out    laid_down  renewed   retired
+starting      -           running  failed  failed  login_needed  sleeping   renewing  stopped
+running       -           -        lost    failed  -             sleeping   renewing  stopped
+lost          restarting  -        -       -       -             -          renewing  stopped
+restarting    -           running  failed  failed  login_needed  sleeping   renewing  stopped
+sleeping      starting    -        -       -       -             -          renewing  stopped
+login_needed  starting    -        -       -       -             -          renewing  stopped
+failed        restarting  -        -       -       -             -          renewing  stopped
+renewing      starting    -        -       -       -             -          renewing  stopped
+stopped       starting    -        -       -       -             sleeping   -         stopped
 """
 
 HEAD, *ROWS = [line.split() for line in TABLE.strip().splitlines()]
@@ -28,18 +29,18 @@ CELLS = [(row[0], event, becomes) for row in ROWS for event, becomes in zip(HEAD
 @pytest.mark.parametrize(("state", "event", "becomes"), CELLS)
 def test_every_state_knows_every_event(state: str, event: str, becomes: str) -> None:
     """docs/design/README.md#words: one table of states, in the slot."""
-    before, what = State(state), Event(event.replace("_", " "))
+    before, what = State[state.upper()], Event[event.upper()]
     if becomes == "-":
         with pytest.raises(AssertionError, match=f"a slot that is {before} cannot be {what}"):
             advance(before, what)
     else:
-        assert advance(before, what) is State(becomes)
+        assert advance(before, what) is State[becomes.upper()]
 
 
 def test_the_table_above_is_whole() -> None:
     """Ours: whoever adds a state or an event says what becomes of it."""
     assert {(state, event) for state, event, _ in CELLS} == {
-        (state.value, event.name.lower()) for state in State for event in Event
+        (state.name.lower(), event.name.lower()) for state in State for event in Event
     }
     assert len(TRANSITIONS) == sum(becomes != "-" for *_, becomes in CELLS)
 
@@ -57,6 +58,7 @@ def test_every_state_has_a_public_word() -> None:
         State.LOST: Status.RESTARTING,
         State.RESTARTING: Status.RESTARTING,
         State.SLEEPING: Status.SLEEPING,
+        State.LOGIN_NEEDED: Status.LOGIN_NEEDED,
         State.FAILED: Status.FAILED,
         State.RENEWING: Status.STOPPED,
         State.STOPPED: Status.STOPPED,

@@ -47,7 +47,7 @@ def copy(text: str) -> dict[str, Any]:
 
 
 def crossed(raw: Buffer, caller: Revision, upstream: Revision, *, wrapped: bool = False) -> Buffer:
-    """A result as this caller gets it from this upstream."""
+    """A result as this caller gets it from this server."""
     converter = result_converter(caller, upstream, OURS, wrapped=wrapped)
     return raw if converter is None else converter(raw)
 

@@ -335,7 +335,7 @@ def test_code_and_data_of_one_error_can_be_its_own() -> None:
 
 
 def test_a_failed_upstream_is_named_in_the_data() -> None:
-    """docs/errors.md#-32603-the-server-gave-no-usable-answer: data.muxway = {reason, upstream}."""
+    """docs/errors.md#-32603-the-server-gave-no-usable-answer: data.muxway = {reason, server}."""
     body = json.loads(envelopes.error_body(UpstreamError("github", "lost", "gone")))
     assert body == {
         "code": -32603,

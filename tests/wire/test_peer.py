@@ -181,7 +181,7 @@ def test_their_ids_of_either_type_are_two_requests() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(st.just("ask"), st.integers(0, 12), st.just("lose")), max_size=40))
 def test_every_request_is_given_back_at_most_once(steps: list[str | int]) -> None:
-    """Ours: exactly one outcome per call, whatever an upstream sends and however often."""
+    """Ours: exactly one outcome per call, whatever a server sends and however often."""
     peer: Peer[str, str] = Peer()
     asked: list[str] = []
     given_back: list[str] = []

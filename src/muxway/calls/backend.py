@@ -115,6 +115,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def locked_out(self) -> str | None:
+        """Why somebody has to log in before it can be started; None if nobody has to."""
+        ...
+
+    @property
     def choose(self) -> Choose:
         """Gives the connection for a call."""
         ...
@@ -149,6 +154,8 @@ def refuse(server: str, backend: Backend) -> NoReturn:
     """Say why a server takes no call: UpstreamError, or StillStarting if it may take one in a moment."""
     if backend.starting or backend.wake():
         raise StillStarting(backend)
+    if (locked_out := backend.locked_out) is not None:
+        raise UpstreamError(server, "login_needed", locked_out)
     retry_in = backend.retry_in
     why = f'server "{server}" is not running: {backend.absence}'
     if retry_in is not None:

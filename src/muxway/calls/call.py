@@ -39,7 +39,7 @@ class Caller:
     party: object = None
     """The connection, session or principal behind it. Calls of one party may learn of each other; None: of nobody."""
     log_level: int | None = None
-    """The least severe log messages it wants, as a number of `era.LOG_LEVELS`; None if it never said."""
+    """The least severe log messages it wants, as a number of `revisions.LOG_LEVELS`; None if it never said."""
     depth: int = 0
     """How many composed tools the call is inside of: it is one of their steps, made in the name of their caller."""
 

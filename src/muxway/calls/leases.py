@@ -74,29 +74,29 @@ class PassedTasks:
 
     def __init__(self) -> None:
         # A name may be kept for long after its process has ended: nothing of that is kept with it.
-        self._links: dict[str, tuple[bytes, ReferenceType[LiveConnection]]] = {}
+        self._connections: dict[str, tuple[bytes, ReferenceType[LiveConnection]]] = {}
         """Whose each is, and which connection."""
         self._count: Counter[bytes] = Counter()
         """How many there are of each principal."""
 
-    def add(self, name: str, principal: bytes, link: LiveConnection, seconds: float) -> None:
+    def add(self, name: str, principal: bytes, connection: LiveConnection, seconds: float) -> None:
         """A server has made a task of this principal's, which may go on for so long."""
-        if len(self._links) >= _MOST_NAMED:
+        if len(self._connections) >= _MOST_NAMED:
             # Of whoever has most: nobody's is forgotten for what others have made.
             greedy = max(self._count, key=self._count.__getitem__)
-            oldest = next(one for one, (whose, _) in self._links.items() if whose == greedy)
+            oldest = next(one for one, (whose, _) in self._connections.items() if whose == greedy)
             self.ended(oldest)
             self._take(oldest)
-        self._put(name, principal, link)
-        link.leases.keep(name, seconds)
+        self._put(name, principal, connection)
+        connection.leases.keep(name, seconds)
 
-    def _put(self, name: str, principal: bytes, link: LiveConnection) -> None:
-        self._links[name] = principal, ref(link)
+    def _put(self, name: str, principal: bytes, connection: LiveConnection) -> None:
+        self._connections[name] = principal, ref(connection)
         self._count[principal] += 1
 
     def _take(self, name: str) -> tuple[bytes, LiveConnection | None]:
         """Whose it was, and its connection, if that is known and there still is one."""
-        principal, known = self._links.pop(name, (b"", None))
+        principal, known = self._connections.pop(name, (b"", None))
         if known is None:
             return principal, None
         self._count[principal] -= 1
@@ -109,21 +109,21 @@ class PassedTasks:
 
         After that it is the server's present one, unless the task ended with its process; then it is None.
         """
-        principal, link = self._take(name)
-        if link is not None:
+        principal, connection = self._take(name)
+        if connection is not None:
             try:
-                link.check()
+                connection.check()
             except UpstreamError:
-                link.leases.drop(name)
+                connection.leases.drop(name)
             else:
                 # Back, as the one that was asked after last: those that nobody asks after are forgotten first.
-                self._put(name, principal, link)
-                return link
+                self._put(name, principal, connection)
+                return connection
         return None if present.own_process else present
 
     def ended(self, name: str) -> None:
         """The task is over; for a while it may still be asked after."""
-        _, known = self._links.get(name, (b"", None))
-        link = None if known is None else known()
-        if link is not None:
-            link.leases.drop(name)
+        _, known = self._connections.get(name, (b"", None))
+        connection = None if known is None else known()
+        if connection is not None:
+            connection.leases.drop(name)

@@ -9,6 +9,7 @@ future in a sink, as `Waiter` does.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -48,15 +49,15 @@ class Sink(Protocol):
         ...
 
     def progress(self, params: dict[str, Buffer]) -> None:
-        """The request goes on. The params are the upstream's, without its token. Never after the outcome."""
+        """The request goes on. The params are the server's, without its token. Never after the outcome."""
         ...
 
     def log(self, params: dict[str, Buffer]) -> None:
-        """The upstream logs something about the request. The params are its own, `logger` says which upstream."""
+        """The server logs something about the request. The params are its own, `logger` says which server."""
         ...
 
     def ask(self, ask: ServerRequest) -> None:
-        """The upstream wants something of the caller before it goes on."""
+        """The server wants something of the caller before it goes on."""
         ...
 
 
@@ -69,27 +70,27 @@ class Running(Protocol):
 
 
 class LiveConnection(Protocol):
-    """A live connection to one upstream, as far as the middle may know."""
+    """A live connection to one server, as far as the middle may know."""
 
     revision: Revision
     """The protocol revision spoken on this connection."""
     leases: Leases
     """What keeps it in use between requests."""
     log_level: int
-    """The least severe log messages the upstream was asked for; above all levels if it was never asked."""
+    """The least severe log messages the server was asked for; above all levels if it was never asked."""
 
     @property
     def own_process(self) -> bool:
-        """Whether the upstream is a process that ends with this connection, and all that it knows with it."""
+        """Whether the server is a process that ends with this connection, and all that it knows with it."""
         ...
 
     @property
     def label(self) -> str:
-        """What the words of the upstream are labelled with where people read them; empty: with nothing."""
+        """What the words of the server are labelled with where people read them; empty: with nothing."""
         ...
 
     def set_log_level(self, level: int) -> None:
-        """Ask the upstream for log messages from this level on."""
+        """Ask the server for log messages from this level on."""
         ...
 
     def check(self) -> None:
@@ -102,7 +103,7 @@ class LiveConnection(Protocol):
         Args:
             head: `"method":…,"params":{…` up to where the call's own params follow.
             call: gives the params (but `name` and `_meta`), and what of `_meta` goes along.
-            sink: hears the outcome; `UpstreamSaid` for the upstream's own error, `UpstreamError` when it gives none.
+            sink: hears the outcome; `UpstreamSaid` for the server's own error, `UpstreamError` when it gives none.
             idle: seconds of silence after which to give up; progress restarts this clock.
             limit: seconds after which to give up in any case.
         """
@@ -111,10 +112,10 @@ class LiveConnection(Protocol):
 
 @runtime_checkable
 class Client(Protocol):
-    """The one client that a connection to an upstream is for."""
+    """The one client that a connection to a server is for."""
 
     def consult(self, ask: ServerRequest) -> None:
-        """The upstream wants something of it that belongs to no call."""
+        """The server wants something of it that belongs to no call."""
         ...
 
 
@@ -153,6 +154,11 @@ def in_turns(steps: Iterator[object]) -> None:
 def clock() -> float:
     """The time of day, in seconds: good for comparing with what another process, or an earlier one, wrote down."""
     return time.time()
+
+
+def new_id() -> str:
+    """A name that nobody can guess, and nothing else has."""
+    return secrets.token_urlsafe(12)
 
 
 class Clock(Protocol):

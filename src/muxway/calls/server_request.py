@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from muxway.calls.ports import new_id
 from muxway.errors import RpcError
 from muxway.wire import asking, envelopes
 from muxway.wire.asking import BadAnswer
+from muxway.wire.envelopes import Raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ServerRequest:
-    """One question of an upstream to the caller of one of its calls. Answered or refused at most once."""
+    """One question of a server to the caller of one of its calls. Answered or refused at most once."""
 
     __slots__ = (
         "_answer",
@@ -51,13 +53,13 @@ class ServerRequest:
         self.label = upstream if label is None else label
         """What the user is told who asks; empty: nothing, as there is but one."""
         self.revision = revision
-        """The revision of the upstream: answers are given in its words."""
+        """The revision of the server: answers are given in its words."""
         self.method = method
         self.params = params
         self.open = True
-        """Whether the upstream still waits."""
+        """Whether the server still waits."""
         self.on_withdrawn: Callable[[], None] | None = None
-        """Called when the upstream waits no more, so that the caller need not be bothered."""
+        """Called when the server waits no more, so that the caller need not be bothered."""
         self.connection = connection
         """Where it came from: ids in it mean something there only."""
         self.park: Callable[[ServerRequest], None] | None = None
@@ -96,10 +98,13 @@ class ServerRequest:
         refusal = asking.refusal(caller.capabilities, caller.revision, self.method, self.params)
         if refusal is not None:
             raise refusal
-        return asking.worded(caller.revision, self.method, self.params, self.label)
+        params = self.params
+        if asking.lacks_page_id(caller.revision, self.method, params):
+            params = {**params, "elicitationId": Raw(envelopes.encode(new_id()))}
+        return asking.worded(caller.revision, self.method, params, self.label)
 
     def check(self, result: Buffer) -> bytes:
-        """The caller's answer in the upstream's words. Raises BadAnswer if it is none."""
+        """The caller's answer in the server's words. Raises BadAnswer if it is none."""
         return asking.checked(self.method, self.params, result, self.revision)
 
     def keep(self) -> None:
@@ -107,13 +112,13 @@ class ServerRequest:
         self.params = {name: raw.copy() for name, raw in self.params.items()}
 
     def answer(self, result: bytes) -> None:
-        """Give the upstream an answer that has been checked."""
+        """Give the server an answer that has been checked."""
         if self.open:
             self.open = False
             self._answer(result)
 
     def refuse(self, error: RpcError) -> None:
-        """Tell the upstream that there will be no answer."""
+        """Tell the server that there will be no answer."""
         if self.open:
             self.open = False
             self._refuse(error)
@@ -126,7 +131,7 @@ class ServerRequest:
             self.refuse(error)
 
     def withdraw(self) -> None:
-        """The upstream waits no more."""
+        """The server waits no more."""
         if self.open:
             self.open = False
             if self.on_withdrawn is not None:

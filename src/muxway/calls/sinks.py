@@ -1,4 +1,4 @@
-"""Sinks that stand between an upstream and a caller, or in place of one."""
+"""Sinks that stand between a server and a caller, or in place of one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from muxway.calls.incidents import attempt
 from muxway.calls.ports import aside
 from muxway.errors import MethodNotFound
+from muxway.wire import envelopes
+from muxway.wire.revisions import SERVER_INFO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from muxway.errors import RpcError
     from muxway.wire.envelopes import Buffer
     from muxway.wire.result_types import Converter
+    from muxway.wire.revisions import Revision
 
 
 class Passing:
@@ -112,3 +115,12 @@ def chain(*steps: Converter | None) -> Converter | None:
         return result
 
     return change
+
+
+def as_error_result(text: str, revision: Revision, server_info: bytes) -> bytes:
+    """The result of a tool call that failed, as a caller of this revision is told it."""
+    said = envelopes.encode({"content": [{"type": "text", "text": text}], "isError": True})
+    if not revision.stateless:
+        return said
+    meta = envelopes.object_of([(SERVER_INFO, server_info)])
+    return b'{"resultType":"complete","_meta":' + meta + b"," + said[1:]

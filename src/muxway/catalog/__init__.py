@@ -1,1 +1,1 @@
-"""What all upstreams offer, as one list: public names, routes, and listings encoded once. Pure."""
+"""What all servers offer, as one list: public names, routes, and listings encoded once. Pure."""

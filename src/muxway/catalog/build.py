@@ -1,6 +1,6 @@
-"""Listings of many upstreams → one catalog of tools, and one of prompts by the same rules.
+"""Listings of many servers → one catalog of tools, and one of prompts by the same rules.
 
-The result depends on what each upstream lists and on the order of the configuration,
+The result depends on what each server lists and on the order of the configuration,
 never on who answered first. A bad definition costs only itself.
 """
 
@@ -38,7 +38,7 @@ _RING: Final = "it is a gateway that lists what this one lists; take one of the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One upstream's part in the catalogs: what it lists, and what its configuration makes of it."""
+    """One server's part in the catalogs: what it lists, and what its configuration makes of it."""
 
     upstream: str
     tools: Sequence[Native] = ()
@@ -195,9 +195,9 @@ def read_listing(kind: Kind, upstream: str, raw_items: Sequence[Raw]) -> tuple[l
 
 
 def assign_prefixes(naming: Naming, wanted: Mapping[str, str | None]) -> dict[str, str]:
-    """Upstream → prefix, decided from the configuration alone so that no arrival can change a name.
+    """Server → prefix, decided from the configuration alone so that no arrival can change a name.
 
-    Two upstreams whose names become the same once illegal characters are replaced, or look the same, are
+    Two servers whose names become the same once illegal characters are replaced, or look the same, are
     told apart by a hash on the later one, so that adding a server renames nobody's tools.
     """
     prefixes: dict[str, str] = {}

@@ -27,7 +27,7 @@ _PageKey: TypeAlias = "tuple[int, int | None, Variant | None]"
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A tool, prompt, resource or template as its upstream defines it."""
+    """A tool, prompt, resource or template as its server defines it."""
 
     name: str
     """What tells it from the others: its name, its URI, the text of the template."""
@@ -97,7 +97,7 @@ class Route:
 
     public: str
     upstream: str
-    """The upstream's configured name; empty for a compound tool of the gateway itself."""
+    """The server's configured name; empty for a compound tool of the gateway itself."""
     native: str
     prefix: str
     """What stands before the native name in the listing; empty if nothing does."""
@@ -106,7 +106,7 @@ class Route:
     definition: bytes
     """The tool or prompt as it is listed."""
     head: bytes
-    """The start of the request that uses it at the upstream, ready to be followed by the call's own params."""
+    """The start of the request that uses it at the server, ready to be followed by the call's own params."""
     shape: Shaping | None = field(default=None, compare=False, repr=False)
     """What is done to its calls and results, if the configuration shapes it."""
     origin: Native | None = field(default=None, compare=False, repr=False)
@@ -140,7 +140,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about what one upstream lists that its owner should know."""
+    """Something about what one server lists that its owner should know."""
 
     upstream: str
     item: str
@@ -171,15 +171,15 @@ class Catalog:
     """Public names that were listed by servers which are gone, and whose they were."""
     kind: Kind = TOOLS
     rewriters: Mapping[str, Converter] = field(default_factory=dict[str, "Converter"], repr=False, compare=False)
-    """Upstream → what to do to the links in its results. Empty unless several servers have resources."""
+    """Server → what to do to the links in its results. Empty unless several servers have resources."""
     shapes: Mapping[tuple[str, str], Shaping] = field(
         default_factory=dict[tuple[str, str], "Shaping"], repr=False, compare=False
     )
-    """Upstream and native name → what is done to its calls, also of tools that are not listed."""
+    """Server and native name → what is done to its calls, also of tools that are not listed."""
     reasons: ReasonBook = field(default_factory=ReasonBook, repr=False, compare=False)
     """Why tools are as they are, also those that are not listed."""
     admits: Callable[[str, str], bool] | None = field(default=None, repr=False, compare=False)
-    """In a view: whether a name that is not listed may be looked for at an upstream. None: always."""
+    """In a view: whether a name that is not listed may be looked for at a server. None: always."""
     pages: Pages = field(init=False, repr=False, compare=False)
     _aliases: dict[str, Route | None] = field(default_factory=dict[str, "Route | None"], repr=False, compare=False)
 
@@ -187,7 +187,7 @@ class Catalog:
         object.__setattr__(self, "pages", Pages([route.definition for route in self.routes.values()]))
 
     def result_rewriter(self, upstream: str) -> Converter | None:
-        """What is done to results of this upstream before anything else; None if they pass as they are."""
+        """What is done to results of this server before anything else; None if they pass as they are."""
         return self.rewriters.get(upstream)
 
     def find(self, name: str) -> Lookup:

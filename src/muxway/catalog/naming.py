@@ -58,7 +58,7 @@ class Naming:
         return f"name_{_digest(name)}"
 
     def public(self, prefix: str, native: str) -> str:
-        """The public name of a tool; `prefix` is empty when the upstream's tools stand bare."""
+        """The public name of a tool; `prefix` is empty when the server's tools stand bare."""
         readable = self.readable(native)
         name = self.legal(f"{prefix}{self.separator}{readable}" if prefix else readable)
         if len(name) <= self.limit or not prefix:

@@ -1,4 +1,4 @@
-"""Resources and templates of many upstreams → one list of each, and the way from any URI to its upstream.
+"""Resources and templates of many servers → one list of each, and the way from any URI to its server.
 
 URIs stay as they are unless two servers have the same: then the first in the order of the
 configuration keeps it and the later one's is wrapped (`uris`). A URI that nobody lists is
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
     upstream: str
     native: str
-    """What the upstream calls it."""
+    """What the server calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one upstream has, also while it is away."""
+    """What one server has, also while it is away."""
 
     upstream: str
     filter: UriFilter
@@ -146,11 +146,11 @@ class ResourceCatalog:
                     templates.append((template, name))
         self._templates = TemplateIndex(templates)
         self._native: dict[str, TemplateIndex] = {}
-        """Upstream → all of its templates, made when there is a wrapped URI inside a wrapped one."""
+        """Server → all of its templates, made when there is a wrapped URI inside a wrapped one."""
         self.rewriters: Mapping[str, Converter] = (
             {name: self._rewriter(name) for name in parts} if len(parts) > 1 else {}
         )
-        """Upstream → what to do to its results; empty unless several servers have resources."""
+        """Server → what to do to its results; empty unless several servers have resources."""
 
     # --- from the caller's words to the server's ------------------------------------------------
 
@@ -292,7 +292,7 @@ class ResourceCatalog:
         return self._learned
 
     def part(self, upstream: str) -> _Part | None:
-        """What an upstream has, or had before it went away."""
+        """What a server has, or had before it went away."""
         return self._parts.get(upstream)
 
 
@@ -390,8 +390,8 @@ def build_resources(
     """The resources of these sources, following on the catalog before.
 
     Args:
-        sources: the upstreams that are there.
-        configured: the names of all upstreams, also of those that are away, in the order of the configuration.
+        sources: the servers that are there.
+        configured: the names of all servers, also of those that are away, in the order of the configuration.
         before: what there was until now.
     """
     there = {source.upstream: source for source in sources}

@@ -54,7 +54,7 @@ def _front(upstream: str, uri: str) -> str:
 
 
 def unwrap(uri: str) -> tuple[str, str] | None:
-    """Upstream and native URI of a wrapped one; None unless it is spelled exactly as we spell it, or if it is long."""
+    """Server and native URI of a wrapped one; None unless it is spelled exactly as we spell it, or if it is long."""
     match = _WRAPPED(uri) if len(uri) <= LONGEST else None
     if match is None:
         return None

@@ -33,6 +33,11 @@ def reason(name: str, error: str) -> str:
     return one_line(error).removeprefix(f'server "{one_line(name)}" ')
 
 
+def trouble(server: Server) -> str:
+    """The word for a server that is not there."""
+    return "login needed" if server.status is Status.LOGIN_NEEDED else "failed"
+
+
 def failures(servers: Sequence[Server]) -> dict[str, str]:
     """Which servers are not there, and why."""
     return {server.name: server.error for server in servers if server.error is not None}
@@ -40,8 +45,9 @@ def failures(servers: Sequence[Server]) -> dict[str, str]:
 
 def tell_failures(servers: Sequence[Server]) -> None:
     """Say on stderr which servers are not there. If none is, that ends the command."""
-    for why in failures(servers).values():
-        click.echo(f"{badge('failed')}  {one_line(why)}", err=True)
+    for server in servers:
+        if server.error is not None:
+            click.echo(f"{badge(trouble(server))}  {one_line(server.error)}", err=True)
     if servers and not any(server.status in (Status.RUNNING, Status.SLEEPING) for server in servers):
         raise click.exceptions.Exit(UNREACHABLE)
 

@@ -18,7 +18,7 @@ from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
 from muxway.clients.transports.guard import is_loopback
-from muxway.clients.transports.http import HttpDoor, Trouble
+from muxway.clients.transports.http import HttpClientTransport, Trouble
 from muxway.clients.transports.http_server import HttpServer
 from muxway.config.plan import plan
 from muxway.control.serving import ControlSocket
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muxway.calls.identity import Denial
-    from muxway.cli.verbs.serve import Credentials
+    from muxway.cli.verbs.serve import AcceptedTokens
     from muxway.clients.authenticator import Authenticator
     from muxway.clients.transports.guard import Guard
     from muxway.config import Config
@@ -91,7 +91,7 @@ class Terms:
 
     address: Address
     guard: Guard
-    credentials: Callable[[Config], Credentials]
+    credentials: Callable[[Config], AcceptedTokens]
     """Who may come in if this is the configuration. Raises ClickException if that cannot be."""
     view: str | None = None
     """What is served at `/mcp`; everything if there is none."""
@@ -104,7 +104,7 @@ class Terms:
 
 
 class _Serving:
-    """A door, and the gateway behind it: replaced by a fresh one after it was stopped for want of clients."""
+    """The HTTP transport, and the gateway behind it: a fresh one after it was stopped for want of clients."""
 
     def __init__(self, config: Config, reaper: ReaperProcess, terms: Terms) -> None:
         self._config = config
@@ -114,7 +114,7 @@ class _Serving:
         """What is to run next, if the configuration has changed while nothing did."""
         self._was_ready = False
         self.gateway: Gateway | None = Gateway(config, reaper=reaper, trace=terms.trace)
-        self.door = HttpDoor(
+        self.transport = HttpClientTransport(
             self.gateway.runtime,
             guard=terms.guard,
             view=terms.view,
@@ -130,7 +130,7 @@ class _Serving:
         self._watch: asyncio.TimerHandle | None = None
         self._admit(config, terms.credentials(config))
 
-    def _admit(self, config: Config, credentials: Credentials) -> None:
+    def _admit(self, config: Config, credentials: AcceptedTokens) -> None:
         """Let in whom this configuration lets in."""
         tokens, views, self._keys, is_open, _ = credentials
         settings = config.gateway.auth
@@ -151,13 +151,15 @@ class _Serving:
             from muxway.identity.keys import KeyHolders
 
             authenticator = KeyHolders(self._keys, demands=not (is_open or tokens or views))
-        self.door.forwards = tuple(dict.fromkeys(name for server in config.servers.values() for name in server.forward))
-        self.door.admit(tokens, views, authenticator)
+        self.transport.forwards = tuple(
+            dict.fromkeys(name for server in config.servers.values() for name in server.forward)
+        )
+        self.transport.admit(tokens, views, authenticator)
 
     def watch_keys(self) -> None:
         """Take new API keys, and drop those that are gone, as long as this runs."""
         if self._keys is not None and self._keys.has_changed():
-            self.door.review()
+            self.transport.review()
         self._watch = asyncio.get_running_loop().call_later(_KEYS_EVERY, self.watch_keys)
 
     def _denied(self, denial: Denial) -> None:
@@ -190,8 +192,8 @@ class _Serving:
     def _wake(self) -> None:
         if self.gateway is None:
             self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
-            self.door.runtime = self.gateway.runtime
-            self.door.metronome = self.gateway.metronome
+            self.transport.runtime = self.gateway.runtime
+            self.transport.metronome = self.gateway.metronome
             self.gateway.start()
 
     async def apply(self, config: Config) -> Plan:
@@ -200,9 +202,9 @@ class _Serving:
             credentials = self._terms.credentials(config)
         if self.gateway is None:
             changes = plan(self._config, config)
-            # Nothing is started, but what cannot be used shows, and views are known to the door.
+            # Nothing is started, but what cannot be used shows, and views are known to the transport.
             self._prepared = Gateway(config, trace=self._terms.trace)
-            self.door.runtime = self._prepared.runtime
+            self.transport.runtime = self._prepared.runtime
         else:
             changes = await self.gateway.apply(config)
         if (config.gateway.host, config.gateway.port) != (self._config.gateway.host, self._config.gateway.port):
@@ -231,7 +233,7 @@ def run_http(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms
 
 async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
     serving = _Serving(config, reaper, terms)
-    server = HttpServer(serving.door, trace=terms.trace)
+    server = HttpServer(serving.transport, trace=terms.trace)
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
@@ -242,7 +244,7 @@ async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, t
     # Before the first server is started.
     hide_from_children()
     serving.gateway.start()
-    serving.door.open()
+    serving.transport.open()
     serving.watch_keys()
     await server.start(terms.address.listener)
     announcing = loop.create_task(_announce(config, serving.gateway, terms))
@@ -255,7 +257,7 @@ async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, t
         await asked.wait()
         await control.stop()
         await reloader.stop()
-        await serving.door.close(DRAIN)
+        await serving.transport.close(DRAIN)
     finally:
         ending.begin()
         announcing.cancel()

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from muxway.cli.exits import BadConfig
 from muxway.cli.output import one_line
 from muxway.config import durations, find_config, load_config
 from muxway.errors import ConfigError, Problem
-from muxway.log import printable
+from muxway.log import EventLog, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from muxway.config import Config
+    from muxway.net.message_trace import MessageTrace
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[float, Any]
@@ -148,3 +150,16 @@ def wrong_usage_is_wrong_config(config: Config) -> Generator[None]:
     except click.ClickException as error:
         why = error.format_message()
         raise ConfigError("invalid_schema", why, (Problem(path=config.source or "$", message=why),)) from None
+
+
+def trace_to(file: str | None) -> MessageTrace | None:
+    """Who is told of every message: this file, and the log if everything is logged. None if nobody is."""
+    if file is None and not EventLog("trace").debugs:
+        return None
+    # Only for those who look for a fault.
+    from muxway.net.message_trace import MessageTrace
+
+    try:
+        return MessageTrace(None if file is None else Path(file))
+    except OSError as error:
+        raise BadConfig(f"--trace cannot be written to: {error.strerror}: {file}.") from None

@@ -27,6 +27,8 @@ _LOOKS = {
     "warning": ("!", "!", "yellow"),
     "initializing": ("…", ".", "yellow"),
     "restarting": ("↻", "~", "yellow"),
+    "login needed": ("◌", "?", "yellow"),
+    "logged in": ("●", "+", "green"),
     "sleeping": ("◦", "-", "bright_black"),
     "stopped": ("■", "-", "bright_black"),
     "disabled": ("⊘", "-", "bright_black"),

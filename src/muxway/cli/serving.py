@@ -52,12 +52,12 @@ async def _serve(
 ) -> int:
     """Serve until the client or a signal ends it. Returns the exit code."""
     gateway = Gateway(config, reaper=reaper, trace=trace)
-    door = gateway.stdio_door(stdout=stdout, view=view)
+    transport = gateway.stdio_door(stdout=stdout, view=view)
     loop = asyncio.get_running_loop()
-    serving = loop.create_task(door.serve())
+    serving = loop.create_task(transport.serve())
 
     def asked() -> None:
-        door.stop()
+        transport.stop()
         loop.call_later(DRAIN, serving.cancel)
 
     async def apply(config: Config) -> Plan:
@@ -66,9 +66,9 @@ async def _serve(
         return await gateway.apply(config)
 
     reloader = Reloader(source, config, apply)
-    control = ControlSocket(lambda: gateway, "stdio", reloader, lambda: door.client)
+    control = ControlSocket(lambda: gateway, "stdio", reloader, lambda: transport.client)
     ending = Ending(asked, reloader.ask)
-    door.on_end = ending.begin
+    transport.on_end = ending.begin
     if os.isatty(0):
         click.echo(
             "muxway speaks MCP on stdin and stdout here: it is for MCP clients to launch. "

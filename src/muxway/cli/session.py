@@ -14,8 +14,8 @@ import click
 
 from muxway import log
 from muxway.cli.exits import INTERRUPTED
+from muxway.cli.options import trace_to
 from muxway.cli.output import StatusLine, one_line
-from muxway.cli.verbs.stdio import trace_to
 from muxway.gateway import Gateway
 from muxway.servers.state import Status
 

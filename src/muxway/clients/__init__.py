@@ -1,1 +1,1 @@
-"""Towards the side that calls us: doors, and the endpoint behind them that speaks MCP."""
+"""Towards the clients: transports, and the sessions behind them that speak MCP."""

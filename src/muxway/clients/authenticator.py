@@ -1,7 +1,7 @@
-"""The port to whoever judges credentials that the HTTP door cannot compare by itself: access tokens and API keys.
+"""The port to whoever judges credentials that the HTTP transport cannot compare by itself: access tokens and API keys.
 
 A verdict that is known comes from a plain call. Only for one that has to be found out elsewhere is there something to
-wait for; the door then takes the request again when it is there.
+wait for; the transport then takes the request again when it is there.
 """
 
 from __future__ import annotations

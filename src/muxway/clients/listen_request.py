@@ -1,4 +1,4 @@
-"""One `subscriptions/listen` of a stateless client, from its filter to its end. Every door has these."""
+"""One `subscriptions/listen` of a stateless client, from its filter to its end. Every transport has these."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class Listening:
         if self._uris is not None and len(self._uris) > quota.left:
             raise InvalidParams(f"subscriptions/listen: a client may subscribe to {MOST} URIs")
         self._honoured: set[str] = set()
-        self._mailbox = Unsent(tell, backlog, id_)
-        self._subscriber = Subscriber(dispatcher, quota, self._mailbox.updated, call.caller)
+        self._unsent = Unsent(tell, backlog, id_)
+        self._subscriber = Subscriber(dispatcher, quota, self._unsent.updated, call.caller)
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stop: Callable[[], None] | None = None
@@ -175,15 +175,15 @@ class Listening:
                     self._dispatcher.runtime.subscriptions.unsubscribe(self._subscriber, uri)
             honoured["resourceSubscriptions"] = [uri for uri in self._uris if uri in self._honoured]
         self._tell(notifications.acknowledged(self._id, honoured))
-        self._mailbox.open()
+        self._unsent.open()
 
     def _lists_changed(self, kinds: frozenset[str]) -> None:
-        self._mailbox.lists_changed(kind for kind in _KINDS if kind in kinds & self._kinds)
+        self._unsent.lists_changed(kind for kind in _KINDS if kind in kinds & self._kinds)
 
     def close(self) -> None:
         """The stream has ended."""
         self._closed = True
-        self._mailbox.close()
+        self._unsent.close()
         if self._timer is not None:
             self._timer.cancel()
         if self._stop is not None:

@@ -1,6 +1,6 @@
 """What the gateway tells clients unasked, as frames: progress, log messages, changes, the life of a subscription.
 
-Every door says these; only where they go differs.
+Every transport says these; only where they go differs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def may_be_lost(message: bytes) -> bool:
 
 
 def progress(call: Call, params: dict[str, Buffer]) -> list[Buffer] | None:
-    """The upstream's progress under the caller's own token; None if the caller wants none."""
+    """The server's progress under the caller's own token; None if the caller wants none."""
     token = call.progress_token
     if token is None:
         return None
@@ -38,7 +38,7 @@ def progress(call: Call, params: dict[str, Buffer]) -> list[Buffer] | None:
 
 
 def log(caller: Caller, params: dict[str, Buffer]) -> list[Buffer] | None:
-    """An upstream's log message; None if this caller does not want it."""
+    """A server's log message; None if this caller does not want it."""
     level = envelopes.text(params.get("level"))
     if level not in revisions.LOG_LEVELS:
         return None

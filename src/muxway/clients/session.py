@@ -1,7 +1,7 @@
 """One connection of a client: bytes in, calls to the dispatcher, bytes out.
 
 Serves both eras side by side. `initialize` opens the pipe's one handshake session; a
-request with the 2026-07-28 envelope needs none and brings its own caller. The door owns
+request with the 2026-07-28 envelope needs none and brings its own caller. The transport owns
 the pipe, this owns its meaning.
 """
 
@@ -67,7 +67,7 @@ log = EventLog("client")
 
 
 class ClientRequest(msgspec.Struct, eq=False):
-    """One request of the client and what is under way for it. A `core.ports.Sink`.
+    """One request of the client and what is under way for it. A `calls.ports.Sink`.
 
     A Struct, as its constructor runs for every call.
     """
@@ -94,6 +94,11 @@ class ClientRequest(msgspec.Struct, eq=False):
 
     def failed(self, error: RpcError) -> None:
         self.running = None
+        told = self.endpoint.told(self.call, error)
+        if isinstance(told, bytes):
+            self.done(told)
+            return
+        error = told
         frame = envelopes.failure(self.id, error)
         if self.endpoint.closed_exchange(self):
             if error.code == URL_ELICITATION_REQUIRED and isinstance(error, UpstreamSaid):
@@ -223,7 +228,7 @@ class Session:
         """Requests about this connection itself; False from one of these means that it is none for this caller."""
         self._listens: dict[bytes, Listening] = {}
         self._backlog = backlog
-        self.mailbox = Unsent(say, backlog)
+        self.unsent = Unsent(say, backlog)
         """What the session is to be told of changes."""
         self._quota = Quota()
         self._subscriber: Subscriber | None = None
@@ -325,7 +330,7 @@ class Session:
         tell(envelopes.request(id_, ask.method, params))
 
     def consult(self, ask: ServerRequest) -> None:
-        """A server whose only client this is asks it something outside any call. See `core.ports.Client`."""
+        """A server whose only client this is asks it something outside any call. See `calls.ports.Client`."""
         session = self.session
         if session is not None and not self._ready and len(self._early) < _MOST_EARLY:
             # It may be asked nothing before it has said that it is ready.
@@ -344,6 +349,11 @@ class Session:
             return self.say
         # Over HTTP it need not listen, but the stream of a call that waits will do.
         return next((one.tell for one in self.peer.theirs.values() if one.call.caller is session), None)
+
+    def told(self, call: Call, error: RpcError) -> bytes | RpcError:
+        """What a request is answered with that failed: mostly with just that."""
+        runtime = self._dispatcher.runtime
+        return runtime.logins.told(call, error, runtime.snapshot.settings.server_info)
 
     def note_pages(self, error: UpstreamSaid) -> None:
         """The client is sent to web pages; it wants to hear when a visit is over, if the server says so."""
@@ -368,7 +378,7 @@ class Session:
     ) -> None:
         """Take a request. Its answer goes to `say`, and what comes before the answer to `tell`.
 
-        With `key`, its id has been read already (`messages.read_id`).
+        With `key`, its id has been read already (`envelopes.read_id`).
         """
         id_ = bytes(envelope.id)
         key = key or envelopes.read_id(id_)
@@ -528,7 +538,7 @@ class Session:
         if method == "notifications/initialized":
             if self.session is not None:
                 self._ready = True
-                self.mailbox.open()
+                self.unsent.open()
                 early, self._early = self._early, []
                 for ask in early:
                     self.consult(ask)
@@ -551,7 +561,7 @@ class Session:
         """Take a JSON array of messages. Its answer is an array, which goes to `say` as a whole.
 
         If it has none, `nothing` is called. If strict, nothing may stand twice in a message, as
-        `messages.decode_strict` says.
+        `envelopes.decode_strict` says.
         """
         if self.session is None or not self.session.revision.batches:
             say(envelopes.failure(None, InvalidRequest(NO_BATCHES)))
@@ -682,7 +692,7 @@ class Session:
     def _depart(self) -> None:
         """The session is to hear of nothing more."""
         self._stop_listening()
-        self.mailbox.close()
+        self.unsent.close()
         early, self._early = self._early, []
         for ask in early:
             ask.refuse(InvalidParams(f"{ask.method}: the client has gone"))
@@ -748,7 +758,7 @@ class Session:
 
     def _subscribe(self, call: Call, sink: Sink, uri: str) -> None:
         if self._subscriber is None:
-            self._subscriber = Subscriber(self._dispatcher, self._quota, self.mailbox.updated, call.caller)
+            self._subscriber = Subscriber(self._dispatcher, self._quota, self.unsent.updated, call.caller)
 
         def settled(error: RpcError | None) -> None:
             if error is None:
@@ -775,11 +785,11 @@ class Session:
         # A server that takes its time does not hold up its client for long: nothing more of it is passed on.
         timer = asyncio.get_running_loop().call_later(_UNSUBSCRIBED, settled)
         self._dispatcher.runtime.subscriptions.unsubscribe(self._subscriber, uri, settled)
-        self.mailbox.forget(uri)
+        self.unsent.forget(uri)
 
     def _lists_changed(self, kinds: frozenset[str]) -> None:
         if self._ready and (kinds := kinds & self._told):
-            self.mailbox.lists_changed(sorted(kinds))
+            self.unsent.lists_changed(sorted(kinds))
 
     def _who(self) -> Identity | None:
         return None if self.session is None else self.session.identity

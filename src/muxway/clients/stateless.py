@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from muxway.clients.transports.http_response import Outlet
     from muxway.exchange.admission import Admission
     from muxway.exchange.dispatcher import Dispatcher
+    from muxway.exchange.runtime import Runtime
     from muxway.wire.envelopes import Buffer, Envelope, Params, Raw
 
 _STATUS: Final = {
@@ -222,7 +223,7 @@ def _same(argument: Raw | None, values: Sequence[bytes]) -> bool:
 
 
 class StatelessRequest(HttpReply, eq=False, kw_only=True):
-    """One request and what is under way for it. A `core.ports.Sink`."""
+    """One request and what is under way for it. A `calls.ports.Sink`."""
 
     id: bytes
     call: Call
@@ -231,9 +232,12 @@ class StatelessRequest(HttpReply, eq=False, kw_only=True):
     admission: Admission | None = None
     """Where it is counted as under way, while it is."""
     running: Running | None = None
+    runtime: Runtime | None = None
+    """Of the gateway that answers it, once it was begun."""
 
     def begin(self, dispatcher: Dispatcher) -> None:
         """Have it answered, now or later; at once with an error if too much is under way."""
+        self.runtime = dispatcher.runtime
         if self.call.method in CALLS:
             admission = dispatcher.runtime.admission
             refusal = admission.enter(self.call.caller.principal)
@@ -269,6 +273,11 @@ class StatelessRequest(HttpReply, eq=False, kw_only=True):
 
     def failed(self, error: RpcError) -> None:
         self.running = None
+        if self.runtime is not None:
+            told = self.runtime.logins.told(self.call, error, self.runtime.snapshot.settings.server_info)
+            if isinstance(told, bytes):
+                self.say(envelopes.result(self.id, told))
+                return
         self.status = status_of(error)
         self.say(envelopes.failure(self.id, error))
 

@@ -1,6 +1,6 @@
 """Composed tools at work: steps as calls, in parallel where they can be, and one result of them.
 
-To the rest of the middle a composed tool is a link to an upstream that speaks the newest handshake revision: calls of
+To the rest a composed tool is a connection to a server that speaks the newest handshake revision: calls of
 every kind of caller cross to it as to any other, so that questions of the steps' servers reach the caller, however
 it wants to be asked. Each step's call goes through the gateway's own front, middleware and all.
 """
@@ -47,7 +47,7 @@ REVISION: Final = replace(NEWEST_HANDSHAKE, any_structure=True)
 
 
 class Composition:
-    """A composed tool as a link. Implements `core.ports.Link`."""
+    """A composed tool as a connection. Implements `calls.ports.LiveConnection`."""
 
     revision = REVISION
     log_level = 0
@@ -441,7 +441,7 @@ class _Work:
 
 
 class _Job:
-    """One call of a step. Implements `core.ports.Sink`."""
+    """One call of a step. Implements `calls.ports.Sink`."""
 
     def __init__(self, work: _Work, number: int, scope: StepScope) -> None:
         self._work = work

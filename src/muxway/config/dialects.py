@@ -45,7 +45,7 @@ CLIENT_KEYS = frozenset(
 
 UNSUPPORTED_KEYS = frozenset(
     {
-        "apiKey", "auth", "authProviderType", "headersHelper", "http_headers_helper", "oauth", "oauth_headers",
+        "apiKey", "auth", "authProviderType", "headersHelper", "http_headers_helper", "oauth_headers",
         "oauth_resource", "obo", "proxy", "requiresOAuth", "scopes", "targetAudience",
     }
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from muxway.config import access, kinds, middlewares, shaping
+from muxway.config import access, kinds, middlewares, oauth, shaping
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from muxway.config.access import AccessRule
     from muxway.config.auth import AuthSettings
     from muxway.config.middlewares import MiddlewareSpec
+    from muxway.config.oauth import OAuthConfig
     from muxway.config.shaping import ExposedTool, ToolShape
     from muxway.config.templates import Condition, Template
     from muxway.errors import Problem
@@ -120,6 +121,12 @@ class ServerConfig:
                 example="API_TOKEN",
             ),
         ),
+    )
+    oauth: OAuthConfig = oauth.oauth(
+        "How muxway logs in to the server, where `muxway login NAME` cannot find that out by itself; false: not "
+        "at all.",
+        default_factory=oauth.OAuthConfig,
+        example={"clientId": "Iv1.8a61f9b3a7aba766", "clientSecret": "${GITHUB_CLIENT_SECRET}"},
     )
     forward: tuple[str, ...] = kinds.forwarded_headers(
         "Headers of the caller that this server gets, as they came; for servers by URL. Callers who send different "
@@ -665,7 +672,7 @@ class Config:
     """One whole configuration, validated."""
 
     servers: Mapping[str, ServerConfig]
-    """The upstreams by name, in the order of the file."""
+    """The servers by name, in the order of the file."""
     tools: Mapping[str, CustomTool] = field(default_factory=dict[str, CustomTool])
     """The custom tools by name."""
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
@@ -690,6 +697,6 @@ STEP = Section("tools.*.steps.*", Step)
 EXAMPLE = Section("tools.*.examples.*", Example)
 VIEW = Section("views.*", ViewConfig)
 SECTIONS = (
-    *(SERVER, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION),
+    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

@@ -1,4 +1,4 @@
-"""Hosts and origins that may use the HTTP door, as users write them. One that could never match is refused."""
+"""Hosts and origins that may use the HTTP port, as users write them. One that could never match is refused."""
 
 from __future__ import annotations
 

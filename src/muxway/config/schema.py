@@ -11,6 +11,7 @@ from muxway.config.dialects import CONTAINERS, TOOL_MARKS, TOP_LEVEL
 from muxway.config.documents import MINIMAL
 from muxway.config.kinds import STRING
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SECTIONS, SERVER, STEP, SUBTOOL, VIEW
+from muxway.config.oauth import IDP, OAUTH
 from muxway.config.report import nearest
 from muxway.config.shaping import ARGUMENT, SHAPE
 from muxway.errors import ConfigError, Problem
@@ -77,6 +78,8 @@ def json_schema() -> dict[str, Any]:
             "example": _object(EXAMPLE),
             "shape": _object(SHAPE),
             "argument": _object(ARGUMENT),
+            "oauth": _object(OAUTH),
+            "idp": _object(IDP),
             "view": _object(VIEW),
             "accessRule": _object(RULE),
             "subtools": {"type": "array", "minItems": 1, "items": {"anyOf": [STRING, _object(SUBTOOL)]}},
@@ -143,7 +146,9 @@ def _is_within(head: str, section: Section) -> bool:
     parts = head.split(".")
     if section in (SHAPE, ARGUMENT):
         return "shape" in parts and ("arguments" in parts) == (section is ARGUMENT)
-    if section in (SERVER, VIEW) and "shape" in parts:
+    if section in (OAUTH, IDP):
+        return "oauth" in parts and ("idp" in parts) == (section is IDP)
+    if section in (SERVER, VIEW) and ("shape" in parts or "oauth" in parts):
         return False
     if section is VIEW:
         return first == "views"

@@ -34,7 +34,7 @@ class ExposedTool:
     """One entry of `exposedTools` or `exposedPrompts`: what to show, perhaps under another name."""
 
     original: str
-    """The name the upstream gives it."""
+    """The name the server gives it."""
     exposed: str | None = None
     """The name to publish instead (before the prefix), if it is renamed."""
 

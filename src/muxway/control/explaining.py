@@ -307,7 +307,7 @@ def _unknown(config: Config, name: str, seen: Catalog, servers: dict[str, Server
         if not entry.enabled:
             facts.append(_fact("server", f"{entry.name} is switched off", entry.where, "enabled"))
         elif server is not None:
-            down = "has failed" if server.status == "failed" else f"is {server.status}"
+            down = {"failed": "has failed", "login needed": "needs a login"}.get(server.status, f"is {server.status}")
             listed = "lists no such tool" if server.tools else f"{down}, so none of its tools is known"
             facts.append(_fact("server", f"{entry.name} {listed}", entry.where))
             facts += [_fact("note", note) for note in server.notes if repr(own) in note]

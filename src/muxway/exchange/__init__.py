@@ -1,1 +1,1 @@
-"""The middle: what becomes of a request between a door and a link."""
+"""The middle: what becomes of a request between a client and a server."""

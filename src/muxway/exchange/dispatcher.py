@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from muxway.calls.backend import StillStarting
 from muxway.calls.incidents import attempt, internal
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
-from muxway.errors import MethodNotFound, RpcError
-from muxway.exchange import completion, prompts, resources, tasks, tools
+from muxway.errors import MethodNotFound, RpcError, UpstreamError
+from muxway.exchange import completion, logins, prompts, resources, tasks, tools
 from muxway.likeness import short
 from muxway.wire import envelopes
 from muxway.wire.asking import REPEATABLE
@@ -40,7 +40,7 @@ _DISCOVER_TTL_MS: Final = 0
 class _HeldCall:
     """A request that came before the servers were ready: a client need not fail for being quick."""
 
-    __slots__ = ("_again", "_call", "_cancelled", "_queue", "_router", "_running", "_sink", "_waited")
+    __slots__ = ("_again", "_call", "_queue", "_router", "_running", "_sink", "_waited")
 
     def __init__(self, queue: dict[Held, None], router: Router, again: Answer, call: Call, sink: Sink) -> None:
         self._queue = queue
@@ -49,12 +49,13 @@ class _HeldCall:
         self._again = again
         self._call = call
         self._sink = sink
-        self._cancelled = False
         self._running: Running | None = None
         queue[self] = None
 
     def release(self) -> None:
-        if not self._cancelled:
+        # Only once, and not if it was cancelled.
+        if self in self._queue:
+            del self._queue[self]
             self._router.waited = self._waited
             # Others wait for the same: what goes wrong with this one is not theirs.
             attempt(self._sink.failed, self._go_on)
@@ -64,7 +65,6 @@ class _HeldCall:
         self._running = self._again(self._call, self._sink)
 
     def cancel(self, reason: str | None) -> None:
-        self._cancelled = True
         # A start may take long, and nothing counts what was cancelled: so nothing of it may stay.
         self._queue.pop(self, None)
         if self._running is not None:
@@ -158,6 +158,10 @@ class Dispatcher:
                 return self._forward(visible, target, call, sink)
             return self._answer_other(visible, call, sink)
         except RpcError as error:
+            if isinstance(error, UpstreamError) and error.reason == "login_needed" and logins.answered(call):
+                waiting = self._await_login(error.upstream, call, sink, target)
+                if waiting is not None:
+                    return waiting
             sink.failed(error)
         except StillStarting as wait:
             return self.hold(wait, lambda call, sink: self.answer(call, sink, target), call, sink)
@@ -190,6 +194,15 @@ class Dispatcher:
             backend = self.runtime.servers.get(target.server)
             sink = resources.prepare(target, call, sink, None if backend is None else backend.choose(call))
         return self._retry_or_send(target, call, sink)
+
+    def _await_login(self, server: str, call: Call, sink: Sink, target: Target | None) -> Running | None:
+        """Keep a call whose user has agreed to log in until that is done, once, and not for ever; None: it waited."""
+        backend = self.runtime.servers.get(server)
+        if backend is None or self._router.waited:
+            return None
+        held = _HeldCall(backend.held, self._router, lambda call, sink: self.answer(call, sink, target), call, sink)
+        self._forwarder.services.clock.later(logins.WAIT, held.release)
+        return held
 
     def _retry_or_send(self, target: Target, call: Call, sink: Sink) -> Running | None:
         forwarder = self._forwarder

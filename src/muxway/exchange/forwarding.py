@@ -74,7 +74,7 @@ class Forwarder:
         return backend, connection
 
     def send(self, target: Target, call: Call, sink: Sink) -> Running | None:
-        """Send a request to an upstream; its result comes back in the caller's spelling.
+        """Send a request to a server; its result comes back in the caller's spelling.
 
         Args:
             target: what it is about; the call's own params follow its head.
@@ -83,7 +83,7 @@ class Forwarder:
 
         Raises:
             RpcError: it can be refused at once.
-            StillStarting: the upstream may have it in a moment.
+            StillStarting: the server may have it in a moment.
         """
         upstream, head, reshape = target.server, target.head, target.reshape
         backend, connection = self._connect(upstream, call)
@@ -124,13 +124,13 @@ class Forwarder:
         # Only for those who have such tools: it takes its part of a start.
         from muxway.composed.running import Composition
 
-        link = Composition(tool, handle)
-        convert = result_types.result_converter(call.caller.revision, link.revision, self._server_info)
+        connection = Composition(tool, handle)
+        convert = result_types.result_converter(call.caller.revision, connection.revision, self._server_info)
         convert = chain(reshape, convert)
         if convert is None:
-            return link.request(b"", call, sink, idle=tool.deadline, limit=tool.deadline)
+            return connection.request(b"", call, sink, idle=tool.deadline, limit=tool.deadline)
         large = CONVERTED if reshape is None else RESHAPED
-        way = Way(tool.name, b"", link, convert, self._server_info, tool.deadline, tool.deadline, large)
+        way = Way(tool.name, b"", connection, convert, self._server_info, tool.deadline, tool.deadline, large)
         return self._begin(call, way, sink)
 
     def retry(self, target: Target, call: Call, sink: Sink) -> Running | None:
@@ -143,7 +143,7 @@ class Forwarder:
 
         Raises:
             RpcError: it is not one of ours, or not any more.
-            StillStarting: the upstream may have it in a moment.
+            StillStarting: the server may have it in a moment.
         """
         reshape = target.reshape
         spelled = envelopes.text(call.params["requestState"]) or ""
@@ -189,16 +189,16 @@ class Forwarder:
 
     def _asking(self, state: str, upstream: str, present: LiveConnection) -> LiveConnection:
         """The connection to the process whose task asked, which waits for the answers."""
-        link = self.services.passed.find(state, present)
-        if link is None:
+        connection = self.services.passed.find(state, present)
+        if connection is None:
             why = f'server "{upstream}" has ended since its task asked, and the task with it; make the call again'
             raise UpstreamError(upstream, "lost", why)
         # From here on the call that goes on keeps it in use.
-        link.leases.drop(state)
-        return link
+        connection.leases.drop(state)
+        return connection
 
     def reach(self, upstream: str, call: Call) -> Way:
-        """The way to an upstream for a stateless caller's request.
+        """The way to a server for a stateless caller's request.
 
         Raises:
             RpcError: there is none.
@@ -211,12 +211,12 @@ class Forwarder:
         return Way(upstream, b"", connection, convert, self._server_info, backend.idle, backend.limit)
 
     def set_log_level(self, party: object, level: int) -> None:
-        """Ask every upstream for log messages from this level on, unless it gives them already."""
+        """Ask every server for log messages from this level on, unless it gives them already."""
         self.log_levels.want(party, level)
         for backend in self._backends.values():
-            link = backend.connection
-            if link is not None and level < link.log_level:
-                self.log_levels.ask(link, level)
+            connection = backend.connection
+            if connection is not None and level < connection.log_level:
+                self.log_levels.ask(connection, level)
 
     def _begin(self, call: Call, way: Way, sink: Sink, round_: int = 0) -> Exchange:
         """Send a call that may need more than passing. Raises RpcError if it cannot be sent."""

@@ -43,10 +43,10 @@ class LogLevels:
         if self._wanted.pop(party, None) is not None:
             self._raise()
 
-    def ask(self, link: LiveConnection, level: int) -> None:
+    def ask(self, connection: LiveConnection, level: int) -> None:
         """Ask a server for more than it gives, as somebody wants it."""
-        self._asked.add(link)
-        link.set_log_level(level)
+        self._asked.add(connection)
+        connection.set_log_level(level)
         if level < self._least and self._passing is None:
             self._passing = later(_STAYS, self._pass)
 
@@ -57,6 +57,6 @@ class LogLevels:
     def _raise(self) -> None:
         """Ask for less where nobody wants so much any more."""
         least = self._least
-        for link in list(self._asked):
-            if link.log_level < least:
-                link.set_log_level(least)
+        for connection in list(self._asked):
+            if connection.log_level < least:
+                connection.set_log_level(least)

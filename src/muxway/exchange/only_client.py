@@ -22,7 +22,7 @@ _MOST_EARLY: Final = 32
 
 
 class OnlyClient:
-    """Implements `core.ports.Client` for whoever comes."""
+    """Implements `calls.ports.Client` for whoever comes."""
 
     def __init__(self) -> None:
         self.client: Client | None = None
@@ -53,7 +53,7 @@ class OnlyClient:
             self._curious.append(hear)
 
     def consult(self, ask: ServerRequest) -> None:
-        """See `core.ports.Client`; what is asked before it is there waits for it."""
+        """See `calls.ports.Client`; what is asked before it is there waits for it."""
         if self.client is not None:
             self.client.consult(ask)
         elif self._spoke or len(self._early) >= _MOST_EARLY:

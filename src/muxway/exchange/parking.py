@@ -54,7 +54,7 @@ class _Park(Strategy):
                 _forget_late(exchange, ask)
                 ask.refuse(RpcError(_FULL))
         else:
-            # To the door and back: what stands around the call sees each question, however its caller is asked.
+            # To the client's side and back: what is around the call sees each question, however its caller is asked.
             ask.park = partial(_arrived, exchange)
             (exchange.asker or exchange.sink).ask(ask)
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _SAYS_NOT_FOUND: Final = ("not found", "unknown resource", "no such resource", "does not exist")
 
 
-def prepare(target: Target, call: Call, sink: Sink, link: LiveConnection | None) -> Sink:
+def prepare(target: Target, call: Call, sink: Sink, connection: LiveConnection | None) -> Sink:
     """The sink for the outcome of a read over a connection, which may be away."""
     stateless = call.caller.revision.stateless
     change = chain(target.rewrite, _with_hint if stateless else None)
-    return Changing(sink, change, _excuse(stateless, link is not None and link.revision.stateless))
+    return Changing(sink, change, _excuse(stateless, connection is not None and connection.revision.stateless))
 
 
 def _with_hint(result: Buffer) -> Buffer:

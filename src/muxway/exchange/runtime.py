@@ -11,6 +11,7 @@ from muxway.exchange.admission import Admission
 from muxway.exchange.approvals import Approvals
 from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.forwarding import Forwarder
+from muxway.exchange.logins import Logins
 from muxway.exchange.open_sessions import OpenSessions
 from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
@@ -68,6 +69,8 @@ class Runtime:
         self.subscriptions = Subscriptions(self.router)
         self.approvals = Approvals()
         """Calls that wait until somebody agrees."""
+        self.logins = Logins()
+        """What callers are told whose calls need a login first."""
         self.on_left: list[Callable[[object], None]] = []
         """Called with each client session that has ended."""
         self.half_read: dict[tuple[str | None, Judge | None, bool, Kind], deque[Listing]] = {}

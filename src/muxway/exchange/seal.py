@@ -47,16 +47,16 @@ class Claims(msgspec.Struct, frozen=True, array_like=True):
     """A digest of the call it belongs to; of a task, the name of its tool."""
     upstream: str
     head: bytes
-    """The start of the call, as it goes to the upstream."""
+    """The start of the call, as it goes to the server."""
     round: int
     state: str | None
-    """What the kind needs: the parked call's name, or the upstream's own state."""
+    """What the kind needs: the parked call's name, or the server's own state."""
     answers: bytes = b""
     """Answers that a middleware gave to some of the questions, as a JSON object; empty if there are none."""
 
 
 class StateTooLarge(Exception):
-    """The upstream's own state leaves no room for ours."""
+    """The server's own state leaves no room for ours."""
 
 
 class Seal:
@@ -100,8 +100,8 @@ class Seal:
         raise InvalidParams(INVALID)
 
     def name_task(self, caller: Caller, trace: Trace) -> str:
-        """What an upstream's task is called here, for this caller alone. Raises StateTooLarge."""
-        # It holds for as long as the upstream knows the task, which is for the upstream to say.
+        """What a server's task is called here, for this caller alone. Raises StateTooLarge."""
+        # It holds for as long as the server knows the task, which is for the server to say.
         tool = trace.tool.encode()
         return self.close(Claims("task", math.inf, caller.principal, tool, trace.upstream, trace.head, 0, trace.task))
 

@@ -101,7 +101,7 @@ class Subscriptions:
         self._router = router
         self._feeds: dict[str, Feed] = {}
         self._topics: dict[str, dict[str, dict[Subscriber, list[str]]]] = {}
-        """Upstream → native URI → who subscribed to it, and by which of its names."""
+        """Server → native URI → who subscribed to it, and by which of its names."""
 
     def add(self, upstream: str, feed: Feed) -> None:
         """A server has come."""

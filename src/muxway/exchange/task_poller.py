@@ -37,12 +37,12 @@ _SLOWEST: Final = 5.0
 _UNHURRIED: Final = 2.0
 """Seconds between two looks at a task whose server gives no interval, after the first few."""
 _GLANCE: Final = 0.5
-"""Seconds between two looks at the link: a call must not outlive it for long."""
+"""Seconds between two looks at the connection: a call must not outlive it for long."""
 _CANCEL: Final = 10.0
 _TOO_LONG: Final = "took longer than any call may (callMax), so the call was given up; it may have run"
 ENDED: Final = frozenset(("completed", "failed", "cancelled"))
 _STATE: Final = "muxway-task:"
-"""How a `requestState` begins that names a task which asks; others are the upstream's own."""
+"""How a `requestState` begins that names a task which asks; others are the server's own."""
 
 
 def is_task_state(state: str | None) -> bool:
@@ -152,16 +152,16 @@ class TaskPoller:
         return True
 
     def _cancel_task(self) -> None:
-        """Tell the upstream that nobody waits for the task any more."""
+        """Tell the server that nobody waits for the task any more."""
         if self._task:
             self._link.leases.drop(self._task)
-            # Where the link is gone, so is the task.
+            # Where the connection is gone, so is the task.
             with contextlib.suppress(UpstreamError):
                 call, head = self._about("tasks/cancel")
                 self._link.request(head, call, Nobody(), idle=_CANCEL, limit=_CANCEL)
 
     def _lease(self) -> None:
-        """From here on, the task is under way at the upstream whether a request about it is or not."""
+        """From here on, the task is under way at the server whether a request about it is or not."""
         if not self._leased:
             self._leased = True
             self._link.leases.take()
@@ -177,7 +177,7 @@ class TaskPoller:
                 running.cancel(reason)
         self._running = self._fetching = None
 
-    # --- from the upstream --------------------------------------------------------------------
+    # --- from the server --------------------------------------------------------------------
 
     def ask(self, ask: ServerRequest) -> None:
         if self._over:
@@ -220,7 +220,7 @@ class TaskPoller:
         self._hear(task)
 
     def _hear(self, task: Params) -> None:
-        """How the task is, in the upstream's words."""
+        """How the task is, in the server's words."""
         self._running = None
         if self._over:
             return
@@ -240,7 +240,7 @@ class TaskPoller:
         if not ended and status != "input_required":
             return False
         if self._fetching is None:
-            # As long as the task goes on it is looked at, which shows that the upstream is alive.
+            # As long as the task goes on it is looked at, which shows that the server is alive.
             self._fetch(self._way.idle if ended else self._ends - self._clock.steady())
         elif ended:
             self._timer = self._clock.later(self._way.idle, self._silent)
@@ -339,7 +339,7 @@ class TaskPoller:
         self._sink.failed(error)
 
     def _untold(self, error: RpcError) -> None:
-        """The upstream does not say how the task is."""
+        """The server does not say how the task is."""
         if isinstance(error, UpstreamSaid):
             said = error.message.replace(self._task, "…")
             self._trouble("lost", f"lost the task it made of this call, which may have run: {said}")
@@ -441,7 +441,7 @@ def _read_state(state: str) -> tuple[str, set[str]]:
         case [str(task), [*answered]]:
             return task, {str(key) for key in answered}
         case _:
-            # The upstream gave this state itself.
+            # The server gave this state itself.
             raise InvalidParams("requestState names no task")
 
 

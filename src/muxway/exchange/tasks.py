@@ -1,7 +1,7 @@
 """Tasks of the 2026-07-28 extension, for callers that declare it on their request.
 
-A task of a stateless upstream stays its own: only its name is ours, sealed, so that it leads nobody else there. Calls
-of older upstreams become tasks of the gateway: those that take long, and those that the upstream itself runs as tasks.
+A task of a stateless server stays its own: only its name is ours, sealed, so that it leads nobody else there. Calls
+of older servers become tasks of the gateway: those that take long, and those that the server itself runs as tasks.
 Callers of 2025-11-25 are offered no tasks (`execution` is taken out of what is listed for them, and a `task` in their
 calls is not passed on): what must be a task is polled for them, see `task_poller`.
 """
@@ -77,7 +77,7 @@ class Tasks:
 
         Raises:
             RpcError: it can be refused at once.
-            StillStarting: the upstream may have it in a moment.
+            StillStarting: the server may have it in a moment.
         """
         caller = call.caller
         if not asking.knows_tasks(caller.capabilities, caller.revision):
@@ -95,14 +95,16 @@ class Tasks:
         upstream, native = trace.upstream, trace.task
         way = self._reach(upstream, call)
         # After a reload, the process that has the task may be another one than that which takes new calls.
-        link = self._services.passed.find(name, way.connection)
-        if link is None or not link.revision.stateless:
+        connection = self._services.passed.find(name, way.connection)
+        if connection is None or not connection.revision.stateless:
             raise InvalidParams(_UNKNOWN)
-        way = msgspec.structs.replace(way, connection=link)
+        way = msgspec.structs.replace(way, connection=connection)
         head = b'"method":%b,"params":{"taskId":%b' % (envelopes.encode(call.method), envelopes.encode(native))
         params = {key: raw for key, raw in call.params.items() if key != "taskId"}
         answer = _Renaming(sink, way, call, name, native, rewriters.get(upstream), self._services.passed)
-        return link.request(head, msgspec.structs.replace(call, params=params), answer, idle=way.idle, limit=way.limit)
+        return connection.request(
+            head, msgspec.structs.replace(call, params=params), answer, idle=way.idle, limit=way.limit
+        )
 
     def trace_of(self, call: Call) -> Trace | None:
         """The call that a request about a task is about; None if there is no such task of this caller's."""
@@ -286,7 +288,7 @@ def _do_without(exchange: Exchange) -> None:
 
 
 class _Told(NamedTuple):
-    """What an upstream says of a task."""
+    """What a server says of a task."""
 
     ended: bool
     fields: dict[str, Buffer]
@@ -298,7 +300,7 @@ class _Told(NamedTuple):
 
 
 class _Renaming(Passing):
-    """The sink of a request about an upstream's own task."""
+    """The sink of a request about a server's own task."""
 
     def __init__(
         self,
@@ -375,7 +377,7 @@ class _Renaming(Passing):
         self._work(partial(self._whole, fields), lambda whole: self._sink.done(whole()))
 
     def _update(self, answers: dict[str, Buffer]) -> None:
-        """Give the upstream answers that a middleware gave."""
+        """Give the server answers that a middleware gave."""
         head = b'"method":"tasks/update","params":{"taskId":' + envelopes.encode(self._native)
         params = {key: raw for key, raw in self._call.params.items() if key != "taskId"}
         params["inputResponses"] = Raw(envelopes.object_of(answers.items()))
@@ -398,7 +400,7 @@ class _Renaming(Passing):
             # It does not know the task, or not any more.
             self._passed.ended(self._name)
         if isinstance(error, UpstreamSaid) and self._native in error.raw.decode("utf-8", "replace"):
-            # What the upstream calls the task is nobody's business. Ours is longer, and may stand in place of a letter.
+            # What the server calls the task is nobody's business. Ours is longer, and may stand in place of a letter.
             said = error.message[:_MOST_SAID].replace(self._native, self._name)
             error = RpcError(said, code=error.code)
         self._sink.failed(error)

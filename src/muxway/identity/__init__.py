@@ -1,1 +1,1 @@
-"""Who calls: access tokens, API keys, and what clients are told to get them."""
+"""Who is who: the tokens and keys that callers show us, and the logins with which muxway comes to servers."""

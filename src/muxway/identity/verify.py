@@ -1,4 +1,4 @@
-"""Judges access tokens and API keys for the HTTP door. A `clients.authenticator.Authenticator`.
+"""Judges access tokens and API keys for HTTP clients. A `clients.authenticator.Authenticator`.
 
 What was found out about a token is known by the digest of the token for up to a minute, for every endpoint at once: at
 which of them it is good is looked up. Tokens themselves are not kept.

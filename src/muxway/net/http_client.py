@@ -1,6 +1,6 @@
-"""The little of HTTP that the channel to a remote upstream needs, on top of aiohttp.
+"""The little of HTTP that the transport to a remote server needs, on top of aiohttp.
 
-The only module that knows aiohttp. It is imported when the first such channel opens, so that whoever has none
+The only module that knows aiohttp. It is imported when the first such transport opens, so that whoever has none
 does not pay for it. Whatever goes wrong on the way becomes a `HttpTrouble`, in words that continue `server "x" …`.
 """
 
@@ -55,6 +55,10 @@ class HttpResponse:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def headers(self, name: str) -> list[str]:
+        """Every value of a header that may come several times."""
+        return self._response.headers.getall(name, [])
 
     def header(self, name: str) -> str | None:
         """The value of a header, if it is there."""
@@ -134,7 +138,7 @@ class HttpClient:
         agent = {} if any(name.lower() == "user-agent" for name in headers) else {"User-Agent": f"muxway/{__version__}"}
         self._headers = {**agent, **headers}
         self._session = aiohttp.ClientSession(
-            # How many requests run at once is for the channel to say: it knows which of them must never wait.
+            # How many requests run at once is for the transport to say: it knows which of them must never wait.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT),
             cookie_jar=aiohttp.DummyCookieJar(),

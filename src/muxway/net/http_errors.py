@@ -1,4 +1,4 @@
-"""What can go wrong with one request to a remote upstream, in words that a person can act on.
+"""What can go wrong with one request to a remote server, in words that a person can act on.
 
 Bodies of refusals are shown in part, because they often say what is wrong; never a secret that was sent along.
 """
@@ -28,7 +28,8 @@ _HTML: Final = re.compile(rb"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORE
 _TITLE: Final = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE).search
 
 _ADVICE: Final = {
-    401: "it wants other credentials: set or renew `headers`, such as Authorization, in its configuration",
+    401: "it wants other credentials: set or renew `headers`, such as Authorization, in its configuration, or try "
+    "`muxway login`",
     403: "it does not allow this: check the credentials in `headers` and what they may do",
     404: "nothing is there: check the path of `url`",
     405: "it takes no such request: check the path of `url`, and `type` if it is given",
@@ -42,8 +43,7 @@ _ADVICE: Final = {
     504: "what stands in front of it waited in vain",
 }
 _WANTS_LOGIN: Final = (
-    "it needs an OAuth login, which muxway cannot do yet: put a token into `headers`, as Authorization, "
-    "in its configuration"
+    "it needs an OAuth login: leave out the Authorization of `headers` and run `muxway login`, or renew it there"
 )
 
 

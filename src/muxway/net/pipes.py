@@ -2,7 +2,7 @@
 
 `asyncio.StreamReader` costs a task and two copies per line; here the loop calls us when
 a descriptor is ready, one `read` gives many lines, and one `writev` sends many messages.
-Both the stdio door and the stdio channel stand on this file.
+Both stdio transports, towards clients and towards servers, stand on this file.
 """
 
 from __future__ import annotations

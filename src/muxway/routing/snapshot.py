@@ -447,7 +447,7 @@ def _lists(
 def _without(
     hidden: set[tuple[str, str, str]], kind: Kind, catalogs: tuple[Catalog, Catalog, ResourceCatalog]
 ) -> Pages:
-    """The list of a kind without some of it, by upstream, kind and native name."""
+    """The list of a kind without some of it, by server, kind and native name."""
     tools, prompts, resources = catalogs
     listed: Iterable[Route | Entry]
     if kind is TOOLS or kind is PROMPTS:

@@ -2,8 +2,9 @@
 
 It lives from a successful `open` of its transport until it is lost or closed, and is never reused: whatever an old
 process still says cannot reach a request made to a new one. Its parts each have a file: what waits for its turn
-(`call_queue`), deadlines, what comes in (`frames`, `notices`, `junk`), what the server asks (`questions`), whose
-something is that says not for whom (`attribution`), and when a remote server counts as broken (`circuit`).
+(`call_queue`), deadlines, what comes in beside answers (`notices`, `odd_frames`, `junk`), what the server asks
+(`questions`), whose something is that says not for whom (`attribution`), and when a remote server counts as broken
+(`circuit`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from muxway.calls.incidents import internal
 from muxway.calls.leases import Leases
 from muxway.calls.ports import Waiter
 from muxway.calls.sinks import Nobody
-from muxway.errors import InvalidRequest, MethodNotFound, RpcError, UpstreamError
+from muxway.errors import InvalidRequest, MethodNotFound, ParseError, RpcError, UpstreamError
 from muxway.exchange.open_sessions import NOBODY, user_after
 from muxway.log import EventLog
 from muxway.servers.attribution import Attribution, related_task
@@ -24,15 +25,15 @@ from muxway.servers.call_queue import CallQueue
 from muxway.servers.circuit import Circuit
 from muxway.servers.counters import ServerCounters
 from muxway.servers.deadlines import Deadlines
-from muxway.servers.frames import FrameReader
 from muxway.servers.junk import Junk
 from muxway.servers.limits import DEFAULT, ServerLimits
 from muxway.servers.notices import ServerNotices
+from muxway.servers.odd_frames import OddFrames
 from muxway.servers.pending import Pending, QueuedCall
 from muxway.servers.questions import ServerQuestions
 from muxway.servers.transports.port import UNTOLD, Outgoing
 from muxway.wire import asking, envelopes
-from muxway.wire.envelopes import ABSENT
+from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.peer import Peer
 from muxway.wire.revisions import (
     CLIENT_CAPABILITIES,
@@ -51,12 +52,15 @@ if TYPE_CHECKING:
     from muxway.errors import Reason
     from muxway.servers.transports.port import ServerTransport
     from muxway.wire.envelopes import Buffer, Envelope
+    from muxway.wire.framing import Oversized
     from muxway.wire.revisions import Revision
 
 _FIRST_IDS: Final = 2**30
 """Our ids count up from anywhere below this: what others get a server to print cannot name a call that they do not know
 of. There is room for as many calls again before an id is more than 32 bits, which is all that some servers keep."""
 _NEVER_CANCELLED: Final = frozenset(("server/discover", "initialize"))
+_MANY: Final = 16
+"""Lines that come at once, from which on most may be junk."""
 _IN_HEAD: Final = frozenset(("name", "uri", "ref", "_meta"))
 """Params that are written anew for each server."""
 _TASK_METHODS: Final = frozenset(("tasks/get", "tasks/result", "tasks/update", "tasks/cancel"))
@@ -75,7 +79,7 @@ class Connection:
         "_circuit",
         "_gone",
         "_meta_head",
-        "_reader",
+        "_odd",
         "answers",
         "attribution",
         "counters",
@@ -136,12 +140,12 @@ class Connection:
         self.questions = ServerQuestions(self)
         self.notices = ServerNotices(self)
         self.junk = Junk(name, self.counters, mask)
-        self._reader = FrameReader(self)
+        self._odd = OddFrames(self)
         self._circuit = Circuit()
 
     async def open(self) -> None:
         """Connect the transport. Raises SpawnError."""
-        await self.transport.open(self._reader.hear, self._lost, self._hear_failure)
+        await self.transport.open(self._hear_all, self._lost, self._hear_failure)
 
     def speak(self, revision: Revision, meta: bytes = b"") -> None:
         """From now on, the revision spoken; `meta` is what a stateless one wants in every `_meta`, as JSON members.
@@ -363,12 +367,43 @@ class Connection:
 
     # --- hearing ------------------------------------------------------------------------------
 
-    def hear_answer(self, envelope: Envelope, frame: bytes) -> None:
-        """The server has answered something."""
+    def _hear_all(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Envelope | None = None) -> int:
+        """See `transports.port.Hear`."""
+        self.heard = self.loop.time()
+        count, answers = len(frames), self.answers
+        if count > _MANY:
+            frames = self.junk.sift(self.heard, frames)
+        for frame in frames:
+            try:
+                if isinstance(frame, bytes):
+                    self.hear(frame, about, opened)
+                else:
+                    self._odd.oversized(frame)
+            except Exception as error:  # noqa: BLE001 - whatever became of this message, the next is heard
+                internal(error, upstream=self.name)
+        return count - self.answers + answers
+
+    def hear(self, frame: bytes, about: bytes, opened: Envelope | None = None) -> None:
+        """Take one frame; `opened` is its envelope, if that is known."""
+        try:
+            envelope = opened or envelopes.decode(frame)
+        except (ParseError, NotAnEnvelope) as error:
+            self._odd.hear(frame, about, error)
+            return
+        if len(frame) > envelopes.MAX_DIGITS and envelopes.has_huge_integer(frame):
+            self._odd.huge(envelope, frame)
+        elif envelope.method is None:
+            self._hear_answer(envelope, frame)
+        elif envelope.id is ABSENT:
+            self.notices.hear(envelope.method, envelope.params or {}, about)
+        else:
+            self._hear_request(envelope, envelope.method, about)
+
+    def _hear_answer(self, envelope: Envelope, frame: bytes) -> None:
         id_ = bytes(envelope.id)
         nameless = id_ in (b"", b"null")
         if nameless and envelope.error is ABSENT and envelope.result is ABSENT:
-            self._reader.unreadable(frame, "neither a request nor an answer")
+            self._odd.unreadable(frame, "neither a request nor an answer")
             return
         pending = self._take_only() if nameless else self.peer.take(id_)
         if pending is None:
@@ -418,7 +453,7 @@ class Connection:
             self.tell_failed(pending.sink, error)
 
     def _malformed(self, frame: bytes, what: str) -> RpcError:
-        self._reader.note("malformed answer", frame, what)
+        self._odd.note("malformed answer", frame, what)
         return self.error("malformed", f"answered with {what}")
 
     def _take_only(self) -> Pending | None:
@@ -426,8 +461,7 @@ class Connection:
         waiting = [pending for pending in self.peer.ours.values() if not pending.endless]
         return self.peer.ours.pop(waiting[0].id) if len(waiting) == 1 else self.peer.take_only()
 
-    def hear_request(self, envelope: Envelope, method: str, about: bytes) -> None:
-        """The server asks something, which few methods can be."""
+    def _hear_request(self, envelope: Envelope, method: str, about: bytes) -> None:
         if not envelopes.is_id(envelope.id):
             self.answer(envelopes.failure(None, InvalidRequest("an id is a string or an integer")))
         elif method == "ping":

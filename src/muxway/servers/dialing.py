@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.journal import Journal
     from muxway.net.processes.launch import ReaperProcess
-    from muxway.servers.transports.port import ServerTransport
+    from muxway.servers.transports.port import Credentials, ServerTransport
 
 _START: Final = 30.0
 _FETCHING_START: Final = 120.0
@@ -79,17 +79,27 @@ class Dialing:
         return lambda: self._queue.take(lambda: self._settings().max_processes, self._settings().queue_wait)
 
     def dial(
-        self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object, journal: Journal
+        self,
+        current: Callable[[], ServerConfig],
+        config: ServerConfig,
+        thing: object,
+        journal: Journal,
+        credentials: Credentials | None,
     ) -> Callable[[Forwarded], ServerTransport]:
         """What makes a transport to a server, each time anew, as its `current` configuration says by then.
 
-        It is given the headers of callers that the server gets over it.
+        It is given the headers of callers that the server gets over it. `credentials` are shown to a remote server.
         """
-        dial, trace = self._dial(current, config, thing, journal), self._trace
+        dial, trace = self._dial(current, config, thing, journal, credentials), self._trace
         return dial if trace is None else lambda sent: trace.around(dial(sent), config.name)
 
     def _dial(
-        self, current: Callable[[], ServerConfig], config: ServerConfig, thing: object, journal: Journal
+        self,
+        current: Callable[[], ServerConfig],
+        config: ServerConfig,
+        thing: object,
+        journal: Journal,
+        credentials: Credentials | None,
     ) -> Callable[[Forwarded], ServerTransport]:
         if config.unusable:
 
@@ -111,7 +121,7 @@ class Dialing:
         if config.transport != "stdio":
             from muxway.servers.transports.http import HttpServerTransport
 
-            return lambda sent: HttpServerTransport(_sending(current(), sent), limit())
+            return lambda sent: HttpServerTransport(_sending(current(), sent), limit(), credentials)
         return lambda _: StdioServerTransport(current(), self._processes, self.turn, limit(), journal)
 
 

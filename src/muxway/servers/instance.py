@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from muxway.servers.negotiation import Negotiated
     from muxway.servers.pool import Sharing
     from muxway.servers.slot import Slot
-    from muxway.servers.transports.port import ServerTransport
+    from muxway.servers.transports.port import Credentials, ServerTransport
 
 
 class ServerTerms(NamedTuple):
@@ -72,7 +72,20 @@ class SessionSide(NamedTuple):
 class Instance:
     """One server as one configuration starts it."""
 
-    __slots__ = ("config", "dial", "feeds", "hooks", "mask", "pool", "room", "server", "sessions", "terms", "thing")
+    __slots__ = (
+        "config",
+        "credentials",
+        "dial",
+        "feeds",
+        "hooks",
+        "mask",
+        "pool",
+        "room",
+        "server",
+        "sessions",
+        "terms",
+        "thing",
+    )
 
     def __init__(
         self,
@@ -85,6 +98,7 @@ class Instance:
         dial: Callable[[Forwarded], ServerTransport],
         room: Callable[[], Awaitable[None]] | None = None,
         sharing: Sharing,
+        credentials: Credentials | None = None,
     ) -> None:
         """Prepare; nothing is started.
 
@@ -98,6 +112,7 @@ class Instance:
                 headers of callers, if there are any.
             room: waits until there is a place for a process; None if it needs none. Raises NoRoomToStart.
             sharing: which callers may share a connection.
+            credentials: what it is shown, where that is not in its configuration.
         """
         self.server = server
         self.config = config
@@ -106,6 +121,7 @@ class Instance:
         self.hooks = hooks
         self.dial = dial
         self.room = room
+        self.credentials = credentials
         self.mask = masker(config.secrets)
         """Hides secrets in what it said, where people see it."""
         self.sessions: SessionSide | None = None
@@ -115,6 +131,8 @@ class Instance:
         first.feed = self._feed(first)
         self.feeds = Feeds(first.feed)
         self.feeds.anothers = self.pool.is_anothers
+        if credentials is not None:
+            credentials.on_login = self.pool.logged_in
 
     def adjust(self, terms: ServerTerms) -> None:
         """Its connections are treated like this from now on."""
@@ -134,6 +152,8 @@ class Instance:
 
     async def stop(self) -> None:
         """End all its connections, all at once, and wait until they are gone."""
+        if self.credentials is not None:
+            self.credentials.close()
         await asyncio.gather(self.pool.stop(), self.pool.first.stop())
 
     # --- what happens ---------------------------------------------------------------------------

@@ -144,6 +144,11 @@ class ManagedServer:
         """See `Backend`."""
         return self.first.retry_in
 
+    @property
+    def locked_out(self) -> str | None:
+        """See `Backend`."""
+        return self.first.locked_out
+
     def wake(self) -> bool:
         """See `Backend`."""
         return self.first.wake()

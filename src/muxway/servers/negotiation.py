@@ -138,6 +138,9 @@ async def greet(
     except UpstreamSaid as error:
         refused = error
     except UpstreamError as error:
+        if error.reason == "login_needed":
+            # However it is greeted, it wants to know first who we are.
+            raise
         if era == "modern":
             asked = f"{error.message} (asked in {NEWEST.date})"
             raise UpstreamError(error.upstream, error.reason, asked, retry_after=error.retry_after) from error

@@ -22,7 +22,7 @@ from muxway.catalog.kinds import KINDS, TOOLS
 from muxway.errors import UpstreamError
 from muxway.log import EventLog
 from muxway.servers.slot import FIRST, SESSIONS, Slot, SlotKey, Tenant
-from muxway.servers.state import State
+from muxway.servers.state import WAIT_FOR_LOGIN, State
 from muxway.wire import asking
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Sharing:
     """Whether there is never but one client, from whom nobody need be kept apart."""
     forward: frozenset[str] = frozenset()
     """Names of callers' headers that the server gets: who sends another value is kept apart."""
+    personal: Callable[[], bool] | None = None
+    """Whether the server is logged in to as the user who runs the gateway, and nobody else may use it; None: never."""
     principal: bytes | None = None
     """Whose the first connection is, where principals are kept apart: the first who came."""
 
@@ -153,11 +155,16 @@ class Pool:
         if first is None:
             return None
         stateless, sharing = first.revision.stateless, self.sharing
+        is_other = sharing.personal is not None and bool(caller.principal)
+        if is_other and sharing.personal is not None and sharing.personal():
+            name = self.first.name
+            why = f'server "{name}" is logged in to by the user who runs muxway, and by nobody else'
+            raise UpstreamError(name, "login_needed", f"{why}; to let all callers use that, write `oauth.shared: true`")
         crosses = sharing.crosses(caller, stateless=stateless) and not self._takes_no_handshake
         key = sharing.key(caller, stateless=stateless, crosses=crosses)
         if key is not FIRST:
             return self._connection_of(key, caller)
-        if caller.revision.stateless == stateless:
+        if caller.revision.stateless == stateless and not is_other:
             self._last_caller, self._last_first = caller, first
         return first
 
@@ -177,6 +184,8 @@ class Pool:
             raise UpstreamError(name, "not_running", f'server "{name}" is being stopped')
         slot = self.slots.get(key)
         if slot is None or not slot.open:
+            if slot is not None and (locked_out := slot.locked_out) is not None:
+                raise UpstreamError(name, "login_needed", locked_out)
             if slot is not None and slot.retry_in:
                 why = f'server "{name}" could not be started for this caller: {slot.unnamed(slot.state.reason or "")}'
                 raise UpstreamError(name, "not_running", why, retry_after=slot.retry_in)
@@ -306,6 +315,13 @@ class Pool:
     def of(self, party: object) -> list[Slot]:
         """Those that are only for a client session."""
         return [slot for slot in self._others if slot.key.owner is party]
+
+    def logged_in(self) -> None:
+        """Somebody has logged in: those that waited for that are opened, the first at once, others when needed."""
+        for slot in self._others:
+            if slot.state.now in WAIT_FOR_LOGIN:
+                self._end(slot)
+        self.first.logged_in()
 
     def renew(self) -> None:
         """End all but the first. Those that are needed are opened anew, whatever became of the ones before."""

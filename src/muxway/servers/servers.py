@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from muxway.net.processes.launch import ReaperProcess
     from muxway.servers.lists import Offer
     from muxway.servers.negotiation import Negotiated
+    from muxway.servers.transports.port import Credentials
 
 _LAZY_IDLE: Final = 300.0
 """Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
@@ -56,6 +57,7 @@ class Servers:
         prepare: Callable[[Callable[[], list[Source]]], Awaitable[None]],
         reaper: ReaperProcess | None,
         trace: MessageTrace | None = None,
+        credentials: Callable[[ServerConfig], Credentials | None] = lambda _: None,
     ) -> None:
         """Prepare.
 
@@ -68,6 +70,7 @@ class Servers:
             prepare: waits until all is ready for a change, given what gives the sources after it.
             reaper: the process that will look after the children, if it has been started ahead.
             trace: who is told of every message, if somebody is.
+            credentials: gives what a remote server is shown, where that is not in its configuration.
         """
         self.settings = settings
         self.naming = naming
@@ -76,6 +79,7 @@ class Servers:
         self._subscriptions = runtime.subscriptions
         self._on_change = on_change
         self._prepare = prepare
+        self._credentials = credentials
         self._dialing = Dialing(lambda: self.settings, self._free_one, reaper, trace)
         self._hooks = Hooks(self._changed, on_change, runtime.subscriptions.updated, runtime.sessions)
         self._memory = ListMemory()
@@ -264,13 +268,14 @@ class Servers:
     # --- making one ---------------------------------------------------------------------------
 
     def _instance(self, server: ManagedServer, config: ServerConfig, thing: object) -> Instance:
+        credentials = self._credentials(config) if config.url is not None and thing is None else None
         instance = Instance(
             server,
             config,
             thing,
             self._terms(config),
             self._hooks,
-            dial=self._dialing.dial(lambda: instance.config, config, thing, server.journal),
+            dial=self._dialing.dial(lambda: instance.config, config, thing, server.journal, credentials),
             room=self._dialing.room(config, thing),
             sharing=Sharing(
                 # However often an object is served, what it keeps is the same.
@@ -279,7 +284,9 @@ class Servers:
                 keeps_state=config.transport == "stdio",
                 alone=self._hooks.sessions.only is not None,
                 forward=frozenset(config.forward),
+                personal=_personal(config, credentials),
             ),
+            credentials=credentials,
         )
         instance.pool.first.lists.prepare = lambda offers: self._prepare(partial(self.sources, instance, offers))
         return instance
@@ -434,6 +441,13 @@ class Servers:
             if server.connection is not None or offers:
                 shown.append(source_of(server, offers))
         return shown
+
+
+def _personal(config: ServerConfig, credentials: Credentials | None) -> Callable[[], bool] | None:
+    """How to find out whether a server is used with the login of one user; None: it never is."""
+    if credentials is None or config.oauth.shared or not config.oauth.interactive:
+        return None
+    return lambda: credentials.header is not None
 
 
 def _care(config: ServerConfig) -> Care:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.calls.backend import WaitingCalls
 from muxway.catalog.kinds import KINDS, TOOLS
-from muxway.errors import MuxwayError
+from muxway.errors import MuxwayError, UpstreamError
 from muxway.log import EventLog
 from muxway.servers.lists import ServerLists
 from muxway.servers.start import EraMemory, Start
 from muxway.servers.start_queue import NoRoomToStart
-from muxway.servers.state import Event, SlotState, State
+from muxway.servers.state import WAIT_FOR_LOGIN, Event, SlotState, State
 from muxway.servers.supervision import BUDGET, ON_DEMAND, Supervision
 from muxway.wire import asking, envelopes
 
@@ -162,6 +162,11 @@ class Slot:
         return called or (self.feed is not None and bool(self.feed.wanted))
 
     @property
+    def locked_out(self) -> str | None:
+        """Why somebody has to log in before it can be started; None if nobody has to."""
+        return self.state.reason if self.state.now is State.LOGIN_NEEDED else None
+
+    @property
     def used(self) -> float:
         """When it was last needed, as far as is known."""
         called = 0.0 if self.connection is None else self.connection.used
@@ -204,6 +209,13 @@ class Slot:
             return False
         self._start_again(counts=not asleep)
         return True
+
+    def logged_in(self) -> None:
+        """Somebody has logged in: start it, if that is what it waited for."""
+        if self.state.now in WAIT_FOR_LOGIN:
+            log.info("logged in; starting it", upstream=self.name)
+            self.supervision.history.forgive()
+            self._start_again(counts=False)
 
     def sleep(self) -> None:
         """End it until somebody calls it. What it has stays listed."""
@@ -285,7 +297,10 @@ class Slot:
         except NoRoomToStart as full:
             self._give_way(str(full))
         except (MuxwayError, TimeoutError, OSError) as error:
-            self._fail_start(start, error)
+            if isinstance(error, UpstreamError) and error.reason == "login_needed":
+                self._lock_out(start, error.message)
+            else:
+                self._fail_start(start, error)
         except asyncio.CancelledError:
             if start.connection is not None:
                 await start.connection.close()
@@ -325,6 +340,14 @@ class Slot:
         self._disconnect_feed(why)
         log.warning("no room for a server", upstream=self.name, why=why)
         self.changed()
+
+    def _lock_out(self, start: Start, why: str) -> None:
+        """It wants a login. Trying again is of no use until there is one; what it had stays listed."""
+        self._meet(Event.LOCKED_OUT, reason=why)
+        self._disconnect_feed(self.unnamed(why))
+        log.warning("login needed", upstream=self.name, what=self.unnamed(why))
+        self.changed()
+        self._end(start.connection)
 
     def _fail_start(self, start: Start, error: Exception) -> None:
         self._fail(start.why(error))

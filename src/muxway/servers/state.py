@@ -25,6 +25,8 @@ class Status(StrEnum):
     """It ended by itself after it had run, and is being started again, or will be in a moment. It stays listed."""
     SLEEPING = "sleeping"
     """Nobody needed it, or there was no room for it. It stays listed, and the next call starts it."""
+    LOGIN_NEEDED = "login needed"
+    """It wants to know who we are, and somebody has to log in. It stays listed, and that login starts it."""
     FAILED = "failed"
     """It could not be started, or ends again and again. It will be tried again, at ever longer intervals."""
     STOPPED = "stopped"
@@ -44,6 +46,8 @@ class State(StrEnum):
     """The same, or one that had failed, while it is being started again."""
     SLEEPING = "sleeping"
     """Nobody needed it, or there was no room for it. The next call starts it."""
+    LOGIN_NEEDED = "login needed"
+    """Somebody has to log in before it can be started."""
     FAILED = "failed"
     """It could not be started, or ends again and again."""
     RENEWING = "renewing"
@@ -71,18 +75,23 @@ class Event(StrEnum):
     """It ended by itself, or could not be started."""
     LOOPED = "looped"
     """It ended by itself too often."""
+    LOCKED_OUT = "locked out"
+    """It does not let us in without a login."""
     LAID_DOWN = "laid down"
     RENEWED = "renewed"
     RETIRED = "retired"
 
 
 _STARTING: Final = frozenset((State.STARTING, State.RESTARTING, State.RENEWING))
+WAIT_FOR_LOGIN: Final = frozenset((State.LOGIN_NEEDED, State.FAILED))
+"""The states that a login may end: not every server says that it wants one."""
 _STATUS: Final = {
     State.STARTING: Status.INITIALIZING,
     State.RUNNING: Status.RUNNING,
     State.LOST: Status.RESTARTING,
     State.RESTARTING: Status.RESTARTING,
     State.SLEEPING: Status.SLEEPING,
+    State.LOGIN_NEEDED: Status.LOGIN_NEEDED,
     State.FAILED: Status.FAILED,
     State.RENEWING: Status.STOPPED,
     State.STOPPED: Status.STOPPED,
@@ -93,6 +102,7 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
     (State.STARTING, Event.LOST): State.FAILED,
     (State.STARTING, Event.LOOPED): State.FAILED,
     (State.STARTING, Event.LAID_DOWN): State.SLEEPING,
+    (State.STARTING, Event.LOCKED_OUT): State.LOGIN_NEEDED,
     (State.RUNNING, Event.LOST): State.LOST,
     (State.RUNNING, Event.LOOPED): State.FAILED,
     (State.RUNNING, Event.LAID_DOWN): State.SLEEPING,
@@ -101,7 +111,9 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
     (State.RESTARTING, Event.LOST): State.FAILED,
     (State.RESTARTING, Event.LOOPED): State.FAILED,
     (State.RESTARTING, Event.LAID_DOWN): State.SLEEPING,
+    (State.RESTARTING, Event.LOCKED_OUT): State.LOGIN_NEEDED,
     (State.SLEEPING, Event.STARTED): State.STARTING,
+    (State.LOGIN_NEEDED, Event.STARTED): State.STARTING,
     (State.FAILED, Event.STARTED): State.RESTARTING,
     (State.RENEWING, Event.STARTED): State.STARTING,
     (State.STOPPED, Event.STARTED): State.STARTING,

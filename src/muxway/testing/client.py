@@ -1,4 +1,4 @@
-"""A client that says and hears raw lines, over the in-process door or a real pipe."""
+"""A client that says and hears raw lines, over the in-process transport or a real pipe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATIENCE = 10.0
 
 
 class Wire(Protocol):
-    """Something to say lines to and hear lines from: `downstream.memory.MemoryDoor`, for one."""
+    """Something to say lines to and hear lines from: `clients.transports.memory.MemoryClientTransport`, for one."""
 
     def send(self, frame: bytes) -> None: ...
 

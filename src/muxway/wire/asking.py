@@ -2,12 +2,11 @@
 
 Handshake servers send a request in the middle of a call; servers of 2026-07-28 end the call with `input_required`
 and are called again with the answers. What is asked, and how it is answered, is the same in both but for spelling.
-Nothing here knows of links or clients: it is only about words.
+Nothing here knows of connections or clients: it is only about words.
 """
 
 from __future__ import annotations
 
-import secrets
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -190,6 +189,11 @@ def worded(caller: Revision, method: str, params: Params, label: str) -> bytes |
     return envelopes.object_of(fields.items())
 
 
+def lacks_page_id(caller: Revision, method: str, params: Params) -> bool:
+    """Whether it sends a caller of this revision to a web page which must have an id, and has none."""
+    return method == ELICIT and not caller.stateless and _mode(params) == "url" and "elicitationId" not in params
+
+
 def _word_elicitation(caller: Revision, fields: dict[str, Buffer], mode: str, label: str) -> None:
     said = envelopes.text(fields.get("message")) or ""
     if label:
@@ -197,9 +201,7 @@ def _word_elicitation(caller: Revision, fields: dict[str, Buffer], mode: str, la
     if caller.stateless:
         fields["mode"] = envelopes.encode(mode)
         fields.pop("elicitationId", None)
-    elif mode == "url":
-        fields.setdefault("elicitationId", envelopes.encode(secrets.token_urlsafe(12)))
-    elif not caller.url_elicitation:
+    elif mode != "url" and not caller.url_elicitation:
         fields.pop("mode", None)
         try:
             form = forms.simplified(envelopes.value(fields.get("requestedSchema", b"{}")))

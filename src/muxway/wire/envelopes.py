@@ -574,7 +574,7 @@ def failure(id_: Buffer | None, error: RpcError) -> list[Buffer]:
 
 
 def error_body(error: RpcError) -> bytes:
-    """The one place where an error becomes JSON. An upstream's own error is its own bytes."""
+    """The one place where an error becomes JSON. A server's own error is its own bytes."""
     if isinstance(error, UpstreamSaid):
         return error.raw
     body: dict[str, Any] = {"code": error.code, "message": error.message}
@@ -588,7 +588,7 @@ def error_body(error: RpcError) -> bytes:
 
 
 def said_error(raw: Raw) -> UpstreamSaid | None:
-    """An upstream's error member; None when it is no JSON-RPC error (an object with an integer code)."""
+    """A server's error member; None when it is no JSON-RPC error (an object with an integer code)."""
     try:
         body = _decode_error(raw)
     except _INVALID:

@@ -25,7 +25,7 @@ Theirs = TypeVar("Theirs")
 class Peer(Generic[Ours, Theirs]):
     """What is open on one connection: requests we made (`ours`) and requests they made (`theirs`).
 
-    `theirs` is keyed by the id's JSON text (`messages.read_id`), so `1` and `"1"` are two requests.
+    `theirs` is keyed by the id's JSON text (`envelopes.read_id`), so `1` and `"1"` are two requests.
     """
 
     __slots__ = ("_last", "dropped", "ours", "theirs")
@@ -46,10 +46,10 @@ class Peer(Generic[Ours, Theirs]):
     def take(self, id_: bytes) -> Ours | None:
         """Close the request of ours that this id answers; None (and counted) if none is open."""
         # Our ids are integers; what else may mean one of them is rare.
-        ticket = self.ours.pop(int(id_) if id_.isdigit() and len(id_) < _LONGEST else _integer(id_), None)
-        if ticket is None:
+        pending = self.ours.pop(int(id_) if id_.isdigit() and len(id_) < _LONGEST else _integer(id_), None)
+        if pending is None:
             self.dropped += 1
-        return ticket
+        return pending
 
     def take_only(self) -> Ours | None:
         """Close the only open request of ours: whom an answer without an id concerns. None if there are more."""
@@ -74,9 +74,9 @@ class Peer(Generic[Ours, Theirs]):
 
     def lost(self) -> Iterable[Ours]:
         """The connection is gone: every request of ours that will never be answered."""
-        tickets = list(self.ours.values())
+        pending = list(self.ours.values())
         self.ours.clear()
-        return tickets
+        return pending
 
 
 def _integer(raw: Raw | bytes) -> int:

@@ -25,7 +25,7 @@ _STATELESS_ONLY: Final = frozenset(("resultType", "ttlMs", "cacheScope"))
 
 
 class InputRequired(Exception):
-    """The upstream wants something of its caller before it goes on.
+    """The server wants something of its caller before it goes on.
 
     What it said is taken apart here: it may be large, and who converts large results holds up nobody.
     """
@@ -39,7 +39,7 @@ class InputRequired(Exception):
 
 
 class TaskMade(Exception):
-    """The upstream has made a task of the call, and this is not its result. Carries the members of what it said."""
+    """The server has made a task of the call, and this is not its result. Carries the members of what it said."""
 
     def __init__(self, fields: Params) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def few_questions(raw: Buffer) -> Params | None:
 def result_converter(
     caller: Revision, upstream: Revision, server_info: bytes, *, wrapped: bool = False
 ) -> Converter | None:
-    """The conversion of tool results on the way from an upstream to a caller; None if they pass as they are.
+    """The conversion of tool results on the way from a server to a caller; None if they pass as they are.
 
     Args:
         caller: the revision to give results in.

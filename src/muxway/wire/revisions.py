@@ -33,7 +33,7 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 """Least severe first."""
 
 HOP_KEYS: Final = frozenset((PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN))
-"""`_meta` keys that speak of one hop only: written anew towards each upstream, never forwarded."""
+"""`_meta` keys that speak of one hop only: written anew towards each server, never forwarded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from muxway.cli.composed import composed_problems, subtool_problems
-from muxway.cli.describing import holdings, middlewares
+from muxway.cli.describing import holdings, middlewares, trouble
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
 from muxway.cli.help import Verb
 from muxway.cli.options import chosen, config_option, debug_option, json_option, read_config
@@ -91,14 +92,19 @@ def command(
             _show_problems(error)
             _show_warnings(warnings)
         raise click.exceptions.Exit(CONFIG_INVALID) from None
-    found, problems, doubts = run(_connect(loaded)) if connect else ({}, (), programs_missing(loaded))
+    logins: Logins = {}
+    if connect:
+        found, problems, doubts, logins = run(_connect(loaded))
+    else:
+        found, problems, doubts = {}, (), programs_missing(loaded)
     loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
     ok = all(server.error is None or server.status is Status.RUNNING for server in found.values())
     if as_json:
-        document = _document(loaded.source, loaded, found, ok=ok and not problems, problems=problems)
+        document = _document(loaded.source, loaded, found, logins, ok=ok and not problems, problems=problems)
         show_json(document if changes is None else {**document, "plan": changes.document})
     else:
         _show(loaded, found)
+        _show_logins(logins)
         if changes is not None:
             _show_changes(changes)
         for problem in problems:
@@ -172,16 +178,31 @@ def _changes(config: Config, against: str | None) -> _Changes:
 
 Found = dict[str, "Server"]
 """Server name → how it is."""
+Logins = dict[str, dict[str, Any]]
+"""Server name → how its login is."""
 
 
-async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem]]:
+async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins]:
     async with opened(awake(config)) as gateway:
         found = {server.name: server for server in gateway.servers()}
         problems, doubts = composed_problems(config, gateway)
         problems += subtool_problems(config, gateway)
         notes = [(name, note) for name in config.views for note in gateway.notes(name)]
         doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
-        return found, problems, doubts
+        return found, problems, doubts, await _logins(config, found)
+
+
+async def _logins(config: Config, found: Found) -> Logins:
+    """How the logins are at servers that have any."""
+    remote = [one for one in config.servers.values() if one.url is not None and one.name in found]
+    if not remote:
+        return {}
+    from muxway.identity.inspection import inspect
+    from muxway.identity.store import TokenStore
+
+    store = TokenStore()
+    every = [await inspect(one, store, locked_out=found[one.name].status is Status.LOGIN_NEEDED) for one in remote]
+    return {one.name: facts for one, facts in zip(remote, every, strict=True) if facts is not None}
 
 
 # --- for people -------------------------------------------------------------------------------
@@ -215,6 +236,23 @@ def _show(config: Config, found: Found) -> None:
     _show_warnings(config.warnings)
 
 
+def _show_logins(logins: Logins) -> None:
+    for name, facts in logins.items():
+        scopes = " ".join(facts["scopes"] or ()) or "none"
+        state = f"until {_when(facts['expiresAt'])}" if facts["loggedIn"] else "no login"
+        renewed = ", renewed by itself" if facts["renewable"] else ""
+        said = f"{facts['authorizationServer'] or 'no authorization server'}; client id: {facts['registration']}"
+        click.echo(one_line(f"{name}: {state}{renewed}; at {said}; scopes: {scopes}"))
+        for problem in facts.get("problems", ()):
+            click.echo(f"{badge('warning')}  {one_line(name)}: {one_line(problem)}")
+
+
+def _when(expires_at: float | None) -> str:
+    if expires_at is None:
+        return "no end that was told"
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(expires_at))
+
+
 def _row(config: Config, server: ServerConfig) -> list[str]:
     if server.name in config.objects:
         return [server.name, "in process", type(config.objects[server.name]).__name__]
@@ -243,13 +281,13 @@ def show_connected(config: Config, found: Iterable[Server]) -> None:
         has = holdings(server) if server.status in (Status.RUNNING, Status.SLEEPING) else ""
         # One that ended at once and waits for its next try has failed, for whoever looks only once.
         failed = server.error is not None and server.status is not Status.RUNNING
-        word = "failed" if failed else server.status
+        word = "failed" if failed and server.status is not Status.LOGIN_NEEDED else server.status
         took = "" if failed else f"{(server.seconds or 0) * 1000:.0f} ms"
         rows.append([badge(word), name, has, took, server.revision or ""])
     show_table(rows, indent=2)
     for server in known.values():
         if server.error is not None:
-            click.echo(f"\n{badge('failed')}  {one_line(server.error)}")
+            click.echo(f"\n{badge(trouble(server))}  {one_line(server.error)}")
             for line in server.stderr[-_STDERR_SHOWN:]:
                 click.echo(f"    {dim('stderr')}  {one_line(line)}")
         for note in server.notes:
@@ -285,6 +323,7 @@ def _document(
     file: str | None,
     config: Config | None = None,
     found: Found | None = None,
+    logins: Logins | None = None,
     *,
     ok: bool = False,
     problems: Sequence[Problem] = (),
@@ -295,7 +334,7 @@ def _document(
     return {
         "ok": ok,
         "file": file,
-        "servers": [_described(server, (found or {}).get(server.name)) for server in servers],
+        "servers": [_described(server, (found or {}).get(server.name), logins or {}) for server in servers],
         "compoundTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.subtools],
         "composedTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.steps],
         "views": [] if config is None else [*config.views],
@@ -304,7 +343,7 @@ def _document(
     }
 
 
-def _described(server: ServerConfig, found: Server | None) -> dict[str, Any]:
+def _described(server: ServerConfig, found: Server | None, logins: Logins) -> dict[str, Any]:
     facts = {
         "name": server.name,
         "transport": server.transport,
@@ -314,7 +353,8 @@ def _described(server: ServerConfig, found: Server | None) -> dict[str, Any]:
     if found is None:
         return facts
     tail = list(found.stderr[-_STDERR_SHOWN:])
-    return {**facts, **describe(found), "ms": round((found.seconds or 0) * 1000), "stderr": tail}
+    login = {"login": logins[server.name]} if server.name in logins else {}
+    return {**facts, **describe(found), "ms": round((found.seconds or 0) * 1000), "stderr": tail, **login}
 
 
 def describe(server: Server) -> dict[str, Any]:

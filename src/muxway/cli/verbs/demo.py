@@ -127,14 +127,14 @@ def _show_http(file: Path, *, keep: bool) -> None:
     listener = _listen()
     # Loaded only now: the first lines of the demo need not wait for it.
     from muxway.cli.http_serving import Address, Terms, run_http
-    from muxway.cli.verbs.serve import Credentials
+    from muxway.cli.verbs.serve import AcceptedTokens
     from muxway.control.watching import WatchedConfig
     from muxway.net.peer_user import can_tell
 
     address = Address(_HOST, listener)
     source = WatchedConfig(file, lambda: load_config(file))
     guard = Guard(host=_HOST, own_user=can_tell())
-    terms = Terms(address=address, guard=guard, credentials=lambda _: Credentials((), {}), keep_open=True)
+    terms = Terms(address=address, guard=guard, credentials=lambda _: AcceptedTokens((), {}), keep_open=True)
     visitor = _Visitor(f"{address.url}/mcp", keep=keep)
     visitor.start()
     # What it says of itself is part of the show, so it belongs where the rest of it goes.

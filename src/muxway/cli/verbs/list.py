@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muxway.cli.describing import failures, holdings, reason
+from muxway.cli.describing import holdings, reason, trouble
 from muxway.cli.help import Verb
 from muxway.cli.options import chosen, config_option, debug_option, json_option, read_config
 from muxway.cli.output import badge, cut, one_line, show_json, show_table, wrapped
@@ -49,8 +49,8 @@ def command(file: str | None, config: str | None, *, as_json: bool, debug: bool)
         show_json({"servers": [_described(loaded, name, servers.get(name)) for name in loaded.servers]})
     else:
         show_table([_row(name, servers.get(name)) for name in loaded.servers])
-        failed = failures([*servers.values()])
-        lines = [wrapped("failed", f"{one_line(name)}: {reason(name, why)}") for name, why in failed.items()]
+        down = [(one, one.error) for one in servers.values() if one.error is not None]
+        lines = [wrapped(trouble(one), f"{one_line(one.name)}: {reason(one.name, why)}") for one, why in down]
         if lines:
             click.echo("\n".join(("", *chain.from_iterable(lines))))
 

@@ -11,7 +11,7 @@ import click
 from muxway import log
 from muxway.cli.exits import BadConfig, Failed
 from muxway.cli.help import Verb
-from muxway.cli.options import chosen, config_option, known_view, watch_option
+from muxway.cli.options import chosen, config_option, known_view, trace_to, watch_option
 from muxway.cli.verbs import stdio
 from muxway.config import places
 from muxway.net.processes.launch import ReaperProcess
@@ -147,7 +147,7 @@ def command(
     Ends on SIGTERM (exit 0) or Ctrl-C (exit 130): calls under way get 5 seconds.
     """
 
-    def credentials(config: Config) -> Credentials:
+    def credentials(config: Config) -> AcceptedTokens:
         known_view(config, view)
         return _credentials(config, tokens, bound.host, insecure=insecure, own=own)
 
@@ -189,13 +189,13 @@ def command(
         credentials=credentials,
         view=view,
         keep_open=keep_open or os.environ.get("KEEP_SERVER_OPEN") == "1",
-        trace=stdio.trace_to(trace_file),
+        trace=trace_to(trace_file),
         watch=watch,
     )
     raise click.exceptions.Exit(run_http(source, loaded, reaper, terms))
 
 
-class Credentials(NamedTuple):
+class AcceptedTokens(NamedTuple):
     """Who may come in."""
 
     tokens: tuple[str, ...]
@@ -212,7 +212,7 @@ class Credentials(NamedTuple):
 
 def _credentials(
     config: Config, given: tuple[str, ...], host: str, *, insecure: bool, own: OwnToken | None = None
-) -> Credentials:
+) -> AcceptedTokens:
     """What the command line and the configuration say together. Raises BadConfig, UsageError."""
     from muxway.clients.transports.guard import is_loopback
 
@@ -237,8 +237,8 @@ def _credentials(
         )
     if is_open and own is not None:
         # Nobody can tell here whose connection it is: whoever runs us can read this token, and nobody else.
-        return Credentials((_made(own),), views, keys, is_open=False, own=own)
-    return Credentials(tokens, views, keys, is_open)
+        return AcceptedTokens((_made(own),), views, keys, is_open=False, own=own)
+    return AcceptedTokens(tokens, views, keys, is_open)
 
 
 def _made(own: OwnToken) -> str:

@@ -21,6 +21,7 @@ from muxway.cli.options import (
     config_option,
     known_view,
     read_file,
+    trace_to,
     view_option,
     watch_option,
 )
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from muxway.config import Config
     from muxway.control.watching import WatchedConfig
-    from muxway.net.message_trace import MessageTrace
 
 _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warning", "error": "error"}
 """What MCP_PROXY_LOG_LEVEL may be, and what it means."""
@@ -154,19 +154,6 @@ def stdout_for_messages() -> Generator[int]:
         sys.stdout.flush()
         os.dup2(ours, 1)
         os.close(ours)
-
-
-def trace_to(file: str | None) -> MessageTrace | None:
-    """Who is told of every message: this file, and the log if everything is logged. None if nobody is."""
-    if file is None and not log.EventLog("trace").debugs:
-        return None
-    # Only for those who look for a fault.
-    from muxway.net.message_trace import MessageTrace
-
-    try:
-        return MessageTrace(None if file is None else Path(file))
-    except OSError as error:
-        raise BadConfig(f"--trace cannot be written to: {error.strerror}: {file}.") from None
 
 
 def start_log(environ: Mapping[str, str], *, debug: bool) -> None:

@@ -151,8 +151,8 @@ class Recorded:
             sink.failed(RpcError(f"{name} is called more often than results are recorded for it"))
         elif name in self._tools and self._tools[name].steps:
             tool = self._tools[name]
-            link = Composition(tool, self.handle)
-            return link.request(b"", call, sink, idle=tool.deadline, limit=tool.deadline)
+            connection = Composition(tool, self.handle)
+            return connection.request(b"", call, sink, idle=tool.deadline, limit=tool.deadline)
         else:
             sink.failed(RpcError(f"no result is recorded for {name}"))
         return None

@@ -1,4 +1,4 @@
-"""Who may speak to the HTTP door at all: Host, Origin and bearer token, checked before anything is read.
+"""Who may speak to the HTTP port at all: Host, Origin and bearer token, checked before anything is read.
 
 A web page can make a browser send requests here, and can give its own name our address (DNS rebinding).
 What it cannot do is choose the Host and Origin that the browser then writes down.
@@ -16,6 +16,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from muxway.clients.authenticator import KEY_PREFIX
 from muxway.clients.transports.guesses import Guesses
 from muxway.config import places
 
@@ -113,7 +114,7 @@ class Guard:
         views: Mapping[str, str] | None = None,
         own_user: bool = False,
     ) -> None:
-        """Guard a door that is bound to `host`.
+        """Guard a port that is bound to `host`.
 
         Args:
             host: the address it is bound to. Loopback is known by its names only; others also by any IP address
@@ -137,7 +138,7 @@ class Guard:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach the door."""
+        """Whether only this machine can reach the port."""
         return self._local
 
     def allow(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
@@ -226,10 +227,8 @@ class Guard:
             # However often somebody at this address has guessed: whoever has the token is let in.
             return None
         given = authorizations[0] if authorizations else b""
-        seconds = self._guesses.add(address, given) if given else 0.0
-        if seconds:
-            why = f"too many wrong tokens from this address: try again in {math.ceil(seconds)} s, with the right one"
-            return Refusal(429, why, [(b"retry-after", b"%d" % math.ceil(seconds))])
+        if given and (refusal := self._counted(given, address)) is not None:
+            return refusal
         challenge = b'Bearer realm="muxway"' + (b', error="invalid_token"' if given else b"")
         why = (
             "this is not a bearer token that this server was given"
@@ -237,6 +236,19 @@ class Guard:
             else "a bearer token is required: send the header Authorization: Bearer <token>"
         )
         return Refusal(401, why, [(b"www-authenticate", challenge)])
+
+    def refuses_guess(self, token: bytes, address: str) -> Refusal | None:
+        """Count a wrong token that somebody else has judged, where it may have been a guess at one of ours."""
+        # Nobody guesses a signed token; and those that have expired come often, behind a proxy from one address.
+        is_guess = self._tokens and token.count(b".") != 2 and not token.startswith(KEY_PREFIX)
+        return self._counted(token, address) if is_guess else None
+
+    def _counted(self, given: bytes, address: str) -> Refusal | None:
+        seconds = self._guesses.add(address, given)
+        if not seconds:
+            return None
+        why = f"too many wrong tokens from this address: try again in {math.ceil(seconds)} s, with the right one"
+        return Refusal(429, why, [(b"retry-after", b"%d" % math.ceil(seconds))])
 
     def view_of(self, authorizations: Sequence[bytes]) -> str | None:
         """The only view that this token opens; None for one that opens everything. The token has been checked."""

@@ -1,4 +1,4 @@
-"""The HTTP door: every revision of MCP over HTTP, side by side on one port.
+"""The HTTP transport towards clients: every revision of MCP over HTTP, side by side on one port.
 
     POST, GET, DELETE /mcp       Streamable HTTP: handshake sessions, and stateless requests of 2026-07-28
     … /mcp/NAME, GET /sse/NAME   the same for a view
@@ -77,7 +77,7 @@ _LARGE: Final = 512 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """How the HTTP door behaves."""
+    """How MCP is served over HTTP."""
 
     max_body_bytes: int = 4 * 1024 * 1024
     max_sessions: int = 10_000
@@ -123,8 +123,8 @@ class _Undecided(Exception):
         self.coming = coming
 
 
-class HttpDoor:
-    """Serves MCP over HTTP. A `connection.Door`."""
+class HttpClientTransport:
+    """Serves MCP over HTTP. An `http_server.RequestHandler`."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class HttpDoor:
         on_deserted: Callable[[], None] = lambda: None,
         metronome: Metronome | None = None,
     ) -> None:
-        """Prepare a door; `open` begins its housekeeping, `close` ends everything.
+        """Prepare one; `open` begins its housekeeping, `close` ends everything.
 
         Args:
             runtime: what answers the requests. May be exchanged while nobody is there.
@@ -478,7 +478,7 @@ class HttpDoor:
             raise Refused(503, verdict.why, headers=_SOON)
         headers = [(b"www-authenticate", authenticator.challenge(at, _host(head), verdict))]
         rule = "scope" if verdict.status == 403 else "key" if token.startswith(KEY_PREFIX) else "token"
-        refusal = Refusal(verdict.status, verdict.why, headers)
+        refusal = guard.refuses_guess(token, connection.address) or Refusal(verdict.status, verdict.why, headers)
         raise self._deny(head, connection, refusal, rule, verdict.identity)
 
     def _deny(

@@ -1,6 +1,6 @@
-"""One TCP connection of the HTTP door, from bytes to requests and back.
+"""One TCP connection of a client, from bytes to requests and back.
 
-A request is given to the door when all of it is there, and answered by calls from wherever its answer comes from: no
+A request is given to its handler when all of it is there, and answered by calls from wherever its answer comes from: no
 task is made for it. A header that repeats the one before it, as nearly all do, is not parsed again.
 
 Cut are: whoever takes too long over a request, sends more header than anybody needs, or does not read its answers.
@@ -141,7 +141,7 @@ class HttpConnection(asyncio.Protocol):
         """The request that has been taken and is not answered yet. There is one at a time."""
         self.is_behind = False
         """Whether the client has yet to read much of what was written."""
-        self._parser = RequestParser(server.limits, server.door.max_body_bytes)
+        self._parser = RequestParser(server.limits, server.handler.max_body_bytes)
         self._unparsed = b""
         """What has arrived and waits for its turn, or for requests before it. Nothing more is read meanwhile."""
         self._bad: BadRequest | None = None
@@ -151,7 +151,7 @@ class HttpConnection(asyncio.Protocol):
         self._repeats: Known | None = None
         """What the next piece may repeat: the head that is known, while nothing is under way."""
         self._looked: RequestHead | None = None
-        """The last head that the door has seen before its body."""
+        """The last head that the handler has seen before its body."""
         self._closes = False
         """Whether the answer to the request under way is the last word."""
         self._reminder = Reminder(loop)
@@ -210,7 +210,7 @@ class HttpConnection(asyncio.Protocol):
     # --- receiving ----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        metronome = self._server.door.metronome
+        metronome = self._server.handler.metronome
         if metronome is not None and perf_counter() > metronome.due:
             metronome.look()
         known = self._repeats
@@ -275,13 +275,13 @@ class HttpConnection(asyncio.Protocol):
 
     def _look(self, head: RequestHead) -> bool:
         """Look at a request whose body is not all there; whether that is enough."""
-        parser, door = self._parser, self._server.door
-        if self._looked is head and parser.size <= door.max_body_bytes:
+        parser, handler = self._parser, self._server.handler
+        if self._looked is head and parser.size <= handler.max_body_bytes:
             return False
         self._head = self._looked = head
         # Before anything is answered: what is answered while a body comes is answered without it.
         parser.discards = True
-        if door.look(self, head, parser.size):
+        if handler.look(self, head, parser.size):
             return True
         parser.discards = False
         if head.expects and not parser.size:
@@ -379,7 +379,7 @@ class HttpConnection(asyncio.Protocol):
     def remind(self) -> None:
         """Call the `late` of the request under way after the usual time of silence."""
         if self.under_way is not None:
-            self._reminder.set(self._server.door.keep_alive, self.under_way.late)
+            self._reminder.set(self._server.handler.keep_alive, self.under_way.late)
 
     def write_events(self, data: bytes) -> None:
         """Write a part of the answer that was begun with `begin_events`."""

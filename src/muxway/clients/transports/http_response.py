@@ -103,7 +103,7 @@ class Outlet:
 
 
 class EventResponse:
-    """An outlet that is written to a connection until it ends or the client leaves. A `connection.UnderWay`."""
+    """An outlet that is written to a connection until it ends or the client leaves. A `http_connection.UnderWay`."""
 
     __slots__ = ("_connection", "_on_over", "_outlet", "_planned")
 
@@ -175,7 +175,7 @@ class PlainEvents:
 
 
 class HttpReply(msgspec.Struct, eq=False):
-    """What is said to one POST: one answer, perhaps notices before it. A `connection.UnderWay`.
+    """What is said to one POST: one answer, perhaps notices before it. A `http_connection.UnderWay`.
 
     A Struct, as its constructor runs for every call.
     """

@@ -59,7 +59,7 @@ class Limits:
         return min(self.connections, files - min(_SPARE_FILES, files // 4))
 
 
-class Door(Protocol):
+class RequestHandler(Protocol):
     """Where requests go."""
 
     metronome: Metronome | None
@@ -80,13 +80,15 @@ class Door(Protocol):
 class HttpServer:
     """Listens, and makes a connection of each client that comes."""
 
-    def __init__(self, door: Door, *, limits: Limits | None = None, trace: MessageTrace | None = None) -> None:
-        self.door = door
+    def __init__(
+        self, handler: RequestHandler, *, limits: Limits | None = None, trace: MessageTrace | None = None
+    ) -> None:
+        self.handler = handler
         self.limits = limits or Limits()
         self.connections: set[HttpConnection] = set()
         self._trace = trace
         """Who is told of every message, if somebody is."""
-        self.take = door.take if trace is None else self._show_and_take
+        self.take = handler.take if trace is None else self._show_and_take
         self._listening: asyncio.Server | None = None
         self._date: bytes | None = None
         self.ok: bytes | None = None
@@ -114,7 +116,7 @@ class HttpServer:
 
     def _show_and_take(self, connection: HttpConnection, head: RequestHead, body: bytes) -> None:
         self.show(body, sent=False)
-        self.door.take(connection, head, body)
+        self.handler.take(connection, head, body)
 
     def show(self, message: bytes, *, sent: bool) -> None:
         """A message was sent to a client, or came from one."""

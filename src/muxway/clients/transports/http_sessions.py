@@ -160,7 +160,7 @@ class HttpSession:
         if stream is not None:
             self._streams.pop(stream.id, None)
         self._standalone, outlet = self.open_stream()
-        self.endpoint.mailbox.flush()
+        self.endpoint.unsent.flush()
         return outlet
 
     def read_on(self, last_event_id: str) -> Outlet | None:
@@ -171,7 +171,7 @@ class HttpSession:
             return None
         outlet = stream.read_on(int(number))
         if stream is self._standalone:
-            self.endpoint.mailbox.flush()
+            self.endpoint.unsent.flush()
         return outlet
 
     def left(self, outlet: Outlet) -> None:
@@ -223,7 +223,7 @@ class HttpSession:
 
 
 class HttpSessions:
-    """All sessions of a door."""
+    """All sessions of an HTTP transport."""
 
     def __init__(self, limit: int, limit_each: int, idle_seconds: float) -> None:
         self._limit, self._limit_each = limit, limit_each

@@ -1,4 +1,4 @@
-"""The in-process door: an MCP client in the same program, speaking frames without a pipe."""
+"""The in-process transport: an MCP client in the same program, speaking frames without a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stdio door: MCP on this process's stdin and stdout, as clients launch it."""
+"""The stdio transport: MCP on this process's stdin and stdout, as clients launch it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _OWN: Final = "mwa1."
-"""What a state of ours begins with; those of the relay begin otherwise."""
+"""What a state of ours begins with; those of an exchange begin otherwise."""
 _QUESTION: Final = "approve"
 
 

@@ -87,7 +87,7 @@ class Hiding:
 
 
 class _HidingLook(Passing):
-    """One list, page by page. A `core.ports.Sink`."""
+    """One list, page by page. A `calls.ports.Sink`."""
 
     def __init__(
         self, hiding: Hiding, kind: Kind, caller: Caller, settled: Callable[[set[str] | RpcError], None]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from muxway.config.model import ServerConfig
     from muxway.net.http_client import HttpClient, HttpResponse
-    from muxway.servers.transports.port import Fail, Hear
+    from muxway.servers.transports.port import Credentials, Fail, Hear
     from muxway.wire.envelopes import Buffer, Envelope
     from muxway.wire.sse import SseEvent
 
@@ -64,6 +64,10 @@ _EXCERPT: Final = 4096
 _ERROR_BODY: Final = 256 * 1024
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
+_AUTHORIZATION: Final = "Authorization"
+_REFUSALS: Final = (401, 403)
+_MOST_REFUSALS: Final = 3
+"""How often one request is sent with other credentials."""
 _NO_SSE_HINT: Final = frozenset((401, 403, 429))
 """Refusals that say nothing about which transport is spoken."""
 _ANNOTATION: Final = names.ANNOTATION.encode()
@@ -146,14 +150,16 @@ class HttpServerTransport:
     remote = True
     own_process = False
 
-    def __init__(self, config: ServerConfig, max_message_bytes: int) -> None:
+    def __init__(self, config: ServerConfig, max_message_bytes: int, credentials: Credentials | None = None) -> None:
+        self._credentials = credentials
+        self._greeted = False
         self._name = config.name
         self._config = config
         self._url = config.url or ""
         self._limit = max_message_bytes
         # A server may send back the headers it got, in an error page for instance.
         sent = config.headers.values()
-        self._secrets = config.secrets.union(sent, (value.rpartition(" ")[2] for value in sent))
+        self._written = config.secrets.union(sent, (value.rpartition(" ")[2] for value in sent))
         self.send: Callable[[Sequence[Buffer], Outgoing], None] = self._send
         self._client: HttpClient | None = None
         self._intake = HttpIntake(self._flooded)
@@ -184,6 +190,10 @@ class HttpServerTransport:
     def queued(self) -> int:
         return self._queued
 
+    @property
+    def _secrets(self) -> frozenset[str]:
+        return self._written if self._credentials is None else self._written | self._credentials.secrets
+
     async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail, /) -> None:
         # Here, so that whoever has no remote server never loads the library.
         from muxway.net.http_client import HttpClient
@@ -198,6 +208,7 @@ class HttpServerTransport:
 
     def introduced(self) -> None:
         """Nothing to show: it writes for people elsewhere."""
+        self._greeted = True
 
     def last_words(self) -> str | None:
         return None
@@ -224,7 +235,10 @@ class HttpServerTransport:
         # A courtesy: a server that is gone, slow or keeps its sessions forgets this one by itself some day.
         with contextlib.suppress(HttpTrouble, TimeoutError):
             async with asyncio.timeout(_GOODBYE):
-                (await client.request("DELETE", self._url, self._session_headers())).close()
+                headers = self._session_headers()
+                if self._credentials is not None and self._credentials.header is not None:
+                    headers[_AUTHORIZATION] = self._credentials.header
+                (await client.request("DELETE", self._url, headers)).close()
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -311,6 +325,10 @@ class HttpServerTransport:
             why = f'server "{self._name}" {trouble.what}'
             error = UpstreamError(self._name, trouble.reason, why, retry_after=trouble.retry_after)
             self._report_failure(message.id, error, broken=trouble.broken)
+        shown = self._credentials
+        if trouble.reason == "login_needed" and self._greeted and shown is not None and shown.header is None:
+            # Nothing else would be answered, either.
+            self._lose(trouble.what)
 
     def _cancel(self, notice: _Message, id_: bytes) -> None:
         """Nobody waits for this request any more."""
@@ -338,7 +356,28 @@ class HttpServerTransport:
     async def _request(self, method: str, url: str, headers: dict[str, str], body: bytes | None = None) -> HttpResponse:
         if self._client is None:
             raise HttpTrouble("was stopped")
-        return await self._client.request(method, url, headers, body)
+        credentials = self._credentials
+        if credentials is None:
+            return await self._client.request(method, url, headers, body)
+        for _ in range(_MOST_REFUSALS):
+            if credentials.due():
+                await credentials.prepare()
+            sent = credentials.header
+            shown = headers if sent is None else {**headers, _AUTHORIZATION: sent}
+            response = await self._client.request(method, url, shown, body)
+            if response.status not in _REFUSALS:
+                return response
+            # It was not taken, so it may be sent again.
+            try:
+                challenges = response.headers("WWW-Authenticate")
+                again = await credentials.refused(response.status, challenges, sent, known=self._greeted)
+            except BaseException:
+                response.close()
+                raise
+            if not again:
+                return response
+            response.close()
+        raise HttpTrouble("refuses every login that it has given")
 
     def _session_headers(self) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -701,7 +740,9 @@ class HttpServerTransport:
     async def _open_events(self) -> None:
         if self._client is None:
             raise HttpTrouble("was stopped")
-        self._events = await SseServerTransport.open(self._client, self._url, self._limit, self._secrets, self._intake)
+        self._events = await SseServerTransport.open(
+            self._client, self._request, self._url, self._limit, self._secrets, self._intake
+        )
         self._spawn(self._follow_events(self._events))
 
     async def _follow_events(self, events: SseServerTransport) -> None:

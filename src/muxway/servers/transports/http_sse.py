@@ -12,7 +12,7 @@ from muxway.net.http_errors import HttpTrouble, refusal
 from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from muxway.net.http_client import HttpClient, HttpResponse
     from muxway.servers.transports.http_intake import HttpIntake
@@ -39,12 +39,18 @@ class SseServerTransport:
 
     @classmethod
     async def open(
-        cls, client: HttpClient, url: str, limit: int, secrets: Iterable[str], intake: HttpIntake
+        cls,
+        client: HttpClient,
+        request: Callable[[str, str, dict[str, str]], Awaitable[HttpResponse]],
+        url: str,
+        limit: int,
+        secrets: Iterable[str],
+        intake: HttpIntake,
     ) -> SseServerTransport:
-        """Connect and wait for the address to post to. Raises Trouble."""
+        """Connect, with a request that shows who we are, and wait for the address to post to. Raises Trouble."""
         try:
             async with asyncio.timeout(_FIRST_EVENT * 2):
-                response = await client.request("GET", url, {"Accept": _EVENTS})
+                response = await request("GET", url, {"Accept": _EVENTS})
         except TimeoutError:
             raise HttpTrouble(f"did not answer within {_FIRST_EVENT * 2:g} s", "timeout") from None
         try:

@@ -91,3 +91,40 @@ class ServerTransport(Protocol):
     async def close(self, *, at_once: bool = False) -> None:
         """End the server, kindly first unless `at_once`, and wait until it is gone. `lost` is not called any more."""
         ...
+
+
+class Credentials(Protocol):
+    """What a remote server is shown with each request, where that is not written in the configuration."""
+
+    header: str | None
+    """What to send as Authorization now; None: nothing."""
+    on_login: Callable[[], None] | None
+    """Called when somebody has logged in after `refused` or `prepare` had said that somebody must."""
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Texts that must never be shown."""
+        ...
+
+    def due(self) -> bool:
+        """Whether `prepare` has to be awaited before the next request."""
+        ...
+
+    async def prepare(self) -> None:
+        """See to it that `header` is what to send.
+
+        Raises:
+            HttpTrouble: it cannot be had; "login_needed" if that takes a person.
+        """
+        ...
+
+    async def refused(self, status: int, challenges: Sequence[str], sent: str | None, *, known: bool = False) -> bool:
+        """The server refused a request, with 401 or 403, that was sent with this header; `known`: it took others.
+
+        Returns whether it may be sent again, with what `header` is now. Raises as `prepare` does.
+        """
+        ...
+
+    def close(self) -> None:
+        """Nobody will log in any more."""
+        ...

@@ -1,0 +1,66 @@
+"""`muxway auth`: which logins there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muxway.cli.help import Verb
+from muxway.cli.options import config_option, json_option, read_config
+from muxway.cli.output import badge, one_line, show_json, show_table
+from muxway.cli.verbs.login import described, facts
+from muxway.errors import ConfigError
+
+if TYPE_CHECKING:
+    from muxway.config import Config
+    from muxway.identity.store import Login
+
+
+@click.command(cls=Verb, examples=["muxway auth", "muxway auth status --json"])
+@click.argument("what", type=click.Choice(["status"]), default="status", required=False)
+@config_option
+@json_option
+def command(what: str, config: str | None, *, as_json: bool) -> None:
+    """Show which logins are kept, and until when.
+
+    Asks no server. `muxway check --connect` does.
+    """
+    del what
+    from muxway.identity.store import TokenStore
+
+    store = TokenStore()
+    logins = store.all()
+    try:
+        loaded = read_config(config)
+    except (ConfigError, click.ClickException):
+        if config is not None:
+            raise
+        loaded = None
+    without = [] if loaded is None else _without(loaded, logins)
+    if as_json:
+        document: dict[str, Any] = {"store": str(store.folder), "logins": [described(login) for login in logins]}
+        show_json({**document, "notLoggedIn": without})
+        return
+    rows = [
+        [badge("logged in"), one_line(login.key[2]), one_line(login.server.issuer), _words(login)] for login in logins
+    ]
+    rows += [[badge("stopped"), one_line(name), "", "no login is kept"] for name in without]
+    if rows:
+        show_table(rows)
+    else:
+        click.echo("There is no login. `muxway login NAME` makes one.")
+
+
+def _words(login: Login) -> str:
+    said = facts(login)
+    return f"{said['token']}; scopes: {one_line(said['scopes'])}"
+
+
+def _without(config: Config, logins: list[Login]) -> list[str]:
+    """Servers that muxway could log in to, and has not."""
+    from muxway.identity.credentials import login_key, takes_login
+
+    known = {tuple(login.key) for login in logins}
+    servers = config.servers.values()
+    return [one.name for one in servers if one.enabled and takes_login(one) and tuple(login_key(one)) not in known]

@@ -1,0 +1,191 @@
+"""`muxway login`: log in to a server that wants to know who you are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from muxway.cli.exits import Failed
+from muxway.cli.help import Verb
+from muxway.cli.options import config_option, debug_option, json_option, read_config
+from muxway.cli.output import badge, one_line, show_json
+from muxway.cli.session import quiet_log, run
+
+if TYPE_CHECKING:
+    from muxway.config import Config
+    from muxway.config.model import ServerConfig
+    from muxway.identity.device import DeviceCode
+    from muxway.identity.sign_in import SignIn
+    from muxway.identity.store import Login
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "muxway login linear",
+        "muxway login github --scope repo --scope read:org",
+        "muxway login sentry --no-browser   (over SSH)",
+    ],
+)
+@click.argument("server")
+@click.option("--no-browser", is_flag=True, help="Open no browser: print the address, and take the one it ends at.")
+@click.option("--device", is_flag=True, help="Log in with a short code, typed in on any device.")
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Ask for this scope, too. May be repeated.")
+@config_option
+@json_option
+@debug_option
+def command(
+    server: str,
+    config: str | None,
+    scopes: tuple[str, ...],
+    *,
+    no_browser: bool,
+    device: bool,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Log in to a server that wants to know who you are.
+
+    With a browser here; with one elsewhere, whose last address you paste; or by a code.
+    What you get is kept, sealed, for every muxway of yours, and renewed by itself.
+    A gateway that runs notices it and starts the server; nothing need be restarted.
+    """
+    from muxway.identity.discovery import OAuthError
+    from muxway.identity.sign_in import SignIn
+    from muxway.identity.store import TokenStore
+
+    quiet_log(debug=debug)
+    if device and no_browser:
+        raise click.UsageError("--device needs no browser anyway; leave out --no-browser.")
+    wanted = [scope for given in scopes for scope in given.split()]
+    found = find_server(read_config(config), server)
+    try:
+        sign_in = SignIn(found, TokenStore(), scopes=wanted)
+        made = run(_by_device(sign_in, server) if device else _by_browser(sign_in, server, quiet=no_browser))
+    except OAuthError as error:
+        raise Failed(f'server "{one_line(server)}" {error}') from None
+    if as_json:
+        show_json(described(made, found))
+    else:
+        click.echo(f"{badge('logged in')}  to {one_line(server)} at {one_line(made.server.issuer)}")
+        for name, fact in facts(made).items():
+            click.echo(f"   {name}: {one_line(fact)}")
+
+
+def find_server(config: Config, name: str) -> ServerConfig:
+    """A server of the configuration. Raises Failed."""
+    if name not in config.servers:
+        remote = ", ".join(one.name for one in config.servers.values() if one.url is not None)
+        raise Failed(f'no server is called "{one_line(name)}"; with a URL there are: {remote or "none"}')
+    return config.servers[name]
+
+
+async def _by_browser(sign_in: SignIn, server: str, *, quiet: bool) -> Login:
+    opened = False
+
+    def show(link: str) -> None:
+        nonlocal opened
+        opened = not quiet and _open(link)
+        click.echo(f"Open this page to log in to {one_line(server)}:\n\n  {link}\n", err=True)
+        if not opened:
+            click.echo("When the browser cannot come back here, paste the address that it ends at:", err=True)
+
+    with _Pasted() as pasted:
+        return await sign_in.by_browser(show, pasted.line)
+
+
+async def _by_device(sign_in: SignIn, server: str) -> Login:
+    def show(code: DeviceCode) -> None:
+        click.echo(
+            f"To log in to {one_line(server)}, open\n\n  {code.link}\n\nand type in  {code.user_code}\n", err=True
+        )
+        if code.complete is not None:
+            click.echo(f"or open {code.complete}", err=True)
+
+    return await sign_in.by_device(show)
+
+
+def _open(link: str) -> bool:
+    """Show a page to the user, if there is a screen."""
+    if sys.platform.startswith("linux") and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))):
+        return False
+    import threading
+    import webbrowser
+
+    # Started without a shell; the address has been looked at. Some browsers are waited for until they are closed.
+    threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+    return True
+
+
+class _Pasted:
+    """Lines that somebody types in, or pastes, while something else is waited for."""
+
+    def __init__(self) -> None:
+        self._lines: asyncio.Queue[str] = asyncio.Queue()
+        self._rest = b""
+
+    def __enter__(self) -> Self:
+        with contextlib.suppress(OSError, ValueError):  # neither a terminal nor a pipe, such as /dev/null
+            asyncio.get_running_loop().add_reader(0, self._read)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(0)
+
+    async def line(self) -> str:
+        """The next one; never comes back where nobody types."""
+        return await self._lines.get()
+
+    def _read(self) -> None:
+        # Not by way of Python's own buffer: what waits there makes nothing ready to be read.
+        data = os.read(0, 1 << 16)
+        if not data:
+            asyncio.get_running_loop().remove_reader(0)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[-(1 << 16) :]
+        for line in lines:
+            self._lines.put_nowait(line.decode("utf-8", "replace"))
+
+
+def facts(login: Login) -> dict[str, str]:
+    """What is worth knowing of a login, in words."""
+    token = login.token
+    renewed = "renewed by itself" if token.refresh or login.grant != "authorization_code" else "then log in again"
+    left = None if token.expires_at is None else token.expires_at - time.time()
+    until = "has no end that was told" if left is None else f"{'good for ' + _span(left) if left > 0 else 'has ended'}"
+    return {
+        "client id": login.registration.kind,
+        "scopes": " ".join(token.scopes if token.scopes is not None else login.asked) or "none",
+        "token": f"{until}, {renewed}",
+    }
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def described(login: Login, server: ServerConfig | None = None) -> dict[str, object]:
+    """The same as JSON. No secret is in it."""
+    issuer, subject, name, url = login.key
+    del server
+    return {
+        "server": name,
+        "url": url,
+        "user": {"issuer": issuer, "subject": subject},
+        "authorizationServer": login.server.issuer,
+        "grant": login.grant,
+        "registration": login.registration.kind,
+        "scopes": list(login.token.scopes if login.token.scopes is not None else login.asked),
+        "resource": login.resource,
+        "expiresAt": login.token.expires_at,
+        "renewable": bool(login.token.refresh) or login.grant != "authorization_code",
+    }

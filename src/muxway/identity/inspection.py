@@ -1,0 +1,77 @@
+"""How a server's logins are: for `muxway check --connect`. Asks its metadata, sends no credentials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muxway.identity.credentials import fetch_for, login_key, takes_login
+from muxway.identity.discovery import NoLogin, OAuthError, discover
+from muxway.identity.login import choose_scopes
+from muxway.identity.sign_in import probe
+
+if TYPE_CHECKING:
+    from muxway.config.model import ServerConfig
+    from muxway.identity.discovery import Discovered
+    from muxway.identity.store import TokenStore
+
+
+async def inspect(config: ServerConfig, store: TokenStore, *, locked_out: bool) -> dict[str, Any] | None:
+    """What is worth knowing of a server's logins; None if it has none. Raises StoreError.
+
+    Args:
+        config: the server.
+        store: where logins are kept.
+        locked_out: whether it did not let us in.
+    """
+    if not takes_login(config):
+        return None
+    login = store.read(login_key(config))
+    if login is None and not locked_out:
+        return None
+    facts: dict[str, Any] = {
+        "loggedIn": login is not None,
+        "authorizationServer": None if login is None else login.server.issuer,
+        "registration": None if login is None else login.registration.kind,
+        "scopes": None if login is None else list(login.token.scopes or login.asked),
+        "expiresAt": None if login is None else login.token.expires_at,
+        "renewable": login is not None and (bool(login.token.refresh) or not config.oauth.interactive),
+    }
+    problems: list[str] = []
+    if config.oauth.issuer is not None:
+        problems.append(f"its issuer is compared with the one written as `oauth.issuer`, {config.oauth.issuer}")
+    try:
+        async with fetch_for(config) as fetch:
+            challenge = await probe(fetch, config)
+            found = await discover(fetch, config.url or "", challenge, pin=config.oauth.issuer)
+    except NoLogin as error:
+        return facts if login is not None else {**facts, "problems": [str(error)]}
+    except OAuthError as error:
+        return {**facts, "problems": [*problems, str(error)]}
+    if login is None:
+        facts["authorizationServer"] = found.server.issuer
+        facts["registration"] = _way_to_id(config, found)
+        facts["scopes"] = list(choose_scopes(found, challenge, config.oauth))
+    elif login.server.issuer != found.server.issuer:
+        problems.append(f"it names another authorization server now, {found.server.issuer}: log in again")
+    return {**facts, "problems": [*problems, *_breaches(found)]}
+
+
+def _way_to_id(config: ServerConfig, found: Discovered) -> str:
+    if config.oauth.client_id is not None:
+        return "written"
+    if config.oauth.client_metadata_url is not None and found.server.client_id_metadata:
+        return "metadata document"
+    return "registered" if found.server.registration_endpoint is not None else "none: write `oauth.clientId`"
+
+
+def _breaches(found: Discovered) -> list[str]:
+    """What the server and its authorization server do otherwise than MCP says."""
+    server = found.server
+    said: list[str] = []
+    if server.legacy:
+        said.append("it has no protected resource metadata (RFC 9728), as servers of 2025-03-26 had none")
+    if server.authorization_endpoint is None and server.device_authorization_endpoint is None:
+        said.append("its authorization server does not say that it knows PKCE (S256)")
+    if found.scopes is not None and "offline_access" in found.scopes:
+        said.append("its metadata lists offline_access among the scopes, which is for the authorization server to do")
+    return said
