@@ -23,6 +23,7 @@ from muxway.config.dialects import CONTAINERS
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
 from muxway.config.oauth import IDP, OAUTH
 from muxway.config.shaping import ARGUMENT, SHAPE
+from muxway.setup.clients import CLIENTS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from muxway.config.fields import Field, Section
 
 DOCS: Final = Path(__file__).parent
-PAGES: Final = (DOCS / "configuration.md", DOCS / "cli.md")
+PAGES: Final = (DOCS / "configuration.md", DOCS / "cli.md", DOCS / "setup.md")
 _PART = re.compile(r"(?<=<!-- generated: )(?P<name>[\w-]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 _WIDTH: Final = 78
 """What click makes of a terminal of 80 columns."""
@@ -72,6 +73,23 @@ def _code(text: str) -> str:
     return f"`{text}`"
 
 
+# --- set up ---------------------------------------------------------------------------------------
+
+
+def clients() -> str:
+    """The clients, their files and what makes them read these again."""
+    rows = [
+        (_code(client.id), client.title, "<br>".join(_code(_place(file)) for file in client.files), client.then)
+        for client in CLIENTS.values()
+    ]
+    return _table(("Client", "", "File", "After a change"), rows)
+
+
+def _place(file: str) -> str:
+    words = {"home": "~", "xdg": "~/.config", "claude": "~", "codex": "~/.codex", "copilot": "~/.copilot"}
+    return file.format(**words, config="{config}")
+
+
 # --- command ----------------------------------------------------------------------------------
 
 
@@ -110,6 +128,7 @@ PARTS: Final = {
     "views": lambda: fields(VIEW),
     "access-rules": lambda: fields(RULE),
     "verbs": verbs,
+    "clients": clients,
 }
 
 

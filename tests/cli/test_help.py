@@ -101,7 +101,7 @@ def test_completion_knows_the_verbs_and_their_options(muxway: Callable[..., Resu
         env = {"_MUXWAY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
         return [line.partition(",")[2] for line in muxway(env=env).output.splitlines()]
 
-    assert complete("muxway c", 1) == ["check", "call", "config", "completion"]
+    assert complete("muxway c", 1) == ["check", "call", "clients", "connect", "config", "completion"]
     assert "--separator" in complete("muxway stdio --", 2)
 
 

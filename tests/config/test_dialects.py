@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ENVIRON = {"HOME": "/home/me", "TOKEN": "s3cr3t-token", "API_KEY": "k3y-of-the-api", "EMPTY": ""}
 NO_VALUES = {"args": (), "env": {}, "headers": {}, "oauth": OAuthConfig()}
 BASE = {attribute.name: attribute.default for attribute in fields(ServerConfig)} | NO_VALUES
-NOT_COMPARED = {"where", "line", "extra", "secrets"}
+NOT_COMPARED = {"written", "extra", "secrets"}
 
 
 @dataclass(frozen=True)

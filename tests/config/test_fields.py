@@ -51,7 +51,7 @@ def test_every_spelling_means_one_thing(section: Section) -> None:
 def test_every_setting_of_the_model_has_a_key(section: Section) -> None:
     """Ours: an attribute nobody can set is a mistake. The others are put together from several keys, or are facts."""
     composed = {"transport", "command", "args", "env", "url", "headers"} if section is SERVER else set()
-    facts = {"name", "secrets", "where", "line", "env_file", "extra", "unusable"} if section is SERVER else set()
+    facts = {"name", "secrets", "written", "env_file", "extra", "unusable"} if section is SERVER else set()
     named = {
         "tools.*": {"name"},
         "views.*": {"name", "secrets"},

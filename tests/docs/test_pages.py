@@ -46,7 +46,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["configuration.md", "cli.md"])
+@pytest.mark.parametrize("page", ["configuration.md", "cli.md", "setup.md"])
 def test_a_generated_page_is_up_to_date(generate: ModuleType, page: str) -> None:
     """Ours: one source for the keys and the verbs. Run `.venv/bin/python docs/generate.py`."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")

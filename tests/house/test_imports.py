@@ -27,6 +27,7 @@ FLOORS = (
     {"gateway"},
     {"sync", "chaining"},
     {"control"},
+    {"setup"},
     {"demo", "testing"},
     {"cli"},
     {"__main__"},

@@ -31,13 +31,15 @@ from tests.interop import peers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGES = ("README.md", "docs/getting-started.md", "docs/service.md", "docs/reverse-proxy.md", "examples/README.md")
+PAGES = ("README.md", "docs/getting-started.md", "docs/service.md", "docs/reverse-proxy.md", "examples/README.md",
+         "docs/setup.md")  # fmt: skip
 PATIENCE = 60.0
 
 _CLIENT = "needs Claude Code, which is no part of the tests; that muxway understands the command is tested elsewhere"
 _SYSTEM = "changes the machine: users, services, /opt"
 _DOCKER = "needs Docker, and downloads an image"
 NOT_RUN = {
+    "muxway setup": "asks, and nobody is there to answer; the same without questions is run",
     "make test": "it is what runs this test",
     "pip install .": "downloads the build's requirements; `make` installs the same package in the same way",
     "claude mcp add --transport http muxway http://127.0.0.1:3006/mcp": _CLIENT,
@@ -107,6 +109,8 @@ class Desk:
             for block in of_pages("json")
             if block.page.endswith("getting-started.md") and '"uvx"' in block.text
         ]
+        (self.home / ".cursor").mkdir()
+        (self.home / ".cursor" / "mcp.json").write_text(config)
         self.config = folder / "servers.json"
         self.config.write_text(config)
         self.env = {

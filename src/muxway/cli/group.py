@@ -44,6 +44,13 @@ VERBS = {
     "reload": "Make a running gateway read its config again.",
     "approvals": "Show calls that wait to be approved; allow or deny them.",
     "explain": "Say why a tool is visible, hidden, renamed or failing.",
+    "setup": "Put all your servers behind muxway, and muxway into your clients.",
+    "clients": "Show the MCP clients of this machine, and what they have.",
+    "import": "Copy servers of clients, or of files, into muxway's config.",
+    "connect": "Put muxway into a client's file.",
+    "disconnect": "Take muxway out of a client's file, and give back what was there.",
+    "add": "Add one server to the config: a package, a URL or a program.",
+    "remove": "Take one server out of the config.",
     "config": "Explain the config file, or print its JSON Schema.",
     "completion": "Print the completion script of a shell.",
 }

@@ -66,7 +66,20 @@ def read_document(path: str | FilePath) -> Document:
     file = FilePath(path)
     source = printable(str(path))
     text = _decode(_read(file, source), source)
-    kind = _EXTENSIONS.get(file.suffix.lower()) or _guess(text)
+    return parse_document(text, format_of(file, text), source)
+
+
+def format_of(file: FilePath, text: str) -> str:
+    """`JSON`, `TOML` or `YAML`: by the name of the file, else by its text."""
+    return _EXTENSIONS.get(file.suffix.lower()) or _guess(text)
+
+
+def parse_document(text: str, kind: str, source: str) -> Document:
+    """Parse text of a format that is known.
+
+    Raises:
+        ConfigError: `invalid_json` if it is not of that format.
+    """
     largest = {"TOML": MAX_TOML_BYTES, "YAML": MAX_YAML_BYTES}.get(kind, MAX_FILE_BYTES)
     if len(text) > largest:
         raise _problem("invalid_json", f"{source} is larger than {largest >> 20} MiB: is it the right file?")

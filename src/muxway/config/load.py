@@ -97,6 +97,21 @@ def parse_server(name: str, entry: Mapping[str, Any], *, environ: Mapping[str, s
     return cast("ServerConfig", server)
 
 
+def server_entries(root: Mapping[object, object], source: str) -> Iterator[tuple[str, Path, Mapping[object, object]]]:
+    """Name, place and content of every entry that may be a server, as it stands there: nothing is read or expanded.
+
+    Raises:
+        ConfigError: a name or a container cannot be used.
+    """
+    report = Report(source=source)
+    for path, raw in _containers(root):
+        for name, place, entry in _entries(path, raw, report):
+            fields = as_mapping(entry)
+            if fields is not None:
+                yield name, place, fields
+    report.finish()
+
+
 def _scope(environ: Mapping[str, str] | None, folder: FilePath) -> Scope:
     return Scope(environ=os.environ if environ is None else environ, folder=folder)
 

@@ -8,7 +8,7 @@ restarts its process.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from muxway.config import access, kinds, middlewares, oauth, shaping
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
@@ -31,6 +31,15 @@ Isolation = Literal["shared", "principal", "session"]
 Start = Literal["eager", "lazy"]
 Separator = Literal["__", ":", "."]
 OnError = Literal["fail", "skip", "continue"]
+
+
+class Written(NamedTuple):
+    """A place in a configuration file."""
+
+    where: str = ""
+    """As a dotted path."""
+    line: int | None = None
+    """Where known."""
 
 
 @settings
@@ -302,12 +311,20 @@ class ServerConfig:
     """Why it cannot be started, whatever is tried; empty: it can."""
     secrets: frozenset[str] = frozenset()
     """Texts never to be shown: what variables expanded to, and env and header values under secret-looking keys."""
-    where: str = field(default="", compare=False)
-    """Where it was configured, as a dotted path: `mcpServers.github`."""
-    line: int | None = field(default=None, compare=False)
-    """Line in the file, where known."""
+    written: Written = field(default=Written(), compare=False)
+    """Where it was configured."""
     extra: Mapping[str, object] = field(default_factory=dict[str, object], compare=False)
     """Keys that only a client acts on (`alwaysAllow`, `trust`, …) and unknown ones, as they were written."""
+
+    @property
+    def where(self) -> str:
+        """Where it was configured, as a dotted path: `mcpServers.github`."""
+        return self.written.where
+
+    @property
+    def line(self) -> int | None:
+        """Line in the file, where known."""
+        return self.written.line
 
     def __repr__(self) -> str:
         """Name and kind only: arguments, URL, env and headers may hold secrets, and reprs end up in logs."""

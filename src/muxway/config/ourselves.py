@@ -45,6 +45,12 @@ def runs_muxway_with(server: ServerConfig, file: Path, scope: Scope) -> bool:
         return False
 
 
+def runs_muxway(server: ServerConfig) -> bool:
+    """Whether the server is a muxway, with whatever config."""
+    words = _after_muxway([server.command or "", *server.args])
+    return words is not None and (not words or words[0].startswith("-") or words[0] in _SERVING)
+
+
 def _after_muxway(words: Sequence[str]) -> Sequence[str] | None:
     """What follows `muxway`, however that is started: by itself, as a module, by uvx; None if it is not there."""
     for index, word in enumerate(words):

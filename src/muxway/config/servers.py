@@ -14,7 +14,7 @@ from muxway.config.dialects import CLIENT_KEYS, UNSUPPORTED_KEYS
 from muxway.config.envfile import parse_env_file
 from muxway.config.kinds import FOREIGN_TYPES
 from muxway.config.loader_variables import is_loader
-from muxway.config.model import SERVER, ServerConfig, Transport
+from muxway.config.model import SERVER, ServerConfig, Transport, Written
 from muxway.config.report import as_mapping, dotted, found, nearest
 from muxway.config.shaping import check_names
 from muxway.config.values import Reader
@@ -107,8 +107,7 @@ def read_server(
         transport=transport,
         **values,
         secrets=reader.secrets,
-        where=dotted(path),
-        line=report.line(path),
+        written=Written(dotted(path), report.line(path)),
         extra=extra,
     )
 

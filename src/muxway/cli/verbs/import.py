@@ -1,0 +1,77 @@
+"""`muxway import`: the servers of clients and of other files, in muxway's config."""
+# ruff: noqa: N999 - a verb's file has the verb's name; it is imported by that
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from muxway.cli.changes import (
+    clients_here,
+    dry_run_option,
+    known_client,
+    move_secrets_option,
+    servers_of,
+    servers_of_client,
+    show_difference,
+    show_merged,
+    target,
+    target_option,
+    without_secrets,
+    write_config,
+)
+from muxway.cli.help import Verb
+from muxway.cli.output import badge, plural
+from muxway.config.documents import format_of
+from muxway.errors import MuxwayError
+from muxway.setup import files
+from muxway.setup.clients import CLIENTS
+from muxway.setup.importing import merge, with_servers
+
+if TYPE_CHECKING:
+    from muxway.setup.importing import FoundServer
+
+
+@click.command(
+    cls=Verb, examples=["muxway import", "muxway import cursor --dry-run", "muxway import ./.mcp.json -c servers.json"]
+)
+@click.argument("source", nargs=-1, metavar="[CLIENT|FILE]...")
+@target_option
+@move_secrets_option
+@dry_run_option
+def command(source: tuple[str, ...], config: str | None, *, move_secrets: bool, dry_run: bool) -> None:
+    """Copy servers of clients, or of files, into muxway's config.
+
+    Without an argument, those of every client on this machine. A server that is
+    there already, under whatever name, is not copied again. Entries are copied as
+    they are written, references to variables included; `${input:x}` of VS Code
+    becomes `${X}`. Where secrets stand in clear is told; they are never shown.
+
+    Comments and order of the config stay. The clients are not changed.
+    """
+    file = target(config)
+    found: list[FoundServer] = []
+    for name in source:
+        path = Path(name)
+        if name not in CLIENTS and (path.exists() or path.suffix):
+            found += servers_of(files.read(path.absolute()), str(path))
+        else:
+            found += servers_of_client(known_client(name))
+    for client in clients_here() if not source else ():
+        try:
+            found += servers_of_client(client)
+        except MuxwayError as error:
+            click.echo(f"{badge('warning')}  {client.title} is left out: {error}")
+    merged = merge(servers_of(file, str(file.path)), found)
+    show_merged(merged, file)
+    if not merged.added:
+        click.echo(f"{badge('ok')}  There is nothing to import.")
+        return
+    merged, secret_files = without_secrets(merged, file) if move_secrets else (merged, [])
+    after = with_servers(file.text, format_of(file.path, file.text or "{"), merged.added)
+    show_difference(file, after)
+    if not dry_run:
+        write_config(file, after, secret_files)
+        click.echo(f"{badge('ok')}  {plural(len(merged.added), 'server')} imported into {file.path}")

@@ -1,0 +1,77 @@
+"""Secrets that stand in clear in a server's entry: where they are, for people; what they are, only to be masked."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+from muxway.config.report import as_list, as_mapping
+from muxway.config.values import SECRET_KEY, is_secret
+from muxway.log import masker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credential)[\w-]*", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{[^}]*\}|\{(?:env|file):[^}]*\}|\$[A-Z_][A-Z0-9_]*")
+_KNOWN = re.compile(
+    r"(?:gh[opsu]_|github_pat_|glpat-|sk-|xox[abposr]-|AKIA|AIza|hf_|npm_|pypi-|eyJ)[\w.-]{12,}", re.ASCII
+)
+"""What tokens of well-known services begin with, wherever they stand."""
+
+
+def clear_secrets(entry: Mapping[object, object]) -> dict[str, str]:
+    """Place in the entry (`env.GITHUB_TOKEN`, `args.3`) → the secret that stands there."""
+    return {
+        place: text
+        for key, value in entry.items()
+        for place, text in _of(str(key), value)
+        if not _REFERENCE.search(text) and is_secret(text)
+    }
+
+
+def mask_of(*documents: object) -> Callable[[str], str]:
+    """What puts `***` in place of the secrets anywhere in this plain data, also as they stand in JSON text."""
+    texts = [text for value in documents for _, text in _of("", value) if not _REFERENCE.search(text)]
+    return masker(filter(is_secret, [*texts, *(json.dumps(text, ensure_ascii=False)[1:-1] for text in texts)]))
+
+
+def _of(key: str, value: object) -> Iterator[tuple[str, str]]:
+    mapping, listed = as_mapping(value), as_list(value)
+    if mapping is not None:
+        for name, item in mapping.items():
+            if isinstance(item, str) and (SECRET_KEY.search(str(name)) or _KNOWN.search(item)):
+                yield f"{key}.{name}", item
+            elif not isinstance(item, str):
+                yield from ((f"{key}.{place}", text) for place, text in _of(str(name), item))
+    elif listed is not None:
+        before = ""
+        for index, item in enumerate(listed):
+            if isinstance(item, str):
+                flag, _, given = item.partition("=")
+                if given and _FLAG.fullmatch(flag):
+                    yield f"{key}.{index}", given
+                elif _FLAG.fullmatch(before) and not item.startswith("-"):
+                    yield f"{key}.{index}", item
+                else:
+                    yield from ((f"{key}.{index}", text) for text in _in_text(item))
+                before = item
+            else:
+                yield from ((f"{key}.{place}", text) for place, text in _of(str(index), item))
+    elif isinstance(value, str):
+        yield from ((key, text) for text in _in_text(value))
+
+
+def _in_text(text: str) -> Iterator[str]:
+    """Tokens of a known form, and what a URL has as a password or under a secret's name."""
+    yield from (match[0] for match in _KNOWN.finditer(text))
+    if "://" in text:
+        try:
+            parts = urlsplit(text)
+            if parts.password:
+                yield parts.password
+            yield from (value for name, value in parse_qsl(parts.query) if SECRET_KEY.search(name))
+        except ValueError:
+            return

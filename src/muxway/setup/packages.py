@@ -1,0 +1,158 @@
+"""What `muxway add` is given, made into an entry: a package at its exact version, an address, or a program.
+
+Versions are asked of `npm` and `pip`, which know the user's registries, proxies and passwords. Nothing is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from muxway.config.report import as_list
+from muxway.errors import MuxwayError
+from muxway.log import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PATIENCE = 120
+"""Seconds for an answer of a registry."""
+_NPM = re.compile(r"(@[a-z0-9][a-z0-9._-]*/)?[a-z0-9][a-z0-9._-]*", re.ASCII)
+_PYPI = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+_EXACT = re.compile(r"\d+(?:[.!+-]?[A-Za-z0-9]+)*", re.ASCII)
+_REGISTRY = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+/[\w.-]+", re.ASCII)
+_NEWEST = re.compile(r"^\S+ \(([^()\s]+)\)$", re.MULTILINE)
+_ALL = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
+_NOISE = re.compile(r"^(?:mcp-server-|server-|mcp-)|(?:-mcp-server|-server|-mcp)$")
+
+
+class NotAdded(MuxwayError):
+    """What was given cannot become a server; says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A server to be, before its variables are known."""
+
+    name: str
+    entry: dict[str, object]
+    pinned: str = ""
+    """What was pinned, for people."""
+    secrets: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+def addition(source: str, args: list[str], environ: Mapping[str, str]) -> Addition:
+    """What the user's word means: `npm:NAME`, `pypi:NAME`, `@scope/name`, a URL, a program, or a package's bare name.
+
+    Raises:
+        NotAdded: it means nothing, two things, or something that is not there.
+    """
+    if source.startswith(("http://", "https://")):
+        if args:
+            raise NotAdded("a URL takes no arguments.")
+        host = urlsplit(source).hostname or ""
+        labels = [label for label in host.split(".") if label not in ("www", "mcp", "api")]
+        return Addition(_short(labels[0] if labels else host), {"url": source})
+    registry, colon, package = source.partition(":")
+    if colon and registry in ("npm", "pypi"):
+        return _package(registry, package, args, environ)
+    if source.startswith("@"):
+        return _package("npm", source, args, environ)
+    if shutil.which(source, path=environ.get("PATH")) or source.startswith(("/", "./", "../", "~/")):
+        return Addition(_short(PurePath(source).stem), {"command": source, **({"args": args} if args else {})})
+    if _REGISTRY.fullmatch(source):
+        raise NotAdded(f"{source} is a name of the MCP registry, which is not asked yet: give its package or its URL.")
+    return _guessed(source, args, environ)
+
+
+def _guessed(source: str, args: list[str], environ: Mapping[str, str]) -> Addition:
+    """The package of that name, if only one of the two registries has it."""
+    found = list[Addition]()
+    missing = list[NotAdded]()
+    for registry in ("npm", "pypi"):
+        try:
+            found.append(_package(registry, source, args, environ))
+        except NotAdded as error:
+            missing.append(error)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotAdded(f"npm and PyPI both have a {source}: write npm:{source} or pypi:{source}.")
+    why = " ".join(map(str, missing))
+    raise NotAdded(f"{printable(source)} is no program on PATH and no package that was found. {why}")
+
+
+def _package(registry: str, given: str, args: list[str], environ: Mapping[str, str]) -> Addition:
+    separator = "==" if registry == "pypi" and "==" in given else "@"
+    at = given.rfind(separator, 1)
+    name, version = (given, "") if at < 1 else (given[:at], given[at + len(separator) :])
+    if not (_NPM if registry == "npm" else _PYPI).fullmatch(name):
+        raise NotAdded(f"{printable(name)} is no name of a package of {registry}.")
+    version = "" if version == "latest" else version
+    if version and not _EXACT.fullmatch(version):
+        raise NotAdded(f"{printable(version)} is no exact version: give one, or none for the newest.")
+    exact = _npm_version(name, version, environ) if registry == "npm" else _pypi_version(name, version, environ)
+    command, words = ("npx", ["-y", f"{name}@{exact}"]) if registry == "npm" else ("uvx", [f"{name}@{exact}"])
+    return Addition(_short(name), {"command": command, "args": [*words, *args]}, f"{registry}:{name} {exact}")
+
+
+def _npm_version(name: str, version: str, environ: Mapping[str, str]) -> str:
+    wanted = f"{name}@{version}" if version else name
+    said = _asked("npm", ["view", wanted, "version", "--json"], wanted, environ)
+    try:
+        answer: object = json.loads(said) if said.strip() else None
+    except ValueError:
+        raise NotAdded(f"npm said something else than a version of {wanted}.") from None
+    listed = as_list(answer)
+    return _exact(listed[-1] if listed else answer, version, f"npm has no {wanted}.")
+
+
+def _pypi_version(name: str, version: str, environ: Mapping[str, str]) -> str:
+    said = _asked("pip", ["index", "versions", "--disable-pip-version-check", name], name, environ)
+    newest, listed = _NEWEST.search(said), _ALL.search(said)
+    if not version:
+        return _exact(newest[1] if newest else None, "", f"PyPI has no {name}.")
+    there = [one.strip() for one in listed[1].split(",")] if listed else []
+    return _exact(version if version in there else None, version, f"PyPI has no {name} {version}.")
+
+
+def _exact(answer: object, wanted: str, missing: str) -> str:
+    """The version that the registry gave, if it can be pinned."""
+    if not isinstance(answer, str) or not _EXACT.fullmatch(answer) or (wanted and answer != wanted):
+        raise NotAdded(missing)
+    return answer
+
+
+def _asked(program: Literal["npm", "pip"], words: list[str], wanted: str, environ: Mapping[str, str]) -> str:
+    """What a package manager answers."""
+    found = shutil.which(program, path=environ.get("PATH"))
+    if found is None:
+        raise NotAdded(f"{program} is not installed, so nobody can say which version of {wanted} there is.")
+    try:
+        done = subprocess.run(  # noqa: S603 - without a shell, and the name was checked
+            [found, *words], capture_output=True, text=True, timeout=_PATIENCE, check=False, env={**environ},
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise NotAdded(f"{program} did not answer within {_PATIENCE} s.") from None
+    except OSError as error:
+        raise NotAdded(f"{program} cannot be started: {error.strerror}.") from None
+    if done.returncode:
+        missing = "E404" in done.stdout + done.stderr or "No matching distribution" in done.stderr
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        why = "it is not there" if missing else printable(lines[-1][:300]) if lines else "no reason was given"
+        raise NotAdded(f"{program} has no {wanted}: {why}.")
+    return done.stdout
+
+
+def _short(name: str) -> str:
+    """A name for a server: the package's, without what they all have."""
+    plain = name.rpartition("/")[2]
+    shorter = _NOISE.sub("", _NOISE.sub("", plain))
+    return shorter or plain or "server"
