@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muxway.cli import cli
+from muxway.config.access import RULE
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
 from muxway.config.dialects import CONTAINERS
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
@@ -125,6 +126,7 @@ PARTS: Final = {
     "oauth": lambda: fields(OAUTH),
     "idp": lambda: fields(IDP),
     "views": lambda: fields(VIEW),
+    "access-rules": lambda: fields(RULE),
     "verbs": verbs,
     "clients": clients,
 }

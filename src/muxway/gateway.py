@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from muxway import __version__
+from muxway.access.rules import Access
 from muxway.calls.call import LIBRARY, Call
 from muxway.calls.ports import Waiter
 from muxway.catalog.globs import Globs
@@ -26,6 +27,7 @@ from muxway.exchange.only_client import OnlyClient
 from muxway.exchange.runtime import Runtime
 from muxway.exchange.seal import Seal
 from muxway.layering import Layering, specs_of
+from muxway.log import masker
 from muxway.net.memory_limit import Footprint
 from muxway.opening import OpeningGateway
 from muxway.publisher import Publisher
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.calls.identity import Denial
+    from muxway.calls.identity import Denial, Identity
     from muxway.calls.ports import Running
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
@@ -121,7 +123,7 @@ class Gateway:
         self.runtime.tasks.on_ended = self._layering.task_ended
         self._admit(settings)
         own_tools = OwnTools(config.tools.values())
-        self._publisher = Publisher(self.runtime, unwrapped, own_tools, self._layering.forget)
+        self._publisher = Publisher(self.runtime, unwrapped, own_tools, self._forget)
         self._servers = Servers(
             settings,
             naming,
@@ -208,6 +210,10 @@ class Gateway:
         self.runtime.close()
         await self._layering.close()
 
+    def masked(self, text: str) -> str:
+        """A text without the secrets that the configuration knows."""
+        return masker(_secrets(self.config))(text)
+
     def _credentials(self, server: ServerConfig) -> Credentials | None:
         """What muxway shows a remote server: the login of the user who runs it."""
         # Only for those who have such servers.
@@ -249,9 +255,9 @@ class Gateway:
         transport.trace = self._trace
         return transport
 
-    def memory_door(self, view: str | None = None) -> MemoryClientTransport:
-        """A transport for a client in this process that speaks raw lines. UnknownName: no such view."""
-        return MemoryClientTransport(self._dispatcher(view))
+    def memory_door(self, view: str | None = None, identity: Identity | None = None) -> MemoryClientTransport:
+        """A transport for a client in this process that speaks raw lines, who is this. UnknownName: no such view."""
+        return MemoryClientTransport(self._dispatcher(view), identity)
 
     def _dispatcher(self, view: str | None) -> Dispatcher:
         self._check_view(view)
@@ -283,7 +289,7 @@ class Gateway:
             RpcError: a middleware fails, or refuses the list.
             UnknownName: there is no such view.
         """
-        if view not in self._layering.chains:
+        if view not in self._layering.chains and self.runtime.snapshot.settings.access is None:
             return self.tools(view)
         routes, listed = self._visible(view).tools.routes, list[Tool]()
         params: dict[str, bytes] = {}
@@ -538,7 +544,7 @@ class Gateway:
         self.config = config
         await self._publisher.apply(settings, OwnTools(config.tools.values()))
         # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
-        self._layering.forget(None)
+        self._forget(None)
         return changes
 
     def _new_settings(self, config: Config, changes: Plan, layers: Layers | None) -> Settings:
@@ -550,7 +556,12 @@ class Gateway:
             for name, view in config.views.items()
         }
         chains = before.chains if layers is None else self._layering.put(layers, config.gateway.call_max)
-        return _settings(config, _naming(config.gateway), selections, chains)
+        return _settings(config, _naming(config.gateway), selections, chains, before.access)
+
+    def _forget(self, server: str | None) -> None:
+        """What is remembered of a server, or with None of anything, is no more to be used."""
+        self._layering.forget(server)
+        self.runtime.approvals.forget(server)
 
     def planned(self, config: Config) -> Plan:
         """What `apply` would change."""
@@ -565,6 +576,7 @@ class Gateway:
 
     def _admit(self, settings: GatewaySettings) -> None:
         fullness = Footprint(settings.max_memory).share
+        self.runtime.approvals.timeout = settings.approval_timeout
         self.runtime.admission.allow(calls=settings.max_calls, each=settings.max_calls_per_client, fullness=fullness)
 
     def turned_away(self, denial: Denial) -> None:
@@ -609,8 +621,11 @@ def _settings(
     naming: Naming,
     selections: Mapping[str, Selection],
     chains: Mapping[str | None, MiddlewareChain] | None = None,
+    access: Access | None = None,
 ) -> Settings:
     gateway = config.gateway
+    if access is None or access.specs != gateway.access:
+        access = Access(gateway.access) if gateway.access else None
     return Settings(
         name=gateway.name,
         version=gateway.version or __version__,
@@ -619,6 +634,7 @@ def _settings(
         tools=config.tools,
         selections=selections,
         chains=chains or {},
+        access=access,
     )
 
 

@@ -52,9 +52,12 @@ def test_every_setting_of_the_model_has_a_key(section: Section) -> None:
     """Ours: an attribute nobody can set is a mistake. The others are put together from several keys, or are facts."""
     composed = {"transport", "command", "args", "env", "url", "headers"} if section is SERVER else set()
     facts = {"name", "secrets", "written", "env_file", "extra", "unusable"} if section is SERVER else set()
-    named = {"tools.*": {"name"}, "views.*": {"name", "secrets"}, "mcpServers.*.shape.*": {"match"}}.get(
-        section.name, set()
-    )
+    named = {
+        "tools.*": {"name"},
+        "views.*": {"name", "secrets"},
+        "mcpServers.*.shape.*": {"match"},
+        "access.*": {"where", "line"},
+    }.get(section.name, set())
     attributes = {attribute.name for attribute in fields(section.model)}
     assert attributes == {row.attribute for row in section.fields if row.attribute} | composed | facts | named
 
@@ -70,6 +73,7 @@ def test_every_key_is_explained_with_an_example_that_is_valid(section: Section, 
         "mcpServers.*": "server", "gateway": "gateway", "tools.*": "customTool",
         "tools.*.steps.*": "step", "tools.*.examples.*": "example", "views.*": "view",
         "mcpServers.*.shape.*": "shape", "mcpServers.*.shape.*.arguments.*": "argument",
+        "access.*": "accessRule",
         "gateway.auth": "auth", "gateway.auth.claims": "claims", "gateway.auth.introspection": "introspection",
         "mcpServers.*.oauth": "oauth", "mcpServers.*.oauth.idp": "idp",
     }  # fmt: skip

@@ -17,6 +17,7 @@ FLOORS = (
     {"calls", "net"},
     {"config"},
     {"catalog"},
+    {"access"},
     {"routing"},
     {"composed"},
     {"exchange"},
@@ -33,7 +34,7 @@ FLOORS = (
 )
 """From the ground up. A part may import what is below it, and itself; parts of one floor never import each other."""
 
-PURE = {"wire", "calls", "catalog", "routing", "composed", "exchange"}
+PURE = {"wire", "calls", "catalog", "access", "routing", "composed", "exchange"}
 """What a message means is decided without waiting (docs/design/README.md#folders)."""
 MAY_WAIT = {"muxway/calls/ports.py"}
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway.calls.ports import LOOP_CLOCK
 from muxway.clients.transports.guard import Guard
-from muxway.middleware.builtin import approve
 from muxway.middleware.builtin.approve import Approve
 from muxway.middleware.engine.running import Layer
 from muxway.testing import RawClient, ScriptedServer
@@ -153,7 +153,7 @@ async def test_a_yes_holds_for_a_while_for_this_caller_and_tool_only(
     revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(approve, "monotonic", lambda: now)
+    monkeypatch.setattr(LOOP_CLOCK, "steady", lambda: now, raising=False)
     async with chained({"fs": files()}, Approve(remember=60)) as world:
         client, asked = await asker(world, revision=revision)
         for _ in range(3):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkab
 
 from muxway.errors import MethodNotFound
 from muxway.log import EventLog
+from muxway.log import printable as printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

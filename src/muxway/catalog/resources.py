@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muxway.catalog import hygiene, rewriting
@@ -266,6 +267,15 @@ class ResourceCatalog:
         parts = {name: part.seen_by(uris) for name, part in self._parts.items() if has_server(name)}
         entries = {
             kind: {public: one for public, one in listed.items() if has_server(one.upstream) and uris.shows(one.native)}
+            for kind, listed in ((RESOURCES, self.resources), (TEMPLATES, self.templates))
+        }
+        return ResourceCatalog(parts, entries, (), self._learned)
+
+    def judged_by(self, shows: Callable[[str, str], bool]) -> ResourceCatalog:
+        """The same for callers for whom `shows` decides, by server and URI as the server writes it."""
+        parts = {name: part.seen_by(UriFilter(judge=partial(shows, name))) for name, part in self._parts.items()}
+        entries = {
+            kind: {public: one for public, one in listed.items() if shows(one.upstream, one.native)}
             for kind, listed in ((RESOURCES, self.resources), (TEMPLATES, self.templates))
         }
         return ResourceCatalog(parts, entries, (), self._learned)

@@ -14,8 +14,11 @@ import posixpath
 import re
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SCHEME: Final = "muxway"
 _APPS: Final = "ui"
@@ -93,6 +96,8 @@ class UriFilter:
     """Nothing that one of these matches."""
     besides: UriFilter | None = None
     """Another filter that it must pass too."""
+    judge: Callable[[str], bool] | None = None
+    """What else decides."""
     _exposed: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
     _hidden: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
@@ -107,6 +112,8 @@ class UriFilter:
     def shows(self, uri: str) -> bool:
         """Whether it may be seen. Every way a server might read the URI counts, so that no spelling gets around it."""
         if self.besides is not None and not self.besides.shows(uri):
+            return False
+        if self.judge is not None and not self.judge(uri):
             return False
         if self._exposed is None and self._hidden is None:
             return True

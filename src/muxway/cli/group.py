@@ -42,6 +42,7 @@ VERBS = {
     "logs": "Print what a server of a running gateway wrote to stderr.",
     "restart": "End a server of a running gateway and start it anew.",
     "reload": "Make a running gateway read its config again.",
+    "approvals": "Show calls that wait to be approved; allow or deny them.",
     "explain": "Say why a tool is visible, hidden, renamed or failing.",
     "setup": "Put all your servers behind muxway, and muxway into your clients.",
     "clients": "Show the MCP clients of this machine, and what they have.",

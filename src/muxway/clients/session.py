@@ -241,7 +241,7 @@ class Session:
         """Called when none of that is left."""
         self._idle: asyncio.Event | None = None
         """Set when nothing runs any more; there is one only once the client has said its last word."""
-        self._stop_listening = dispatcher.listen(self._lists_changed)
+        self._stop_listening = dispatcher.listen(self._lists_changed, self._who)
 
     # --- hearing ------------------------------------------------------------------------------
 
@@ -454,7 +454,12 @@ class Session:
             return
         self._identity, self._forwarded = identity, forwarded
         if self.session is not None:
+            before = self._dispatcher.seen(self.session)
             self.session = replace(self.session, identity=identity, forwarded=forwarded)
+            now = self._dispatcher.seen(self.session)
+            if now is not before:
+                # Rules may show it something else now.
+                self._lists_changed(now.changes_since(before, stateless=False))
 
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
@@ -501,7 +506,7 @@ class Session:
         )
         dispatcher = self._dispatcher
         sessions = dispatcher.runtime.sessions
-        self._leave = sessions.join(Listener(self._principal, self, dispatcher.shows_server, self._hear_log))
+        self._leave = sessions.join(Listener(self._principal, self, self._sees, self._hear_log))
         if self._alone and sessions.only is not None:
             sessions.only.came(self, session)
         log.debug("client connected", revision=revision.date)
@@ -510,7 +515,7 @@ class Session:
     def _introduce(self, exchange: ClientRequest) -> None:
         """Answer `initialize`."""
         revision = exchange.call.caller.revision
-        visible = self._dispatcher.visible
+        visible = self._dispatcher.seen(exchange.call.caller)
         offered = visible.offered(revision)
         self._told = frozenset(offered)
         body: dict[str, object] = {
@@ -785,6 +790,12 @@ class Session:
     def _lists_changed(self, kinds: frozenset[str]) -> None:
         if self._ready and (kinds := kinds & self._told):
             self.unsent.lists_changed(sorted(kinds))
+
+    def _who(self) -> Identity | None:
+        return None if self.session is None else self.session.identity
+
+    def _sees(self, server: str) -> bool:
+        return self.session is not None and self._dispatcher.shows_server(server, self.session)
 
     def _hear_log(self, server: str, params: dict[str, Buffer]) -> None:
         session = self.session

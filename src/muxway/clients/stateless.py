@@ -118,8 +118,6 @@ class Ladder:
             _agree(request.headers, _NAME, envelopes.text(params.get(key)))
         if stated is None:
             raise cast("UnsupportedVersion", unsupported)
-        if method == "tools/call":
-            self._check_mirrored(request.headers, params, dispatcher.visible.tools)
         caller = Caller(
             revision=revisions.NEWEST,
             capabilities=stated.capabilities,
@@ -131,6 +129,8 @@ class Ladder:
             party=principal or None,
             log_level=stated.log_level,
         )
+        if method == "tools/call":
+            self._check_mirrored(request.headers, params, dispatcher.seen(caller).tools)
         return Call(caller, method, params, meta)
 
     def _check_mirrored(self, given: Mapping[bytes, Sequence[bytes]], params: Params, catalog: Catalog) -> None:

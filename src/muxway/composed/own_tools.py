@@ -18,7 +18,7 @@ from muxway.errors import InvalidParams, RpcError
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from muxway.catalog.model import Native
     from muxway.config.model import CustomTool
@@ -139,8 +139,15 @@ def native_of(head: bytes) -> str | None:
     return envelopes.text(params.get("name"))
 
 
-def choose(tools: Mapping[str, CustomTool], name: str, given: Raw | None) -> Choice:
-    """The subtool that a call to compound tool `name` with these arguments asks for.
+def _any_tool(server: str, tool: str) -> bool:
+    del server, tool
+    return True
+
+
+def choose(
+    tools: Mapping[str, CustomTool], name: str, given: Raw | None, may_run: Callable[[str, str], bool] = _any_tool
+) -> Choice:
+    """The subtool that a call to compound tool `name` with these arguments asks for, of those that it may run.
 
     Raises:
         InvalidParams: it asks for nothing, or for something that is not listed; the message lists what is.
@@ -150,10 +157,21 @@ def choose(tools: Mapping[str, CustomTool], name: str, given: Raw | None) -> Cho
     server, subtool = envelopes.text(arguments.get("server")), envelopes.text(arguments.get("tool"))
     args = arguments.get("args", _NO_ARGS)
     listed = tool.subtools.get(server or "", ())
-    if server is None or subtool is None or not any(subtool == sub.name for sub in listed):
-        allowed = ", ".join(f"{key}/{sub.name}" for key, subs in tool.subtools.items() for sub in subs)
-        asked = f"{server}/{subtool}" if server and subtool else "nothing"
-        raise InvalidParams(f"{name} cannot run {asked}: give arguments.server and arguments.tool as one of: {allowed}")
+    known = server is not None and subtool is not None and any(subtool == sub.name for sub in listed)
+    if server is None or subtool is None or not known or not may_run(server, subtool):
+        raise refusal(tools, name, given, may_run)
     if not envelopes.is_object(args):
         raise InvalidParams(f"{name}: arguments.args must be an object")
     return Choice(server, subtool, args)
+
+
+def refusal(
+    tools: Mapping[str, CustomTool], name: str, given: Raw | None, may_run: Callable[[str, str], bool]
+) -> InvalidParams:
+    """What is said of a call that asks for nothing, or for something that is not there."""
+    arguments = envelopes.members(given or _NO_ARGS) or {}
+    server, subtool = envelopes.text(arguments.get("server")), envelopes.text(arguments.get("tool"))
+    runs = [(key, sub.name) for key, subs in tools[name].subtools.items() for sub in subs]
+    allowed = ", ".join(f"{key}/{one}" for key, one in runs if may_run(key, one))
+    asked = f"{server}/{subtool}" if server and subtool else "nothing"
+    return InvalidParams(f"{name} cannot run {asked}: give arguments.server and arguments.tool as one of: {allowed}")

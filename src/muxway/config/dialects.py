@@ -21,6 +21,7 @@ TOP_LEVEL: dict[str, str] = {
     "gateway": GATEWAY.doc,
     "tools": CUSTOM_TOOL.doc,
     "views": VIEW.doc,
+    "access": "The same as `gateway.access`, which comes after it.",
     "middleware": "The same as `gateway.middleware`, which comes after it.",
     "inputs": "VS Code's prompts. muxway never prompts: use environment variables instead of `${input:…}`.",
     "sandbox": "VS Code's sandbox. Not used.",

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, cast
 
+from muxway.config.access import access_rules, check_rules
 from muxway.config.dialects import CONTAINERS, TOOL_MARKS, TOP_LEVEL
 from muxway.config.documents import MINIMAL, Document, read_document
 from muxway.config.expand import Scope, working_folder
@@ -131,8 +132,12 @@ def _build(document: Document, scope: Scope, *, keep_going: bool = False) -> Con
     if "middleware" in root:
         around = middlewares.read(reader, ("middleware",), root["middleware"])
         gateway = replace(gateway, middleware=(*(around or ()), *gateway.middleware))
+    if "access" in root:
+        rules = access_rules.read(reader, ("access",), root["access"])
+        gateway = replace(gateway, access=(*(rules or ()), *gateway.access))
     tools = _read_tools(root.get("tools"), servers, gateway, reader)
     views = read_views(root.get("views"), servers, gateway, reader)
+    check_rules(gateway.access, servers, views, report)
     warnings = report.finish()
     usable = {name: server for name, server in servers.items() if server is not None}
     return Config(servers=usable, tools=tools, gateway=gateway, views=views, source=document.source, warnings=warnings)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from muxway.config import kinds, middlewares, oauth, shaping
+from muxway.config import access, kinds, middlewares, oauth, shaping
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muxway.config.access import AccessRule
     from muxway.config.auth import AuthSettings
     from muxway.config.middlewares import MiddlewareSpec
     from muxway.config.oauth import OAuthConfig
@@ -432,6 +433,17 @@ class GatewaySettings:
         default=(),
         example=["log", {"use": "limit", "match": ["github__*"], "rate": "10/s"}],
     )
+    access: tuple[AccessRule, ...] = access.access_rules(
+        "Rules on who may use what, in their order: the first that matches decides, and what none matches is allowed. "
+        "They may also stand at the top level.",
+        default=(),
+        example=[{"groups": ["eng"], "do": "allow"}, {"tools": ["*__delete_*"], "do": "ask"}],
+    )
+    approval_timeout: float = kinds.seconds(
+        "How long a call waits, at most, for somebody to agree where a rule says `ask`; then it is denied.",
+        default=300.0,
+        example="5m",
+    )
     state_key: str | None = kinds.name(
         "Secret text that seals what stateless clients keep for muxway between two rounds of a call. With the same "
         "key, calls go on after a restart or at another muxway, where the server allows it. Default: a random one "
@@ -702,6 +714,6 @@ STEP = Section("tools.*.steps.*", Step)
 EXAMPLE = Section("tools.*.examples.*", Example)
 VIEW = Section("views.*", ViewConfig)
 SECTIONS = (
-    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, AUTH, CLAIMS, INTROSPECTION),
+    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

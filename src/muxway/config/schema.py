@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from muxway.config.access import RULE
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
 from muxway.config.dialects import CONTAINERS, TOOL_MARKS, TOP_LEVEL
 from muxway.config.documents import MINIMAL
@@ -42,6 +43,11 @@ def json_schema() -> dict[str, Any]:
         "description": CUSTOM_TOOL.doc,
         "additionalProperties": {"if": is_ours, "then": {"$ref": "#/$defs/customTool"}},
     }
+    properties["access"] = {
+        "type": "array",
+        "description": TOP_LEVEL["access"],
+        "items": {"$ref": "#/$defs/accessRule"},
+    }
     properties["views"] = {
         "type": "object",
         "description": VIEW.doc,
@@ -75,6 +81,7 @@ def json_schema() -> dict[str, Any]:
             "oauth": _object(OAUTH),
             "idp": _object(IDP),
             "view": _object(VIEW),
+            "accessRule": _object(RULE),
             "subtools": {"type": "array", "minItems": 1, "items": {"anyOf": [STRING, _object(SUBTOOL)]}},
         },
     }
@@ -145,6 +152,8 @@ def _is_within(head: str, section: Section) -> bool:
         return False
     if section is VIEW:
         return first == "views"
+    if section is RULE:
+        return "access" in parts[:2]
     if section is SERVER:
         return first in {"amp", *(path[0] for path, _ in CONTAINERS)}
     inner = {"subtools": SUBTOOL, "steps": STEP, "examples": EXAMPLE}

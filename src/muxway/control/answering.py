@@ -77,7 +77,11 @@ class Answering:
             case {"ask": "plan"}:
                 yield {"result": await self._read_config(self._planned)}
             case {"ask": "explain", "tool": str(tool), "view": str() | None as view}:
-                yield {"result": await self._explain(tool, view)}
+                yield {"result": await self._explain(tool, view, request.get("who"))}
+            case {"ask": "approvals"}:
+                yield {"result": {"waiting": self._waiting()}}
+            case {"ask": "approve", "id": str(id_), "allow": bool(allow), "remember": int() | float() as remember}:
+                yield {"result": self._approve(id_, allow=allow, remember=float(remember))}
             case _:
                 raise ControlRefused("bad_request", f"this is muxway {__version__}, which does not know what is asked")
 
@@ -144,15 +148,35 @@ class Answering:
         except KeyError:
             raise self._no_server(name) from None
 
-    async def _explain(self, tool: str, view: str | None) -> dict[str, Any]:
+    async def _explain(self, tool: str, view: str | None, who: object) -> dict[str, Any]:
         gateway = self._running()
         views = gateway.config.views
         if view is not None and view not in views:
             raise ControlRefused("unknown_view", _unknown("view", view, views))
         # Only for those who ask.
-        from muxway.control.explaining import explain
+        from muxway.control.explaining import explain, identity_of
 
-        return await explain(gateway, tool, view)
+        return await explain(gateway, tool, view, identity_of(who))
+
+    # --- calls that wait to be approved -----------------------------------------------------------
+
+    def _waiting(self) -> list[dict[str, Any]]:
+        # Only for those who ask.
+        from muxway.control.approving import described
+
+        gateway = self._running()
+        return [described(one, gateway.masked) for one in gateway.runtime.approvals.waiting()]
+
+    def _approve(self, id_: str, *, allow: bool, remember: float) -> dict[str, Any]:
+        from muxway.control.approving import described
+
+        gateway = self._running()
+        try:
+            one = gateway.runtime.approvals.answer(id_, allow=allow, remember=remember)
+        except KeyError:
+            ids = [one.id for one in gateway.runtime.approvals.waiting()]
+            raise ControlRefused("unknown_approval", _unknown("waiting call", id_, ids)) from None
+        return described(one, gateway.masked)
 
     # --- changing it --------------------------------------------------------------------------
 

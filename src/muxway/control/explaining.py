@@ -6,10 +6,11 @@ path and key; the line is found by whoever shows it, as reading a large file aga
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from muxway.calls.identity import Identity
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import SEPARATORS, spellings
 from muxway.errors import RpcError
@@ -17,6 +18,7 @@ from muxway.errors import RpcError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from muxway.access.rules import Ruling
     from muxway.catalog.build import Source
     from muxway.catalog.model import Catalog, Finding, Route
     from muxway.catalog.shaping import Wanted
@@ -28,13 +30,16 @@ if TYPE_CHECKING:
 Fact = dict[str, Any]
 """`about`, `text`, and perhaps `place`: `{at, key, item}`, of which the last two may be None."""
 
+_DONE: dict[str, str] = {"allow": "allowed", "ask": "asked about", "deny": "denied"}
 _MOST = 10
 """Tools told about where a name may mean many."""
 
 
-async def explain(gateway: Gateway, name: str, view: str | None = None) -> dict[str, Any]:
-    """Everything about the tools that a name may mean. KeyError: there is no such view."""
-    told = _explain(gateway, name, view)
+async def explain(
+    gateway: Gateway, name: str, view: str | None = None, identity: Identity | None = None
+) -> dict[str, Any]:
+    """Everything about the tools that a name may mean, for a caller who is this. KeyError: there is no such view."""
+    told = _explain(gateway, name, view, identity)
     for tool in told["tools"]:
         if tool["listed"]:
             await _look_for_hiders(gateway, tool, view)
@@ -57,13 +62,16 @@ async def _look_for_hiders(gateway: Gateway, tool: dict[str, Any], view: str | N
     tool["listed"] = False
 
 
-def _explain(gateway: Gateway, name: str, view: str | None) -> dict[str, Any]:
+def _explain(gateway: Gateway, name: str, view: str | None, identity: Identity | None) -> dict[str, Any]:
     snapshot = gateway.runtime.snapshot
     sources = {source.upstream: source for source in snapshot.whole.sources}
     servers = {server.name: server for server in gateway.servers()}
     seen = snapshot.whole.tools if view is None else snapshot.views[view].tools
     meant = _meant(name, seen, snapshot.whole.tools, sources.values())
-    told = [_Tool(gateway, sources[upstream], native).told(view, servers.get(upstream)) for upstream, native in meant]
+    told = [
+        _Tool(gateway, sources[upstream], native).told(view, servers.get(upstream), identity)
+        for upstream, native in meant
+    ]
     return {
         "asked": name,
         "view": view,
@@ -98,6 +106,20 @@ def _possible(source: Source, own: str) -> set[str]:
     return {own, *(name for start in {source.upstream, source.prefix} - {""} for name in spellings(start, own))}
 
 
+def identity_of(said: object) -> Identity | None:
+    """Whom `explain` is asked about."""
+    if not isinstance(said, dict):
+        return None
+    given = cast("dict[str, Any]", said)
+    groups = given.get("groups")
+    return Identity(
+        user=str(given.get("user") or ""),
+        groups=tuple(map(str, cast("list[object]", groups))) if isinstance(groups, list) else (),
+        key=str(given.get("key") or ""),
+        client=str(given.get("client") or ""),
+    )
+
+
 def _fact(about: str, text: str, at: str = "", key: str | None = None, item: str | None = None) -> Fact:
     return {"about": about, "text": text, "place": {"at": at, "key": key, "item": item} if at else None}
 
@@ -115,19 +137,24 @@ class _Tool:
         self._server = gateway.config.servers.get(source.upstream)
         self._route = _route(self._snapshot.whole.tools, source.upstream, native)
 
-    def told(self, view: str | None, server: Server | None) -> dict[str, Any]:
+    def told(self, view: str | None, server: Server | None, identity: Identity | None) -> dict[str, Any]:
         shown = self._route if view is None else _route(self._tools(view), self._source.upstream, self._native)
         facts = [*self._about_name(), self._about_listing(), *self._about_shape()]
         views = [*self._snapshot.views] if view is None else [view]
         if self._route is not None:
             facts += [fact for one in views for fact in self._about_view(one)]
+        visible = self._snapshot.seen(view, identity)
+        verdict = None if shown is None else visible.verdict(TOOLS, shown)
+        if shown is not None and self._snapshot.settings.access is not None:
+            facts += _about_access(verdict)
         named = shown or self._route
         name = None if named is None else named.public
         facts += self._about_middleware(self._targets(shown or self._route), view)
         facts += [_fact("note", finding.message) for finding in self._findings()]
         return {
             "name": name,
-            "listed": shown is not None,
+            "listed": shown is not None and (verdict is None or verdict.shown),
+            "access": None if shown is None else "allow" if verdict is None else verdict.do,
             "server": self._source.upstream or None,
             "originalName": self._native,
             "facts": facts,
@@ -221,6 +248,23 @@ class _Tool:
             else:
                 of = f", for {', '.join(layer.spec.match)}" if layer.spec.match else ""
                 yield _fact("middleware", f"{layer.name}, of {layer.whose}{of}", layer.where)
+
+
+def _about_access(verdict: Ruling | None) -> Iterator[Fact]:
+    """What rules say of it, in the order in which they are tried."""
+    if verdict is None:
+        yield _fact("access", "allowed, as no rule is for this caller")
+        return
+    for rule in verdict.first:
+        given = ", ".join(rule.spec.arguments)
+        yield _fact(
+            "access", f"{_DONE[rule.do]} by rule {rule.label}, if the arguments match ({given})", rule.spec.where
+        )
+    otherwise = "else " if verdict.first else ""
+    if verdict.rule is None:
+        yield _fact("access", f"{otherwise}allowed, as no rule matches")
+    else:
+        yield _fact("access", f"{otherwise}{_DONE[verdict.do]} by rule {verdict.rule.label}", verdict.rule.spec.where)
 
 
 def _route(catalog: Catalog, upstream: str, native: str) -> Route | None:

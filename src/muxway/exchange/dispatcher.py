@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muxway.calls.backend import StillStarting
 from muxway.calls.incidents import attempt, internal
-from muxway.catalog.kinds import KINDS, PROMPTS
+from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.errors import MethodNotFound, RpcError, UpstreamError
 from muxway.exchange import completion, logins, prompts, resources, tasks, tools
 from muxway.likeness import short
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
     from muxway.calls.backend import Held
     from muxway.calls.call import Call, Caller
+    from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.kinds import Kind
     from muxway.exchange.router import Router
     from muxway.exchange.runtime import Runtime
-    from muxway.routing.snapshot import Visible
+    from muxway.routing.snapshot import Snapshot, Visible
     from muxway.routing.target import Target
     from muxway.wire.envelopes import Buffer
 
@@ -84,17 +85,27 @@ class Dispatcher:
         """The name of the view; None: all is seen."""
         self._forwarder = runtime.forwarder
         self._router = runtime.router
-        self._snapshot = runtime.snapshot
-        self._visible = self._snapshot.visible(view)
+        self._snapshot: Snapshot | None = None
+        self._visible = runtime.snapshot.visible(view)
 
     @property
     def visible(self) -> Visible:
-        """What its callers see now."""
-        return self._visible if self._snapshot is self.runtime.snapshot else self._look()
+        """What there is for its callers now, before rules say which of them may use what."""
+        snapshot = self.runtime.snapshot
+        return self._visible if self._snapshot is snapshot else snapshot.visible(self.view)
 
-    def _look(self) -> Visible:
-        self._snapshot = self.runtime.snapshot
-        self._visible = self._snapshot.visible(self.view)
+    def seen(self, caller: Caller) -> Visible:
+        """What a caller sees now."""
+        return self._visible if self._snapshot is self.runtime.snapshot else self._look(caller)
+
+    def _look(self, caller: Caller) -> Visible:
+        snapshot = self.runtime.snapshot
+        if snapshot.settings.access is not None:
+            # Callers differ: there is nothing to be kept for all of them.
+            self._snapshot = None
+            return snapshot.seen(self.view, caller.identity)
+        self._snapshot = snapshot
+        self._visible = snapshot.visible(self.view)
         return self._visible
 
     # --- requests -----------------------------------------------------------------------------
@@ -104,7 +115,7 @@ class Dispatcher:
 
         Returns the request under way, to cancel it by, or None when it is already over.
         """
-        visible = self._visible if self._snapshot is self.runtime.snapshot else self._look()
+        visible = self._visible if self._snapshot is self.runtime.snapshot else self._look(call.caller)
         return self._answer(visible, call, sink) if visible.chain is None else visible.chain.handle(call, sink)
 
     def around(self, call: Call, sink: Sink, answer: Answer) -> Running | None:
@@ -114,7 +125,7 @@ class Dispatcher:
 
     def answer(self, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         """Start a request with nothing around it; `target` is what it is about, if that has been found already."""
-        return self._answer(self.visible, call, sink, target)
+        return self._answer(self.seen(call.caller), call, sink, target)
 
     def _answer(self, visible: Visible, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         try:
@@ -133,7 +144,9 @@ class Dispatcher:
                     if target.error is not None:
                         raise target.error
                 if not target.plain or "task" in params or "requestState" in params:
-                    return self._retry_or_send(target, tools.prepare(target, call), sink)
+                    if target.verdict is not None and not target.verdict.passes:
+                        return self._judged(self._router.decide(target, call), call, sink)
+                    return self._prepare_and_send(target, call, sink)
                 # Nearly all calls: nothing need be done to them.
                 if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
                     tools.check_arguments(target, arguments)
@@ -155,6 +168,32 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - middlewares and composed tools around it wait for an outcome
             sink.failed(internal(error, method=call.method))
         return None
+
+    def _judged(self, target: Target, call: Call, sink: Sink) -> Running | None:
+        """Start a request that a rule looks at."""
+        if target.error is not None:
+            raise target.error
+        rule = None if target.verdict is None else target.verdict.rule
+        if rule is None or rule.do != "ask":
+            return self._prepare_and_send(target, call, sink)
+        return self.runtime.approvals.begin(rule, target, call, sink, partial(self._agreed, target))
+
+    def _agreed(self, target: Target, call: Call, sink: Sink) -> Running | None:
+        """Go on with a request that somebody agreed to. What it is about may be gone by now; sending says so."""
+        try:
+            return self._prepare_and_send(target, call, sink)
+        except StillStarting as wait:
+            return self.hold(wait, partial(self._agreed, target), call, sink)
+
+    def _prepare_and_send(self, target: Target, call: Call, sink: Sink) -> Running | None:
+        if target.kind is TOOLS:
+            return self._retry_or_send(target, tools.prepare(target, call), sink)
+        if call.method == "prompts/get":
+            sink = prompts.prepare(target, call, sink)
+        else:
+            backend = self.runtime.servers.get(target.server)
+            sink = resources.prepare(target, call, sink, None if backend is None else backend.choose(call))
+        return self._retry_or_send(target, call, sink)
 
     def _await_login(self, server: str, call: Call, sink: Sink, target: Target | None) -> Running | None:
         """Keep a call whose user has agreed to log in until that is done, once, and not for ever; None: it waited."""
@@ -180,16 +219,13 @@ class Dispatcher:
             target = self._router.resolve(visible, call)
         if target.error is not None:
             raise target.error
+        if call.method != "completion/complete":
+            return self._judged(target, call, sink)
         backend = self.runtime.servers.get(target.server)
-        if call.method == "prompts/get":
-            sink = prompts.prepare(target, call, sink)
-        elif call.method == "resources/read":
-            sink = resources.prepare(target, call, sink, None if backend is None else backend.choose(call))
-        elif completion.cannot(visible, target, backend):
+        if completion.cannot(visible, target, backend):
             sink.done(completion.nothing(visible, call))
             return None
-        else:
-            call, sink = completion.prepare(visible, target, call, sink, backend)
+        call, sink = completion.prepare(visible, target, call, sink, backend)
         return self._retry_or_send(target, call, sink)
 
     def _list(self, visible: Visible, kind: Kind, call: Call, sink: Sink) -> Running | None:
@@ -205,7 +241,8 @@ class Dispatcher:
         # Servers whose part may be out of date are asked for it again, for the next time.
         parts = [backend.asked(kind.method) for backend in backends]
         holds = min((part for part in parts if part is not None), default=None)
-        earlier = runtime.half_read.get((self.view, stateless, kind), ()) if "cursor" in call.params else ()
+        key = (self.view, visible.judge, stateless, kind)
+        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params else ()
         sink.done(*visible.lists[stateless][kind].answer(call, earlier, holds))
         return None
 
@@ -227,7 +264,7 @@ class Dispatcher:
 
     def target(self, call: Call, *, wait: bool = True) -> Target:
         """What a call is about, see `Router.resolve`."""
-        visible = self.visible
+        visible = self.seen(call.caller)
         return self._router.resolve(visible.whole if call.caller.depth else visible, call, wait=wait)
 
     def listed(self, kind: Kind) -> Mapping[str, object]:
@@ -259,16 +296,22 @@ class Dispatcher:
         only = runtime.servers.get(name)
         return None if only is None else only.opening
 
-    def shows_server(self, name: str) -> bool:
-        """Whether anything of a server may be seen."""
-        return name in self.visible.servers
+    def shows_server(self, name: str, caller: Caller) -> bool:
+        """Whether a caller may see anything of a server."""
+        return name in self.seen(caller).servers
 
-    def listen(self, changed: Callable[[frozenset[str]], None], *, stateless: bool = False) -> Callable[[], None]:
-        """Call `changed` with what has changed for callers of an era: any of "tools", "prompts" and "resources".
+    def listen(
+        self,
+        changed: Callable[[frozenset[str]], None],
+        who: Callable[[], Identity | None] = lambda: None,
+        *,
+        stateless: bool = False,
+    ) -> Callable[[], None]:
+        """Call `changed` with what has changed for a caller of an era: any of "tools", "prompts" and "resources".
 
         Returns how to stop that.
         """
-        return self.runtime.listen(self.view, changed, stateless=stateless)
+        return self.runtime.listen(self.view, changed, who, stateless=stateless)
 
 
 def _discovered(visible: Visible) -> bytes:

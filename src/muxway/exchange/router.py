@@ -6,7 +6,8 @@ or be new at one: then whoever asks is told to wait for that server, and asks ag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from muxway.access.rules import Ruling
     from muxway.calls.backend import Backend
     from muxway.calls.call import Call
     from muxway.catalog.kinds import Kind
@@ -40,6 +42,8 @@ NOT_FOUND: Final = -32002
 """No such resource, in the handshake revisions; 2026-07-28 has no code of its own for it."""
 _REMEMBERED: Final = 10_000
 """Names, in the spelling they came in, whose targets are remembered: callers choose the spelling."""
+_LARGEST_JUDGED: Final = 256 * 1024
+"""Bytes of arguments, not written as we would write them, that a rule may look at: it takes some 20 ns for each."""
 _MOST_WAITS: Final = 4
 """How often a call waits before it is told that what it calls is not listed: some lists never stand still."""
 
@@ -71,7 +75,24 @@ class Router:
             StillStarting: a server that may have it is being started, and `wait` is set.
         """
         find = self._finders.get(call.method)
-        return NOTHING if find is None else find(visible, call, wait)
+        target = NOTHING if find is None else find(visible, call, wait)
+        return target if target.verdict is None or not target.verdict.first else self.decide(target, call)
+
+    def decide(self, target: Target, call: Call) -> Target:
+        """The target of a call whose arguments some rule looks at, with what is decided about just this call.
+
+        Raises:
+            InvalidParams: nobody can say what its arguments are.
+        """
+        if target.verdict is None or not target.verdict.first or call.method != "tools/call":
+            return target
+        verdict = target.verdict.of(_arguments(call))
+        if verdict.do != "deny":
+            return msgspec.structs.replace(target, verdict=verdict)
+        name = envelopes.text(call.params.get("name")) or ""
+        problem = f"{TOOLS.not_found}: {short(name)}"
+        error = ToolNotFound(problem, code=call.caller.revision.unknown_tool_code)
+        return Target(kind=TOOLS, verdict=verdict, error=error)
 
     # --- tools --------------------------------------------------------------------------------
 
@@ -96,7 +117,8 @@ class Router:
 
     def of_route(self, visible: Visible, route: Route) -> Target:
         """The target of a listed tool; of a compound tool, the target of a call that chooses nothing."""
-        shape = route.shape
+        shape, verdict = route.shape, visible.verdict(TOOLS, route)
+        watched = verdict is not None and not verdict.passes
         return Target(
             route.upstream,
             (route.public,),
@@ -110,14 +132,17 @@ class Router:
             route.tasked,
             None if route.upstream else visible.settings.tools[route.native],
             vague=not route.upstream,
-            plain=shape is None and route.upstream != "",
+            plain=shape is None and route.upstream != "" and not watched,
+            verdict=verdict,
             found_in=visible.tools,
         )
 
     def of_native(self, visible: Visible, upstream: str, native: str) -> Target:
         """The target of a server's tool by its own name, listed or not. Its shape counts all the same."""
+        # What rules hide is looked at all the same: they decide by what it is.
         whole = visible.whole
-        route = whole.tools.find(f"{upstream}__{native}").route
+        catalog = whole.tools if whole.before_rules is None else whole.before_rules.tools
+        route = catalog.find(f"{upstream}__{native}").route
         if route is not None and (route.upstream, route.native) != (upstream, native):
             route = None
         if route is not None:
@@ -126,7 +151,8 @@ class Router:
             naming = whole.servers.get(upstream)
             starts = dict.fromkeys((upstream if naming is None else naming.prefix or upstream, upstream))
             names = tuple(name for start in starts for name in spellings(start, native))
-        shape = whole.tools.shapes.get((upstream, native))
+        verdict = whole.verdict_of(TOOLS, upstream, names) if route is None else whole.verdict(TOOLS, route)
+        shape = catalog.shapes.get((upstream, native))
         return Target(
             upstream,
             names,
@@ -135,8 +161,9 @@ class Router:
             own_tools.head_of(native),
             () if shape is None else (shape,),
             None if shape is None else shape.reshaper,
-            whole.tools.rewriters.get(upstream),
+            catalog.rewriters.get(upstream),
             tasked=route is not None and route.tasked,
+            verdict=verdict,
             found_in=visible.tools,
         )
 
@@ -145,11 +172,20 @@ class Router:
             given = call.params.get("arguments")
             if route.shape is not None:
                 given = route.shape.arguments(given)
-            choice = own_tools.choose(visible.settings.tools, route.native, given)
+            target = self.decide(target, call)
+            if target.error is not None:
+                return target
+            choice = own_tools.choose(visible.settings.tools, route.native, given, partial(self._may_run, visible))
         except RpcError as error:
             # Nothing will be called, unless a middleware puts it right.
             return msgspec.structs.replace(target, error=error)
         sub = self.of_native(visible, choice.upstream, choice.tool)
+        verdict = target.verdict
+        if verdict is not None and sub.verdict is not None:
+            verdict = verdict.stricter(sub.verdict.of(_object(choice.args)))
+            if verdict.do == "deny":
+                error = own_tools.refusal(visible.settings.tools, route.native, given, partial(self._may_run, visible))
+                return msgspec.structs.replace(target, verdict=verdict, error=error)
         params: dict[str, Raw] = {
             **call.params,
             "name": envelopes.Raw(envelopes.encode(sub.names[0])),
@@ -159,18 +195,27 @@ class Router:
             sub,
             names=(*sub.names, route.public),
             reshape=chain(sub.reshape, target.reshape),
+            verdict=verdict,
             call=msgspec.structs.replace(call, params=params),
             chosen=route,
             spelled=call.params["name"],
         )
+
+    def _may_run(self, visible: Visible, upstream: str, native: str) -> bool:
+        """Whether a subtool may be chosen at all."""
+        verdict = self.of_native(visible, upstream, native).verdict
+        return verdict is None or verdict.shown
 
     # --- names that are not listed ------------------------------------------------------------
 
     def _unlisted(self, visible: Visible, kind: Kind, name: str, call: Call, wait: bool) -> Target:
         catalog = visible.catalog(kind)
         if kind is TOOLS and call.caller.depth and (own := self.native(visible, name)) is not None:
-            # A composed tool may use what clients do not see.
-            return self.of_native(visible, *own)
+            # A composed tool may use what clients do not see, but not what its caller may not use.
+            target = self.of_native(visible, *own)
+            if target.verdict is None or target.verdict.shown:
+                return target
+            return self._absent(visible, TOOLS, name, self._not_found(visible, catalog, name, call))
         error: RpcError | None = None
         try:
             self.explain_absence(visible, catalog, name)
@@ -189,7 +234,9 @@ class Router:
         catalog, owner = visible.catalog(kind), self.owner(visible, name)
         if catalog.admits is not None and not catalog.admits(owner, name):
             owner = ""
-        return Target(owner, kind=kind, error=error)
+        known = None if visible.before_rules is None else visible.before_rules.catalog(kind).find(name).route
+        verdict = None if known is None else visible.verdict(kind, known)
+        return Target(owner, kind=kind, verdict=verdict, error=error)
 
     def _not_found(self, visible: Visible, catalog: Catalog, name: str, call: Call) -> RpcError:
         near = catalog.nearest(name)
@@ -284,8 +331,16 @@ class Router:
 
     def _of_prompt(self, visible: Visible, route: Route) -> Target:
         rewrite = visible.prompts.rewriters.get(route.upstream)
-        found_in = visible.prompts
-        return Target(route.upstream, (route.public,), PROMPTS, route, route.head, rewrite=rewrite, found_in=found_in)
+        return Target(
+            route.upstream,
+            (route.public,),
+            PROMPTS,
+            route,
+            route.head,
+            rewrite=rewrite,
+            verdict=visible.verdict(PROMPTS, route),
+            found_in=visible.prompts,
+        )
 
     def _resource(self, visible: Visible, call: Call, wait: bool) -> Target:
         uri = envelopes.text(call.params.get("uri"))
@@ -295,7 +350,7 @@ class Router:
         if place is None:
             code = INVALID_PARAMS if call.caller.revision.stateless else NOT_FOUND
             error = RpcError(f"Resource not found: {short(uri)}", code=code, data={"uri": short(uri, 4096)})
-            return Target(names=(uri,), kind=RESOURCES, error=error)
+            return Target(names=(uri,), kind=RESOURCES, verdict=self._hidden_uri(visible, uri), error=error)
         head = b'"method":"resources/read","params":{"uri":' + envelopes.encode(place.native)
         rewrite = visible.resources.contents_rewriter(uri, place)
         return Target(
@@ -304,8 +359,14 @@ class Router:
             RESOURCES,
             head=head,
             rewrite=rewrite,
+            verdict=visible.verdict_of(RESOURCES, place.upstream, (place.native,)),
             found_in=visible.resources,
         )
+
+    def _hidden_uri(self, visible: Visible, uri: str) -> Ruling | None:
+        """What hides a URI that leads nowhere, if it is a rule."""
+        place = None if visible.before_rules is None else visible.before_rules.resources.find(uri)
+        return None if place is None else visible.verdict_of(RESOURCES, place.upstream, (place.native,))
 
     def _uris(self, visible: Visible, uri: str, place: Place) -> tuple[str, ...]:
         part = visible.resources.part(place.upstream)
@@ -331,7 +392,9 @@ class Router:
         backend = backends.get(upstream)
         if backend is not None:
             # It may be in this server's gift once it is there; sending says why it is not.
-            return Place(upstream, native) if backend.connection is None else None
+            verdict = visible.verdict_of(RESOURCES, upstream, (native,))
+            shown = verdict is None or verdict.shown
+            return Place(upstream, native) if backend.connection is None and shown else None
         # Whose it is cannot be told before all are there.
         for backend in backends.values():
             if backend.starting:
@@ -366,10 +429,11 @@ class Router:
             template = self._place(visible, uri, wait) if len(uri) <= LONGEST else None
             if template is None:
                 error = InvalidParams(f"Resource template not found: {short(uri)}")
-                return Target(names=(uri,), kind=RESOURCES, error=error)
+                return Target(names=(uri,), kind=RESOURCES, verdict=self._hidden_uri(visible, uri), error=error)
             names, kind_ = self._uris(visible, uri, template), RESOURCES
         head = _completed(ref, "uri", template.native)
-        return Target(template.upstream, names, kind_, head=head, found_in=visible.resources)
+        verdict = visible.verdict_of(RESOURCES, template.upstream, (template.native,))
+        return Target(template.upstream, names, kind_, head=head, verdict=verdict, found_in=visible.resources)
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -403,6 +467,8 @@ class Router:
         if native is None:
             return None
         sub = self.of_native(visible, trace.upstream, native)
+        if sub.verdict is not None and not sub.verdict.shown:
+            return None
         return msgspec.structs.replace(sub, names=(*sub.names, route.public))
 
     def may_see(self, visible: Visible, trace: Trace) -> bool:
@@ -415,6 +481,25 @@ class Router:
             return visible.tools.admits is None or visible.tools.admits(trace.upstream, trace.tool)
         self.explain_absence(visible, visible.tools, trace.tool)
         return False
+
+
+def _arguments(call: Call) -> dict[str, Any]:
+    """The arguments of a call, for rules. Raises InvalidParams if readers may differ in what they are."""
+    raw = call.params.get("arguments")
+    return {} if raw is None else _object(raw)
+
+
+def _object(raw: Raw) -> dict[str, Any]:
+    if not envelopes.is_object(raw):
+        return {}
+    value = envelopes.value(raw)
+    if envelopes.encode(value) != bytes(raw):
+        # Not as we would write it: that takes longer to look through.
+        if len(raw) > _LARGEST_JUDGED:
+            raise InvalidParams("params.arguments are too large for the rule that looks at them")
+        if envelopes.stands_twice(raw):
+            raise InvalidParams("params.arguments: a member stands twice, which is not passed on")
+    return value
 
 
 def _completed(ref: Params, name: str, value: str) -> bytes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.calls.ports import in_turns
 from muxway.exchange.admission import Admission
+from muxway.exchange.approvals import Approvals
 from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.logins import Logins
@@ -19,7 +20,9 @@ from muxway.routing.snapshot import ServerNaming, Snapshot, are_many
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.access.rules import Judge
     from muxway.calls.backend import Backend, Held
+    from muxway.calls.identity import Identity
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.exchange.seal import Seal
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
 
 _HALF_READ: Final = 8
 """Lists before the one in force in which a client may still turn pages."""
+
+
+_MOST_HALF_READ: Final = 4096
+"""Views, classes of callers, eras and kinds of which such lists are kept."""
 
 
 class Prepared(NamedTuple):
@@ -42,6 +49,7 @@ class Prepared(NamedTuple):
 class _Listener(NamedTuple):
     view: str | None
     changed: Callable[[frozenset[str]], None]
+    who: Callable[[], Identity | None]
     stateless: bool
 
 
@@ -59,12 +67,14 @@ class Runtime:
         self.admission = Admission()
         """How much is under way. The clients' side counts what it lets in."""
         self.subscriptions = Subscriptions(self.router)
+        self.approvals = Approvals()
+        """Calls that wait until somebody agrees."""
         self.logins = Logins()
         """What callers are told whose calls need a login first."""
         self.on_left: list[Callable[[object], None]] = []
         """Called with each client session that has ended."""
-        self.half_read: dict[tuple[str | None, bool, Kind], deque[Listing]] = {}
-        """The last lists of each view, era and kind: a client half way through goes on in the one it began with."""
+        self.half_read: dict[tuple[str | None, Judge | None, bool, Kind], deque[Listing]] = {}
+        """The last lists of each view, class of callers, era and kind: a client half way goes on where it began."""
         self.waiting_listings: dict[Held, None] | None = None
         """Listings that wait for servers which are being started; None: they are answered at once."""
         self.waiting_sessions: dict[Held, None] | None = None
@@ -119,31 +129,39 @@ class Runtime:
 
     def replace(self, snapshot: Snapshot) -> None:
         """Put a snapshot in force; whoever listens hears of what it sees otherwise now."""
-        listeners = list(self._listeners.values())
-        views = dict.fromkeys((None, *self.snapshot.views, *(one.view for one in listeners)))
-        before = {view: self.dispatcher(view).visible for view in views}
+        last = self.snapshot
+        listeners = [(one, (one.view, one.who())) for one in self._listeners.values()]
+        views = dict.fromkeys((None, *last.views, *(one.view for one, _ in listeners)))
+        before = {view: last.visible(view) for view in views}
+        before_of = {who: last.seen(*who) for _, who in listeners}
         self.snapshot = snapshot
         snapshot.whole.resources.forget_others()
-        now = {view: self.dispatcher(view).visible for view in views}
+        now_of = {who: snapshot.seen(*who, seen) for who, seen in before_of.items()}
         for view in views:
             if view is None or view in snapshot.views:
-                self._keep_half_read(view, before[view], now[view])
+                self._keep_half_read(view, before[view], snapshot.visible(view))
             else:
                 self._forget_view(view)
+        for (view, judge), ruled in last.ruled.items():
+            if view is None or view in snapshot.views:
+                self._keep_half_read(view, ruled, snapshot.ruled.get((view, judge)))
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
-        for view, changed, stateless in listeners if self.waiting_listings is None else ():
-            if kinds := now[view].changes_since(before[view], stateless=stateless):
-                changed(kinds)
+        for one, who in listeners if self.waiting_listings is None else ():
+            if kinds := now_of[who].changes_since(before_of[who], stateless=one.stateless):
+                one.changed(kinds)
 
-    def _keep_half_read(self, view: str | None, before: Visible, now: Visible) -> None:
+    def _keep_half_read(self, view: str | None, before: Visible, now: Visible | None) -> None:
         for stateless in (False, True):
             for kind, listing in before.lists[stateless].items():
-                new, key = now.lists[stateless][kind], (view, stateless, kind)
-                if new.size != listing.size:
+                new = None if now is None else now.lists[stateless][kind]
+                key, size = (view, before.judge, stateless, kind), listing.size if new is None else new.size
+                if size != listing.size:
                     # Nobody can turn pages of another size.
                     self.half_read.pop(key, None)
-                elif new.size is not None and new.pages is not listing.pages:
+                elif size is not None and (new is None or new.pages is not listing.pages):
                     self.half_read.setdefault(key, deque(maxlen=_HALF_READ)).append(listing)
+                    if len(self.half_read) > _MOST_HALF_READ:
+                        del self.half_read[next(iter(self.half_read))]
 
     def _forget_view(self, view: str) -> None:
         """Keep nothing of a view that is gone. Whoever is still there has its dispatcher, which shows nothing."""
@@ -152,11 +170,16 @@ class Runtime:
             del self.half_read[key]
 
     def listen(
-        self, view: str | None, changed: Callable[[frozenset[str]], None], *, stateless: bool
+        self,
+        view: str | None,
+        changed: Callable[[frozenset[str]], None],
+        who: Callable[[], Identity | None],
+        *,
+        stateless: bool,
     ) -> Callable[[], None]:
-        """Call `changed` with the lists that the callers of a view see otherwise. Returns how to stop that."""
+        """Call `changed` with the lists that a caller of a view sees otherwise. Returns how to stop that."""
         key = object()
-        self._listeners[key] = _Listener(view, changed, stateless)
+        self._listeners[key] = _Listener(view, changed, who, stateless)
         return lambda: self._listeners.pop(key, None) and None
 
     # --- waiting ------------------------------------------------------------------------------
@@ -193,6 +216,7 @@ class Runtime:
 
     def close(self) -> None:
         """The gateway has stopped."""
+        self.approvals.close()
         self.forwarder.services.parked.close()
 
 

@@ -160,7 +160,7 @@ class Subscriptions:
             self._feeds[place.upstream].want(place.native, heard)
 
     def _enter(self, subscriber: Subscriber, uri: str) -> Place:
-        place = self._router.place(subscriber.dispatcher.visible, uri)
+        place = self._router.place(subscriber.dispatcher.seen(subscriber.caller), uri)
         if place is None or place.upstream not in self._feeds:
             raise RpcError(f"Resource not found: {short(uri)}", code=NOT_FOUND, data={"uri": short(uri, 4096)})
         if self._feeds[place.upstream].is_anothers(subscriber.caller):
@@ -213,7 +213,7 @@ class Subscriptions:
                 if subscriber in told:
                     continue
                 told.add(subscriber)
-                catalog = subscriber.dispatcher.visible.resources
+                catalog = subscriber.dispatcher.seen(subscriber.caller).resources
                 # What was hidden since it was subscribed to is not there any more.
                 uris = [uri for uri in uris if catalog.find(uri) == (upstream, whole)]
                 if whole == native:

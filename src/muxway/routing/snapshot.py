@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from muxway.access import narrowing
+from muxway.access.rules import hints_of
 from muxway.catalog import build
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
 from muxway.catalog.model import EMPTY, Hint, Pages
@@ -23,7 +25,9 @@ from muxway.wire.revisions import SERVER_INFO
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from muxway.access.rules import Access, Judge, Ruling
     from muxway.calls.call import Call, Caller
+    from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.build import Source
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from muxway.wire.result_types import Converter
     from muxway.wire.revisions import Revision
 
+_MOST_CLASSES: Final = 64
+"""Classes of callers, of all views, whose part of a snapshot is kept; the one that was made first goes."""
 _MANY: Final = 500
 """Definitions whose snapshot is made beside the event loop: each takes some 10 to 20 µs."""
 
@@ -91,6 +97,8 @@ class Settings:
     """What each view shows."""
     chains: Mapping[str | None, MiddlewareChain] = field(default_factory=dict["str | None", MiddlewareChain])
     """What stands around the requests of each view's callers; None: of those who see the whole."""
+    access: Access | None = None
+    """The rules on who may use what; None: there are none."""
     identity: Mapping[str, str] = field(init=False)
     server_info: bytes = field(init=False)
     """The same in JSON."""
@@ -134,6 +142,12 @@ class Visible:
     targets: dict[bytes, Target] = field(default_factory=dict[bytes, "Target"])
     """Tools' names as they came in JSON → where they led: most calls are for a tool that was called before."""
     part_of: Visible | None = None
+    judge: Judge | None = None
+    """Who decides what its callers may use; None: nobody need."""
+    verdicts: Mapping[Kind, Mapping[str, Ruling]] = field(default_factory=dict["Kind", "Mapping[str, Ruling]"])
+    """What was decided about each tool and prompt that there is before rules, by its name."""
+    before_rules: Visible | None = None
+    """What there is before rules, if there are any."""
 
     @property
     def whole(self) -> Visible:
@@ -164,7 +178,17 @@ class Visible:
             return None
         if self.selection is not None and not self.selection.shows_all(kind, source.upstream):
             return None
+        if self.judge is not None and not self.judge.allows_all(kind, source.upstream):
+            return None
         return build.pass_on(source, kind, name)
+
+    def verdict(self, kind: Kind, route: Route) -> Ruling | None:
+        """What rules say of a listed tool or prompt; None: there are none for these callers."""
+        return None if self.judge is None else self.verdicts[kind].get(route.public)
+
+    def verdict_of(self, kind: Kind, server: str, names: Sequence[str]) -> Ruling | None:
+        """The same for what is not listed, of which only its names are known."""
+        return None if self.judge is None else self.judge.verdict(kind, server, names, hints_of({}))
 
     @property
     def findings(self) -> list[Finding]:
@@ -187,6 +211,10 @@ class Snapshot:
     """What the servers show, as they gave it."""
     whole: Visible
     views: Mapping[str, Visible]
+    ruled: dict[tuple[str | None, Judge], Visible] = field(
+        default_factory=dict[tuple["str | None", "Judge"], Visible], init=False
+    )
+    """What rules leave of the whole and of views, for the classes of callers that have come."""
 
     @property
     def servers(self) -> Mapping[str, ServerNaming]:
@@ -199,6 +227,23 @@ class Snapshot:
             return self.whole
         known = self.views.get(view)
         return known if known is not None else _selected(self, self.whole, view, _NOTHING)
+
+    def seen(self, view: str | None, identity: Identity | None, before: Visible | None = None) -> Visible:
+        """What a caller of a view may use. With what the same caller saw `before`, equal lists are the very same."""
+        access = self.settings.access
+        judge = None if access is None else access.judge(identity, view)
+        return self.visible(view) if judge is None else self._judged(view, judge, before)
+
+    def _judged(self, view: str | None, judge: Judge, before: Visible | None = None) -> Visible:
+        known = self.ruled.get((view, judge))
+        if known is None:
+            shown = self.visible(view)
+            whole = None if view is None else self._judged(None, judge)
+            known = _ruled(shown, judge, whole, before)
+            if len(self.ruled) >= _MOST_CLASSES:
+                del self.ruled[next(iter(self.ruled))]
+            self.ruled[view, judge] = known
+        return known
 
     def is_of(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> bool:
         """Whether it is what these make."""
@@ -342,6 +387,32 @@ def _selected(last: Snapshot, whole: Visible, view: str, selection: Selection) -
     )
 
 
+def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible | None) -> Visible:
+    """What rules leave of what is shown; `whole` is what they leave of the whole, if this is not it."""
+    settings = shown.settings
+    publics = {kind: narrowing.publics_of(shown.whole.catalog(kind)) for kind in (TOOLS, PROMPTS)}
+    tools, of_tools = narrowing.of_names(shown.tools, judge, publics[TOOLS])
+    prompts, of_prompts = narrowing.of_names(shown.prompts, judge, publics[PROMPTS])
+    resources = narrowing.of_uris(shown.resources, judge)
+    sources = [source for source in shown.sources if source.own or not judge.shuts(source.upstream)]
+    return replace(
+        shown,
+        servers={name: one for name, one in shown.servers.items() if not judge.shuts(name)},
+        sources=sources,
+        tools=tools,
+        prompts=prompts,
+        resources=resources,
+        lists=_lists(settings, sources, (tools, prompts, resources), before),
+        instructions=instructions.merged(sources, settings.naming),
+        completing=_completing(sources),
+        targets={},
+        part_of=whole,
+        judge=judge,
+        verdicts={TOOLS: of_tools, PROMPTS: of_prompts},
+        before_rules=shown,
+    )
+
+
 def _targets(settings: Settings, tools: Catalog, before: Visible | None) -> dict[bytes, Target]:
     """Those that are known already, if they are still right."""
     same = before is not None and before.tools is tools and before.settings.tools == settings.tools
@@ -365,6 +436,9 @@ def _lists(
             shown = _without(hidden, kind, catalogs) if hidden else pages[kind]
             # It holds as long as all parts of it do.
             hint = Hint.of([source.hints[kind.name] for source in sources if kind.name in source.hints])
+            if settings.access is not None:
+                # Others may see another list.
+                hint = hint._replace(public=False)
             listing = Listing(kind, shown, hint, settings.page_size, settings.stamp)
             lists[stateless][kind] = listing.following(None if old is None else old[kind])
     return lists

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from muxway.access.rules import Ruling
     from muxway.calls.call import Call
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Route
@@ -74,6 +75,8 @@ class Target(msgspec.Struct, frozen=True, eq=False):
     """Whether other arguments may mean another target."""
     plain: bool = False
     """Whether calls of it are sent as they came."""
+    verdict: Ruling | None = None
+    """What rules say of it; None: there are none for its caller."""
     error: RpcError | None = None
     """Why it cannot be called; None: it can."""
     found_in: object = None

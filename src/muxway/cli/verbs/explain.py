@@ -34,13 +34,29 @@ _LABEL = 10
         "muxway explain github__search",
         "muxway explain delete_repository --view agent",
         "muxway explain github__search --config servers.json",
+        "muxway explain github__delete_repository --as ann@example.com --group eng",
     ],
 )
 @click.argument("tool")
 @click.option("--view", metavar="NAME", help="As clients of this view see it.")
+@click.option("--as", "user", metavar="USER", help="As this user sees it, by the access rules.")
+@click.option("--group", "groups", metavar="GROUP", multiple=True, help="As one of this group; may be repeated.")
+@click.option("--key", metavar="NAME", help="As who has the API key of this name.")
+@click.option("--client", metavar="ID", help="As the program with this client id.")
 @gateway_options
 @json_option
-def command(tool: str, view: str | None, pid: int | None, config: str | None, *, as_json: bool) -> None:
+def command(
+    tool: str,
+    view: str | None,
+    user: str | None,
+    groups: tuple[str, ...],
+    key: str | None,
+    client: str | None,
+    pid: int | None,
+    config: str | None,
+    *,
+    as_json: bool,
+) -> None:
     """Say why a tool is visible, hidden, renamed or failing.
 
     TOOL is a public name in any spelling, or what its server calls it. Each reason
@@ -50,9 +66,13 @@ def command(tool: str, view: str | None, pid: int | None, config: str | None, *,
     one that runs this config); without one, the servers are started for as long
     as it takes.
 
+    With access rules, the one that decides is named: for callers without
+    credentials, or as --as, --group, --key and --client say.
+
     Exit 1 if there is no such tool, 4 if no gateway has the process id of --pid.
     """
-    every = _told(tool, view, pid, config)
+    who = {"user": user, "groups": [*groups], "key": key, "client": client}
+    every = _told(tool, view, who if any(who.values()) else None, pid, config)
     documents: list[dict[str, Any]] = []
     for told in every:
         lines = ConfigLines(told["config"])
@@ -68,7 +88,9 @@ def command(tool: str, view: str | None, pid: int | None, config: str | None, *,
         raise click.exceptions.Exit(FAILED)
 
 
-def _told(tool: str, view: str | None, pid: int | None, config: str | None) -> list[dict[str, Any]]:
+def _told(
+    tool: str, view: str | None, who: dict[str, Any] | None, pid: int | None, config: str | None
+) -> list[dict[str, Any]]:
     """What each gateway says. Of those that run the same config, the first is asked: they would say the same."""
     from muxway.config.find import VARIABLES
 
@@ -80,7 +102,11 @@ def _told(tool: str, view: str | None, pid: int | None, config: str | None) -> l
         first = {one.config or one.pid: one for one in reversed(running)}
         with answered():
             told = [
-                {**one.ask("explain", tool=tool, view=view), "config": one.config, "pid": one.pid}
+                {
+                    **one.ask("explain", tool=tool, view=view, who=who),
+                    "config": one.config,
+                    "pid": one.pid,
+                }
                 for one in reversed(first.values())
             ]
         # With several, those that do not know it have nothing to add; if none does, each has its own nearest names.
@@ -93,15 +119,15 @@ def _told(tool: str, view: str | None, pid: int | None, config: str | None) -> l
     quiet_log(debug=False)
     loaded = read_config(config)
     known_view(loaded, view)
-    return [{**run(_explained(loaded, tool, view)), "pid": None}]
+    return [{**run(_explained(loaded, tool, view, who)), "pid": None}]
 
 
-async def _explained(config: Config, tool: str, view: str | None) -> dict[str, Any]:
+async def _explained(config: Config, tool: str, view: str | None, who: dict[str, Any] | None) -> dict[str, Any]:
     from muxway.cli.session import opened
-    from muxway.control.explaining import explain
+    from muxway.control.explaining import explain, identity_of
 
     async with opened(config) as gateway:
-        return await explain(gateway, tool, view)
+        return await explain(gateway, tool, view, identity_of(who))
 
 
 def _facts(told: Mapping[str, Any]) -> list[dict[str, Any]]:

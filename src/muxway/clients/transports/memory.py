@@ -10,6 +10,7 @@ from muxway.clients.session import Session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muxway.calls.identity import Identity
     from muxway.exchange.dispatcher import Dispatcher
     from muxway.wire.envelopes import Buffer
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 class MemoryClientTransport:
     """One client's connection: `send` lines, `receive` lines."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, identity: Identity | None = None) -> None:
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self._endpoint = Session(dispatcher, self._say)
+        self._endpoint = Session(dispatcher, self._say, identity=identity)
 
     def send(self, frame: bytes) -> None:
         """Give the gateway one line, without its newline."""

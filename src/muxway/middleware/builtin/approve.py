@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections import OrderedDict
 from hashlib import blake2b
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from muxway.config import durations
 from muxway.errors import InvalidParams, RpcError
+from muxway.exchange.approvals import Memory, cut, question
 from muxway.exchange.seal import INVALID, LIFETIME, digest
-from muxway.log import printable
 from muxway.middleware.engine.base import Middleware, Result
 from muxway.middleware.engine.epochs import Epoch, Epochs
 from muxway.middleware.engine.tools import hint, is_named, listed_name
@@ -19,50 +17,13 @@ from muxway.wire import asking, envelopes
 from muxway.wire.envelopes import Raw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from muxway.middleware.engine.base import Next, Request
     from muxway.wire.envelopes import Params
 
-K = TypeVar("K")
-V = TypeVar("V")
 
 _OWN: Final = "mwa1."
 """What a state of ours begins with; those of an exchange begin otherwise."""
 _QUESTION: Final = "approve"
-_MOST: Final = 1000
-_LONGEST_NAME: Final = 100
-_LONGEST_ARGUMENTS: Final = 500
-_YES_OR_NO: Final = Raw(b'{"type":"object","properties":{}}')
-
-
-class _Memory(Generic[K, V]):
-    """Things that are true for a while; the oldest goes when there are too many."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
-
-    def put(self, key: K, value: V, seconds: float) -> None:
-        self._kept.pop(key, None)
-        self._kept[key] = (monotonic() + seconds, value)
-        if len(self._kept) > _MOST:
-            self._kept.popitem(last=False)
-
-    def get(self, key: K) -> V | None:
-        expires, value = self._kept.get(key, (0.0, None))
-        return value if monotonic() < expires else None
-
-    def take(self, key: K) -> V | None:
-        value = self.get(key)
-        self._kept.pop(key, None)
-        return value
-
-    def drop(self, which: Callable[[K], bool]) -> None:
-        for key in [key for key in self._kept if which(key)]:
-            del self._kept[key]
-
-    def __len__(self) -> int:
-        return len(self._kept)
 
 
 class Approve(Middleware):
@@ -107,11 +68,11 @@ class Approve(Middleware):
         self._destructive_only = destructive_only
         self._allowed = allow
         self._remember = holds_for
-        self._agreed: _Memory[tuple[object, str, str], bool] = _Memory()
+        self._agreed: Memory[tuple[object, str, str], bool] = Memory()
         """Caller, server and tool of a yes that still holds."""
-        self._asked: _Memory[str, tuple[bytes, bytes, Epoch]] = _Memory()
+        self._asked: Memory[str, tuple[bytes, bytes, Epoch]] = Memory()
         """Our state → principal and digest of the call that a stateless caller was asked about, and when that was."""
-        self._going_on: _Memory[bytes, bool] = _Memory()
+        self._going_on: Memory[bytes, bool] = Memory()
         """Digests of states under which servers go on with calls that were agreed to."""
         self._epochs = Epochs()
 
@@ -121,19 +82,19 @@ class Approve(Middleware):
             return await go(request)
         if self._agreed.get(_who(request)):
             return await self._go_on(request, go)
-        question: Params = {"message": Raw(envelopes.encode(_message(request))), "requestedSchema": _YES_OR_NO}
+        asked = question(request.server, listed_name(request), request.arguments)
         caller = request.caller
         state = request.call.params.get("requestState") if caller.revision.stateless else None
         epoch: Epoch | None = self._epochs.now(request.server)
         if state is not None:
             action, epoch = self._answer_with(request, state)
-        elif asking.refusal(caller.capabilities, caller.revision, asking.ELICIT, question) is not None:
+        elif asking.refusal(caller.capabilities, caller.revision, asking.ELICIT, asked) is not None:
             return _refused(request, "this client cannot ask its user: it did not declare elicitation")
         elif caller.revision.stateless:
-            return self._ask_stateless(request, question)
+            return self._ask_stateless(request, asked)
         else:
             try:
-                answer = await go.ask_caller(asking.ELICIT, question)
+                answer = await go.ask_caller(asking.ELICIT, asked)
             except RpcError as error:
                 return _refused(request, f"the user could not be asked: {error.message}")
             action = envelopes.text((envelopes.members(answer) or {}).get("action"))
@@ -163,13 +124,13 @@ class Approve(Middleware):
 
     # --- stateless callers: asked by ending the call, which is made again with the answer ---------
 
-    def _ask_stateless(self, request: Request, question: Params) -> Result:
+    def _ask_stateless(self, request: Request, asked: Params) -> Result:
         state = _OWN + secrets.token_urlsafe(16)
         asked_now = (request.caller.principal, digest(request.call), self._epochs.now(request.server))
         self._asked.put(state, asked_now, LIFETIME)
-        params = asking.worded(request.caller.revision, asking.ELICIT, question, "muxway")
-        asked = {_QUESTION: {"method": asking.ELICIT, "params": Raw(params or b"{}")}}
-        return Result.of({"resultType": "input_required", "inputRequests": asked, "requestState": state})
+        params = asking.worded(request.caller.revision, asking.ELICIT, asked, "muxway")
+        entry = {_QUESTION: {"method": asking.ELICIT, "params": Raw(params or b"{}")}}
+        return Result.of({"resultType": "input_required", "inputRequests": entry, "requestState": state})
 
     def _answer_with(self, request: Request, state: Raw) -> tuple[str | None, Epoch | None]:
         """What the user said in the round before, and when that was asked, unless it was the server who asked then.
@@ -209,25 +170,12 @@ def _short(state: Raw) -> bytes:
     return blake2b(bytes(state), digest_size=16).digest()
 
 
-def _cut(text: str, longest: int) -> str:
-    shown = printable(text)
-    return shown if len(shown) <= longest else f"{shown[:longest]}…"
-
-
-def _message(request: Request) -> str:
-    # As values, not as they came: escapes could hide what the arguments say.
-    arguments = envelopes.encode(request.arguments)[: 4 * _LONGEST_ARGUMENTS].decode(errors="ignore")
-    server = f' of the server "{_cut(request.server, _LONGEST_NAME)}"' if request.server else ""
-    name = _cut(listed_name(request), _LONGEST_NAME)
-    return f'Allow the tool "{name}"{server} to be called with {_cut(arguments, _LONGEST_ARGUMENTS)}?'
-
-
 def _not_called(request: Request) -> str:
-    return f'The tool "{_cut(listed_name(request), _LONGEST_NAME)}" was not called:'
+    return f'The tool "{cut(listed_name(request))}" was not called:'
 
 
 def _refused(request: Request, why: str) -> Result:
-    how = envelopes.encode({"use": "approve", "allow": [_cut(listed_name(request), _LONGEST_NAME)]}).decode()
+    how = envelopes.encode({"use": "approve", "allow": [cut(listed_name(request))]}).decode()
     return _said(
         request,
         f"{_not_called(request)} it needs the user's approval, and {why}. "

@@ -92,6 +92,7 @@ class Audit(Middleware):
                 "method": short(request.method),
                 "name": short(request.name) or None,
                 "server": request.server or None,
+                **_decided(request),
                 "arguments": None,
                 "outcome": outcome.word,
                 "code": None if outcome.error is None else outcome.error.code,
@@ -127,6 +128,14 @@ def _who(identity: Identity | None) -> dict[str, Any]:
     if identity.key:
         return {"key": identity.key}
     return {"user": short(identity.user), "issuer": identity.issuer, "clientId": short(identity.client) or None}
+
+
+def _decided(request: Request) -> dict[str, Any]:
+    """The rule that decided about a request, if there are rules for its caller."""
+    verdict = request.target.verdict
+    if verdict is None:
+        return {}
+    return {"access": verdict.do, "rule": None if verdict.rule is None else verdict.rule.label}
 
 
 def digest(arguments: Raw) -> str:

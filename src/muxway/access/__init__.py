@@ -1,0 +1,1 @@
+"""Access rules: who may use what."""

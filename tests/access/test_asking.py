@@ -1,0 +1,281 @@
+"""`ask`: the caller's user where the client can ask, else the operator; after a while the answer is no."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muxway import Gateway
+from muxway.calls.identity import Identity
+from muxway.config import parse_config
+from muxway.control.approving import described
+from muxway.exchange import approvals
+from muxway.testing import RawClient
+from tests.conftest import World, a_world
+from tests.hardening.test_selection import OFF, server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from muxway.config.model import Config
+    from muxway.exchange.approvals import Approval
+
+ASK = [{"tools": ["a__drop"], "do": "ask"}, {"prompts": ["a__q"], "do": "ask"}, {"resources": ["a://two"], "do": "ask"}]
+ELICITS = {"elicitation": {}}
+REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
+USES = [
+    ("tools/call", {"name": "a__drop", "arguments": {"path": "x"}}),
+    ("prompts/get", {"name": "a:q"}),
+    ("resources/read", {"uri": "a://two"}),
+]
+
+
+def asking(**gateway: Any) -> Any:
+    """A gateway with one server, some of whose things are asked about."""
+    return a_world({"a": server("a")}, mcpServers={"a": OFF}, access=ASK, gateway=gateway)
+
+
+async def client_of(world: World, revision: str, identity: Identity | None = None, **more: Any) -> RawClient:
+    """A client of this revision."""
+    client = RawClient(world.gateway.memory_door(None, identity), revision=revision, **more)
+    await client.hello()
+    return client
+
+
+async def parked(world: World) -> Approval:
+    """The next call that waits for the operator."""
+    async with asyncio.timeout(10):
+        while not (waiting := world.gateway.runtime.approvals.waiting()):
+            await asyncio.sleep(0)
+    return waiting[0]
+
+
+def used(world: World) -> int:
+    """How often the server was asked for anything."""
+    return sum(world.servers["a"].times(method) for method, _ in USES)
+
+
+@pytest.mark.parametrize(("method", "params"), USES)
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+async def test_the_callers_user_is_asked_where_the_client_can(
+    method: str, params: dict[str, Any], revision: str, action: str
+) -> None:
+    """docs/access.md: by elicitation, in both eras; nothing reaches the server before a yes."""
+    async with asking() as world:
+        client = await client_of(world, revision, capabilities=ELICITS)
+        client.answers["elicitation/create"] = lambda _: {"action": action, "content": {}}
+        reply = await client.complete(method, params)
+        assert used(world) == (1 if action == "accept" else 0)
+        if action == "accept":
+            assert "isError" not in reply.result
+        elif method == "tools/call":
+            assert reply.result["isError"]
+            assert "was not called" in reply.result["content"][0]["text"]
+        else:
+            assert reply.error["data"]["muxway"]["reason"] == "denied"
+        assert world.gateway.runtime.approvals.waiting() == []
+
+
+@pytest.mark.parametrize(("method", "params"), USES)
+@pytest.mark.parametrize("revision", ["2024-11-05", *REVISIONS])
+@pytest.mark.parametrize("allow", [True, False])
+async def test_else_the_call_waits_for_the_operator(
+    method: str, params: dict[str, Any], revision: str, allow: bool
+) -> None:
+    """docs/access.md: clients without elicitation, of any revision, are served too."""
+    async with asking() as world:
+        client = await client_of(world, revision)
+        id_ = client.start(method, params)
+        waiting = await parked(world)
+        assert used(world) == 0
+        assert waiting.rule.startswith("access.")
+        world.gateway.runtime.approvals.answer(waiting.id, allow=allow)
+        reply = await client.answer(id_)
+        assert used(world) == int(allow)
+        if not allow:
+            assert "said no" in json.dumps(reply.message)
+        with pytest.raises(KeyError):
+            world.gateway.runtime.approvals.answer(waiting.id, allow=True)
+
+
+async def test_nobody_answers() -> None:
+    """docs/access.md: time-out is no, with the reason."""
+    async with asking(approvalTimeout=0.05) as world:
+        client = await client_of(world, "2025-11-25")
+        reply = await client.call("a__drop")
+        assert "nobody agreed within 0.05 s" in reply.result["content"][0]["text"]
+        assert used(world) == 0
+        assert world.gateway.runtime.approvals.waiting() == []
+
+
+async def test_a_yes_is_remembered_for_one_caller_and_tool() -> None:
+    """docs/access.md: with `--remember`, until the config is read again."""
+    async with asking() as world:
+        client, other = await client_of(world, "2025-11-25"), await client_of(world, "2025-11-25")
+        id_ = client.start("tools/call", {"name": "a__drop", "arguments": {}})
+        world.gateway.runtime.approvals.answer((await parked(world)).id, allow=True, remember=60)
+        await client.answer(id_)
+        assert (await client.call("a.drop", {"other": 1})).result
+        other.start("tools/call", {"name": "a__drop", "arguments": {}})
+        assert (await parked(world)).call.caller.party is not None
+        assert used(world) == 2
+        # As a reload does, and a server that is started anew.
+        world.gateway.runtime.approvals.forget("a")
+        client.start("tools/call", {"name": "a__drop", "arguments": {}})
+        async with asyncio.timeout(10):
+            while len(world.gateway.runtime.approvals.waiting()) < 2:
+                await asyncio.sleep(0)
+
+
+async def test_a_client_that_gives_up_is_not_waited_for() -> None:
+    """docs/access.md: what was cancelled cannot be allowed any more."""
+    async with asking() as world:
+        client = await client_of(world, "2025-11-25")
+        id_ = client.start("tools/call", {"name": "a__drop", "arguments": {}})
+        await parked(world)
+        client.tell("notifications/cancelled", {"requestId": id_})
+        async with asyncio.timeout(10):
+            while world.gateway.runtime.approvals.waiting():
+                await asyncio.sleep(0)
+        assert used(world) == 0
+
+
+async def test_few_calls_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: bounded in number; the next is denied at once, with the reason."""
+    monkeypatch.setattr(approvals, "MOST", 2)
+    async with asking() as world:
+        client = await client_of(world, "2025-11-25")
+        for _ in range(2):
+            client.start("tools/call", {"name": "a__drop", "arguments": {}})
+        reply = await client.call("a__drop")
+        assert "too many calls wait" in reply.result["content"][0]["text"]
+
+
+async def test_a_state_that_nobody_was_given_is_refused() -> None:
+    """Ours: only an answer to our own question, for just this call, is one."""
+    async with asking() as world:
+        client = await client_of(world, "2026-07-28", capabilities=ELICITS)
+        yes = {"access": {"action": "accept", "content": {}}}
+        forged = await client.call("a__drop", {}, requestState="mwr1.forged", inputResponses=yes)
+        assert "Invalid or expired" in forged.error["message"]
+        other = await client.call("a__drop", {}, requestState="mw1.forged", inputResponses=yes)
+        assert "Invalid or expired" in other.error["message"]
+        asked = (await client.call("a__drop", {"n": 1})).result
+        moved = await client.call("a__drop", {"n": 2}, requestState=asked["requestState"], inputResponses=yes)
+        assert "Invalid or expired" in moved.error["message"]
+        asked = (await client.call("a__drop", {"n": 1})).result
+        assert (await client.call("a__drop", {"n": 1}, requestState=asked["requestState"], inputResponses=yes)).result
+        again = await client.call("a__drop", {"n": 1}, requestState=asked["requestState"], inputResponses=yes)
+        assert "Invalid or expired" in again.error["message"]
+        assert used(world) == 1
+
+
+async def test_whoever_approves_sees_who_and_what_but_no_secrets() -> None:
+    """docs/access.md: tool, caller and arguments; secrets masked."""
+    async with asking() as world:
+        client = await client_of(world, "2025-11-25", Identity(user="ann"))
+        arguments = {"path": "/x", "api_key": "abc", "deep": [{"password": "p"}], "text": "has hunter2hunter2 in it"}
+        client.start("tools/call", {"name": "a__drop", "arguments": arguments})
+        told = described(await parked(world), lambda text: text.replace("hunter2hunter2", "***"))
+        assert (told["name"], told["server"], told["user"]) == ("a__drop", "a", "ann")
+        assert told["arguments"] == {
+            "path": "/x",
+            "api_key": "***",
+            "deep": [{"password": "***"}],
+            "text": "has *** in it",
+        }
+
+
+async def test_steps_of_composed_tools_and_subtools_are_asked_about_too() -> None:
+    """docs/access.md: whoever calls a tool that calls another one needs leave for both."""
+    tools = {
+        "Both": {"description": "d", "steps": [{"name": "one", "tool": "a__drop", "arguments": {}}]},
+        "Desk": {"description": "d", "subtools": {"a": ["drop", "get"]}},
+    }
+    async with a_world({"a": server("a")}, mcpServers={"a": OFF}, access=ASK, tools=tools) as world:
+        client = await client_of(world, "2025-11-25")
+        for name, arguments in (("Both", {}), ("Desk", {"server": "a", "tool": "drop", "args": {}})):
+            id_ = client.start("tools/call", {"name": name, "arguments": arguments})
+            world.gateway.runtime.approvals.answer((await parked(world)).id, allow=True)
+            assert "isError" not in (await client.answer(id_)).result
+        assert (await client.call("Desk", {"server": "a", "tool": "get", "args": {}})).result
+        assert used(world) == 3
+
+
+async def test_steps_and_subtools_that_are_denied_are_unknown() -> None:
+    """docs/access.md: no composed or compound tool is a way around a rule."""
+    tools = {
+        "Both": {"description": "d", "steps": [{"name": "one", "tool": "a__drop", "arguments": {}}]},
+        "Desk": {"description": "d", "subtools": {"a": ["drop", "get"]}},
+    }
+    rules = [{"tools": ["a__drop"], "do": "deny"}]
+    for entries in ({}, {"a": {"hiddenTools": ["drop"]}}):
+        async with a_world(
+            {"a": server("a")}, mcpServers={"a": OFF}, access=rules, tools=tools, entries=entries
+        ) as world:
+            client = await client_of(world, "2025-11-25")
+            assert "not found" in json.dumps((await client.call("Both")).message)
+            reply = await client.call("Desk", {"server": "a", "tool": "drop", "args": {}})
+            assert reply.error["message"].endswith("as one of: a/get")
+            assert used(world) == 0
+
+
+async def test_the_audit_names_the_rule(tmp_path: Path) -> None:
+    """docs/access.md: one line for each decision, denials too."""
+    rules = [{"tools": ["a__drop"], "do": "deny"}, {"tools": ["a__get"], "do": "allow"}]
+    audit = [{"use": "audit", "path": str(tmp_path / "audit.jsonl")}]
+    async with a_world({"a": server("a")}, mcpServers={"a": OFF}, access=rules, middleware=audit) as world:
+        client = await client_of(world, "2025-11-25")
+        await client.call("a.drop")
+        await client.call("a__get")
+        await client.call("a__list")
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    told = [(line["name"], line["access"], line["rule"]) for line in lines if line["method"] == "tools/call"]
+    assert told == [("a.drop", "deny", "access.0"), ("a__get", "allow", "access.1"), ("a__list", "allow", None)]
+
+
+async def test_another_rule_is_told_as_another_list() -> None:
+    """docs/access.md: a reload of the rules is heard by those whose lists it changes, and by nobody else."""
+    scripted = server("a")
+
+    def config(*rules: dict[str, Any]) -> Config:
+        read = parse_config({"mcpServers": {"a": {"command": "(in-process)"}}, "access": [*rules]})
+        return replace(read, objects={"a": scripted})
+
+    async with Gateway.open(config()) as gateway:
+        world = World(gateway, {"a": scripted})
+        ann = await client_of(world, "2025-11-25", Identity(user="ann"))
+        bob = await client_of(world, "2025-11-25", Identity(user="bob"))
+        assert len(await ann.tools()) == len(await bob.tools()) == 3
+        await gateway.apply(config({"users": ["bob"], "tools": ["a__drop"], "do": "deny"}))
+        await bob.notice("notifications/tools/list_changed")
+        assert await bob.tools() == ["a__get", "a__list"]
+        assert len(await ann.tools()) == 3
+        await gateway.apply(config())
+        await bob.notice("notifications/tools/list_changed")
+        assert len(await bob.tools()) == 3
+        assert not [notice for notice in ann.notices if notice["method"].endswith("list_changed")]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_the_user_is_asked_about_a_step_in_the_middle_of_its_tool(revision: str) -> None:
+    """docs/access.md: a step's question goes the way that questions of servers go, in both eras."""
+    tools = {"Both": {"description": "d", "steps": [{"name": "one", "tool": "a__drop", "arguments": {}}]}}
+    async with a_world({"a": server("a")}, mcpServers={"a": OFF}, access=ASK, tools=tools) as world:
+        client = await client_of(world, revision, capabilities=ELICITS)
+        asked: list[dict[str, Any]] = []
+
+        def answer(params: dict[str, Any]) -> dict[str, Any]:
+            asked.append(params)
+            return {"action": "accept", "content": {}}
+
+        client.answers["elicitation/create"] = answer
+        reply = await client.complete("tools/call", {"name": "Both", "arguments": {}})
+        assert "isError" not in reply.result
+        assert (len(asked), used(world)) == (1, 1)
+        assert "a__drop" in asked[0]["message"]
