@@ -10,6 +10,8 @@ import os
 import socket
 import struct
 import sys
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -38,16 +40,30 @@ def owner_of(peer: tuple[str, int], own: tuple[str, int]) -> int | None:
         return None
 
 
+@cache
+def _kernel() -> socket.socket:
+    # Kept: where no more files can be opened, whoever is connected by then must still be told from strangers.
+    netlink: int = socket.AF_NETLINK  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType] - Linux
+    return socket.socket(netlink, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _SOCK_DIAG)
+
+
+_numbers = count(1)
+"""Of questions: an answer to another one, which nobody has read, is none."""
+
+
 def _ask(peer: tuple[str, int], own: tuple[str, int]) -> int | None:
     family = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
     ends = (socket.inet_pton(family, address.partition("%")[0]) for address in (peer[0], own[0]))
     body = _ASKED.pack(family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + _ENDS.pack(peer[1], own[1], *ends) + _NO_COOKIE
-    netlink: int = socket.AF_NETLINK  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType] - Linux
-    with socket.socket(netlink, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _SOCK_DIAG) as kernel:
-        kernel.send(_HEAD.pack(_HEAD.size + len(body), _BY_FAMILY, _REQUEST, 1, 0) + body)
+    kernel, number = _kernel(), next(_numbers) & 0xFFFFFFFF
+    kernel.send(_HEAD.pack(_HEAD.size + len(body), _BY_FAMILY, _REQUEST, number, 0) + body)
+    while True:
         # The kernel has answered before the question has been sent: there is nothing to wait for.
         answer = kernel.recv(_LARGEST, socket.MSG_DONTWAIT)
-    if _HEAD.unpack_from(answer)[1] != _BY_FAMILY:
+        _, kind, _, answered, _ = _HEAD.unpack_from(answer)
+        if answered == number:
+            break
+    if kind != _BY_FAMILY:
         return None
     _, state, _, _, _, user, inode = _ANSWERED.unpack_from(answer, _HEAD.size)
     return user if inode and state in _CONNECTED else None
