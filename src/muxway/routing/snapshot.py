@@ -8,7 +8,8 @@ done beside the event loop.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from muxway.access import narrowing
 from muxway.access.rules import hints_of
@@ -190,6 +191,11 @@ class Visible:
         """The same for what is not listed, of which only its names are known."""
         return None if self.judge is None else self.judge.verdict(kind, server, names, hints_of({}))
 
+    def spell(self) -> None:
+        """Have all spellings at hand: with many, the first name that is spelled otherwise would have to wait."""
+        self.tools.spell()
+        self.prompts.spell()
+
     @property
     def findings(self) -> list[Finding]:
         """What is odd about what the servers list; of a view, what it names in vain or cannot do."""
@@ -202,6 +208,10 @@ class Visible:
         return frozenset(kind.capability for kind in KINDS if new[kind].differs_from(old[kind]))
 
 
+Ruled: TypeAlias = "dict[tuple[str | None, Judge], Visible]"
+"""What rules leave of the whole (None) and of views, for classes of callers."""
+
+
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Snapshot:
     """One configuration's settings, and the lists as they are now."""
@@ -211,10 +221,8 @@ class Snapshot:
     """What the servers show, as they gave it."""
     whole: Visible
     views: Mapping[str, Visible]
-    ruled: dict[tuple[str | None, Judge], Visible] = field(
-        default_factory=dict[tuple["str | None", "Judge"], Visible], init=False
-    )
-    """What rules leave of the whole and of views, for the classes of callers that have come."""
+    ruled: Ruled = field(default_factory=dict[tuple["str | None", "Judge"], Visible], init=False)
+    """What has been made for the classes of callers that have come."""
 
     @property
     def servers(self) -> Mapping[str, ServerNaming]:
@@ -234,16 +242,34 @@ class Snapshot:
         judge = None if access is None else access.judge(identity, view)
         return self.visible(view) if judge is None else self._judged(view, judge, before)
 
+    def known(self, view: str | None, identity: Identity | None) -> Visible | None:
+        """The same, if it need not be made, or is made in no time."""
+        access = self.settings.access
+        judge = None if access is None else access.judge(identity, view)
+        if judge is None:
+            return self.visible(view)
+        ruled = self.ruled.get((view, judge))
+        return ruled if ruled is not None or are_many(self.given) else self._judged(view, judge)
+
+    def making(self, view: str | None, judge: Judge, before: Visible | None = None) -> Callable[[], Ruled]:
+        """What any thread may do to make what the callers of a class see, for `keep`."""
+        return partial(_make, self.visible(view), view, judge, self.ruled.get((None, judge)), before)
+
+    def keep(self, made: Ruled) -> None:
+        """Have at hand what was made for a class of callers."""
+        for key, visible in made.items():
+            if key not in self.ruled:
+                if len(self.ruled) >= _MOST_CLASSES:
+                    del self.ruled[next(iter(self.ruled))]
+                self.ruled[key] = visible
+
     def _judged(self, view: str | None, judge: Judge, before: Visible | None = None) -> Visible:
-        known = self.ruled.get((view, judge))
-        if known is None:
-            shown = self.visible(view)
-            whole = None if view is None else self._judged(None, judge)
-            known = _ruled(shown, judge, whole, before)
-            if len(self.ruled) >= _MOST_CLASSES:
-                del self.ruled[next(iter(self.ruled))]
-            self.ruled[view, judge] = known
-        return known
+        ruled = self.ruled.get((view, judge))
+        if ruled is None:
+            made = self.making(view, judge, before)()
+            ruled = made[view, judge]
+            self.keep(made)
+        return ruled
 
     def is_of(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> bool:
         """Whether it is what these make."""
@@ -281,14 +307,19 @@ class Snapshot:
         for name, view in self.views.items():
             shown = {one: naming for one, naming in whole.servers.items() if _has_server(view, one)}
             views[name] = replace(view, servers=shown, part_of=whole)
-        return Snapshot(self.settings, self.given, whole, views)
+        snapshot = Snapshot(self.settings, self.given, whole, views)
+        for (view, judge), ruled in self.ruled.items():
+            part_of = None if view is None else snapshot.ruled.get((None, judge))
+            if view is None or (view in views and part_of is not None):
+                shown = snapshot.visible(view)
+                servers = _open_servers(shown, judge)
+                snapshot.ruled[view, judge] = replace(ruled, servers=servers, part_of=part_of, before_rules=shown)
+        return snapshot
 
     def ready(self) -> Snapshot:
         """The same, with all done that would have to be done for the first who asks."""
         for one in (self.whole, *self.views.values()):
-            # The first name that is spelled otherwise would have to wait for all spellings of so many.
-            one.tools.spell()
-            one.prompts.spell()
+            one.spell()
         return self
 
     @classmethod
@@ -387,17 +418,38 @@ def _selected(last: Snapshot, whole: Visible, view: str, selection: Selection) -
     )
 
 
+def _make(shown: Visible, view: str | None, judge: Judge, whole: Visible | None, before: Visible | None) -> Ruled:
+    """What a class of callers sees of the whole or of a view, and of the whole if that is not known."""
+    if view is None:
+        made: Ruled = {(None, judge): _ruled(shown, judge, None, before)}
+    else:
+        whole = whole or _ruled(shown.whole, judge, None, None)
+        made = {(None, judge): whole, (view, judge): _ruled(shown, judge, whole, before)}
+    for one in made.values():
+        if len(one.tools.routes) + len(one.prompts.routes) > _MANY:
+            one.spell()
+    return made
+
+
+def _open_servers(shown: Visible, judge: Judge) -> dict[str, ServerNaming]:
+    return {name: one for name, one in shown.servers.items() if not judge.shuts(name)}
+
+
 def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible | None) -> Visible:
     """What rules leave of what is shown; `whole` is what they leave of the whole, if this is not it."""
     settings = shown.settings
-    publics = {kind: narrowing.publics_of(shown.whole.catalog(kind)) for kind in (TOOLS, PROMPTS)}
+    # In the whole everything is called what it is called there.
+    publics = {
+        kind: {} if shown.part_of is None else narrowing.publics_of(shown.whole.catalog(kind))
+        for kind in (TOOLS, PROMPTS)
+    }
     tools, of_tools = narrowing.of_names(shown.tools, judge, publics[TOOLS])
     prompts, of_prompts = narrowing.of_names(shown.prompts, judge, publics[PROMPTS])
     resources = narrowing.of_uris(shown.resources, judge)
     sources = [source for source in shown.sources if source.own or not judge.shuts(source.upstream)]
     return replace(
         shown,
-        servers={name: one for name, one in shown.servers.items() if not judge.shuts(name)},
+        servers=_open_servers(shown, judge),
         sources=sources,
         tools=tools,
         prompts=prompts,
