@@ -16,6 +16,7 @@ from muxway.access.rules import hints_of
 from muxway.catalog import build
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
 from muxway.catalog.model import EMPTY, Hint, Pages
+from muxway.catalog.naming import spellings
 from muxway.catalog.resources import build_resources
 from muxway.catalog.selection import Selection
 from muxway.routing import instructions, offering
@@ -100,6 +101,8 @@ class Settings:
     """What stands around the requests of each view's callers; None: of those who see the whole."""
     access: Access | None = None
     """The rules on who may use what; None: there are none."""
+    define: Callable[[Iterable[CustomTool], Sequence[Source]], Source] | None = None
+    """What makes the gateway's own tools known, beside what servers show; None: it has none that run others."""
     identity: Mapping[str, str] = field(init=False)
     server_info: bytes = field(init=False)
     """The same in JSON."""
@@ -190,6 +193,15 @@ class Visible:
     def verdict_of(self, kind: Kind, server: str, names: Sequence[str]) -> Ruling | None:
         """The same for what is not listed, of which only its names are known."""
         return None if self.judge is None else self.judge.verdict(kind, server, names, hints_of({}))
+
+    def native(self, server: str, name: str) -> tuple[Route | None, tuple[str, ...]]:
+        """A server's tool by its own name: where it is listed, if it is, and what it goes by."""
+        route = self.tools.find(f"{server}__{name}").route
+        if route is not None and (route.upstream, route.native) == (server, name):
+            return route, (route.public,)
+        naming = self.servers.get(server)
+        starts = dict.fromkeys((server if naming is None else naming.prefix or server, server))
+        return None, tuple(one for start in starts for one in spellings(start, name))
 
     def spell(self) -> None:
         """Have all spellings at hand: with many, the first name that is spelled otherwise would have to wait."""
@@ -445,6 +457,7 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
     }
     tools, of_tools = narrowing.of_names(shown.tools, judge, publics[TOOLS])
     prompts, of_prompts = narrowing.of_names(shown.prompts, judge, publics[PROMPTS])
+    tools = _of_fewer(shown, tools, judge, of_tools if whole is None else whole.verdicts[TOOLS])
     resources = narrowing.of_uris(shown.resources, judge)
     sources = [source for source in shown.sources if source.own or not judge.shuts(source.upstream)]
     return replace(
@@ -463,6 +476,47 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
         verdicts={TOOLS: of_tools, PROMPTS: of_prompts},
         before_rules=shown,
     )
+
+
+def _of_fewer(shown: Visible, tools: Catalog, judge: Judge, verdicts: Mapping[str, Ruling]) -> Catalog:
+    """The tools that are left, of which compound ones name only what their callers may run.
+
+    `verdicts` are those on the tools of the whole.
+    """
+    define, own = shown.settings.define, shown.settings.tools
+    if define is None:
+        return tools
+
+    def runs(server: str, name: str) -> bool:
+        route, names = shown.whole.native(server, name)
+        ruling = judge.verdict(TOOLS, server, names, hints_of({})) if route is None else verdicts[route.public]
+        return ruling.shown
+
+    fewer: dict[str, CustomTool] = {}
+    for name, tool in own.items():
+        left = {server: tuple(sub for sub in subs if runs(server, sub.name)) for server, subs in tool.subtools.items()}
+        left = {server: subs for server, subs in left.items() if subs}
+        if left != tool.subtools:
+            fewer[name] = replace(tool, subtools=left)
+    if not fewer:
+        return tools
+    members = {native.name: native.members for native in define(fewer.values(), shown.whole.sources).tools}
+    routes = {
+        name: route if route.upstream or route.native not in fewer else _redefined(shown, route, members[route.native])
+        for name, route in tools.routes.items()
+    }
+    return replace(tools, routes=routes, _aliases={})
+
+
+def _redefined(shown: Visible, route: Route, members: Mapping[str, Buffer]) -> Route:
+    """A tool of the gateway's own, with other members than it has."""
+    if shown.selection is not None:
+        listed = next(
+            one for one in shown.whole.tools.routes.values() if not one.upstream and one.native == route.native
+        )
+        members = shown.selection.shaped(listed.public, members)
+    before = envelopes.members(route.definition) or {}
+    return replace(route, definition=envelopes.object_of({**before, **members}.items()), origin=None)
 
 
 def _targets(settings: Settings, tools: Catalog, before: Visible | None) -> dict[bytes, Target]:
