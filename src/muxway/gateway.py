@@ -19,7 +19,7 @@ from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.uris import UriFilter
 from muxway.clients.transports.memory import MemoryClientTransport
 from muxway.clients.transports.stdio import StdioClientTransport
-from muxway.composed.own_tools import OwnTools
+from muxway.composed.own_tools import OwnTools, define
 from muxway.config import load_config, parse_config, parse_server
 from muxway.config.model import Config, GatewaySettings, ViewConfig
 from muxway.errors import ConfigError, UnknownName
@@ -635,6 +635,7 @@ def _settings(
         selections=selections,
         chains=chains or {},
         access=access,
+        define=define if any(tool.subtools for tool in config.tools.values()) else None,
     )
 
 

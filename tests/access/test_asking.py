@@ -225,6 +225,36 @@ async def test_steps_and_subtools_that_are_denied_are_unknown() -> None:
             assert used(world) == 0
 
 
+@pytest.mark.parametrize("view", [None, "plain", "shaped"])
+async def test_a_compound_tool_tells_only_of_what_its_caller_may_run(view: str | None) -> None:
+    """docs/access.md: what is denied is in no list, also not inside of another tool; others see all of it."""
+    tools = {"Desk": {"description": "Do it.", "subtools": {"a": ["drop", "get"], "b": ["list"]}}}
+    rules = [{"users": ["ann"], "tools": ["a__drop"], "do": "deny"}, {"users": ["ann"], "servers": ["b"], "do": "deny"}]
+    rules.append({"users": ["eve"], "servers": ["*"], "do": "deny"})
+    views = {"plain": {}, "shaped": {"shape": {"Desk": {"name": "Table", "arguments": {"args": {"rename": "with"}}}}}}
+    servers = {name: server(name) for name in "ab"}
+    async with a_world(servers, mcpServers={"a": OFF, "b": OFF}, access=rules, tools=tools, views=views) as world:
+
+        async def desk(user: str) -> dict[str, Any]:
+            client = RawClient(world.gateway.memory_door(view, Identity(user=user)))
+            await client.hello()
+            listed = (await client.ask("tools/list")).result["tools"]
+            (one,) = [tool for tool in listed if tool["name"] == ("Table" if view == "shaped" else "Desk")]
+            assert ("with" in one["inputSchema"]["properties"]) is (view == "shaped")
+            return one
+
+        of_ann, of_bob, of_eve = [await desk(user) for user in ("ann", "bob", "eve")]
+        assert "tool drop" in of_bob["description"]
+        assert of_bob["inputSchema"]["properties"]["server"]["enum"] == ["a", "b"]
+        assert of_ann["inputSchema"]["properties"]["server"]["enum"] == ["a"]
+        assert of_ann["inputSchema"]["properties"]["tool"]["enum"] == ["get"]
+        assert "tool get" in of_ann["description"]
+        for hidden in ("drop", "list", "server b"):
+            assert hidden not in json.dumps(of_ann)
+        assert "enum" not in json.dumps(of_eve)
+        assert "tool get" not in json.dumps(of_eve)
+
+
 async def test_the_audit_names_the_rule(tmp_path: Path) -> None:
     """docs/access.md: one line for each decision, denials too."""
     rules = [{"tools": ["a__drop"], "do": "deny"}, {"tools": ["a__get"], "do": "allow"}]

@@ -209,6 +209,42 @@ def test_a_judge_decides_as_the_rules_say_one_after_the_other(
     assert verdict(made, name, identity, **hints).of(arguments).rule is plain
 
 
+ODD = st.text("ab*?[]!", min_size=1, max_size=6)
+
+
+@given(st.lists(ODD, min_size=1, max_size=5), ODD)
+def test_a_judge_finds_its_rules_by_any_pattern(globs: list[str], name: str) -> None:
+    """Ours: it looks for those whose globs begin or end as a name does, and must not miss one."""
+    made = access(*({"tools": [glob], "do": "deny"} for glob in globs))
+    plain = next((rule for rule in made.rules if rule.matches(TOOLS, "a", (name,), {})), None)
+    assert verdict(made, name).rule is plain
+
+
+URIS = st.sampled_from(["file:///a", "file:///a/../b", "file:///%61", "x://a/b", "file:///" + "%25" * 9 + "61"])
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "do": st.sampled_from(["allow", "ask", "deny"]),
+                "resources": st.lists(st.sampled_from(["file:///*", "*a", "file:///b", "x*", "*"]), min_size=1),
+            }
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    URIS,
+)
+def test_a_judge_finds_its_rules_by_any_reading_of_a_uri(rules: list[dict[str, Any]], uri: str) -> None:
+    """The same of URIs, which can be read in several ways."""
+    made = access(*rules)
+    judge = made.judge(None, None)
+    assert judge is not None
+    plain = next((rule for rule in made.rules if rule.matches(RESOURCES, "a", (uri,), {})), None)
+    assert judge.verdict(RESOURCES, "a", (uri,), {}).rule is plain
+
+
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [

@@ -6,15 +6,24 @@ where it is listed, and elsewhere the answer is the one for a thing that nobody 
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway import Gateway
 from muxway.calls.identity import Identity
+from muxway.config import parse_config
 from muxway.control.explaining import explain
 from muxway.testing import RawClient
 from tests.conftest import a_world
 from tests.hardening.test_selection import OFF, check, listed, server
+from tests.journeys.test_tasks_apart import SERVER
+from tests.journeys.worker import TASKS
+
+if TYPE_CHECKING:
+    from muxway.config import Config
 
 ANN = Identity(issuer="https://login", subject="1", user="ann", groups=("eng", "all"), client="claude")
 BOB = Identity(issuer="https://login", subject="2", user="bob", groups=("all",), client="cursor")
@@ -55,6 +64,44 @@ async def test_what_a_rule_denies_is_unknown(rules: str, revision: str) -> None:
                     assert told["tools"][0]["listed"] == (("tool", name) in shown), (name, view, identity, told)
     assert there > 0
     assert absent > 0
+
+
+OF_TASKS: dict[str, list[dict[str, Any]]] = {
+    "all": [{"do": "deny"}],
+    "a_server": [{"servers": ["up"], "do": "deny"}],
+    "a_tool": [{"users": ["ann"], "tools": ["up__work"], "do": "deny"}],
+    "a_group": [{"groups": ["eng"], "tools": ["*"], "do": "deny"}],
+    "a_key": [{"keys": ["ci"], "do": "deny"}],
+    "marked": [{"annotations": {"readOnly": False}, "do": "deny"}],
+    "others": [{"tools": ["up__other"], "do": "deny"}],
+}
+
+
+def _with_tasks(rules: list[dict[str, Any]]) -> Config:
+    return parse_config({"mcpServers": {"up": {"command": sys.executable, "args": [SERVER]}}, "access": rules})
+
+
+@pytest.mark.parametrize("rules", OF_TASKS)
+async def test_tasks_of_what_a_reload_denies_are_unknown(rules: str) -> None:
+    """docs/access.md: for get, update and cancel; whose tool is not denied, or no longer, has its task."""
+    async with Gateway.open(_with_tasks([])) as gateway:
+        clients: dict[str, tuple[RawClient, str]] = {}
+        for name, identity in CALLERS.items():
+            door = gateway.memory_door(None, identity)
+            client = RawClient(door, revision="2026-07-28", capabilities={"extensions": {TASKS: {}}})
+            clients[name] = (client, (await client.call("up__work", {"stay": True})).result["taskId"])
+        await gateway.apply(_with_tasks(OF_TASKS[rules]))
+        for client, task in clients.values():
+            shown = {tool["name"] for tool in (await client.ask("tools/list")).result["tools"]}
+            # Whoever still has its task keeps it: to cancel one ends it.
+            for method in ("tasks/get", "tasks/update", "tasks/cancel") if "up__work" not in shown else ("tasks/get",):
+                reply = await client.ask(method, {"taskId": task, "inputResponses": {}})
+                nobodys = await client.ask(method, {"taskId": "x" * len(task), "inputResponses": {}})
+                told = json.dumps(reply.message.get("error")).replace(task, "x" * len(task))
+                assert (told == json.dumps(nobodys.error)) is ("up__work" not in shown), (method, reply.message)
+        await gateway.apply(_with_tasks([]))
+        for client, task in clients.values():
+            assert (await client.ask("tasks/get", {"taskId": task})).result["status"] == "working"
 
 
 async def test_rules_on_arguments_look_at_each_call() -> None:

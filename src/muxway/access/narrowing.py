@@ -38,7 +38,8 @@ def judged(judge: Judge, kind: Kind, route: Route, publics: Mapping[tuple[str, s
         own = f"{route.upstream}__{route.native}"
         if own not in names:
             names.append(own)
-    hints = hints_of(_described(route) if kind is TOOLS else {})
+    # To look into a definition takes longer than all the rest.
+    hints = hints_of(_described(route) if kind is TOOLS and judge.looks_at_hints else {})
     return judge.verdict(kind, route.upstream, names, hints)
 
 

@@ -14,12 +14,12 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
-from muxway.catalog.globs import Globs
+from muxway.catalog.globs import Globs, literal_ends
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.uris import UriFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from muxway.calls.identity import Identity
     from muxway.catalog.kinds import Kind
@@ -37,7 +37,9 @@ _UNSAID: Final[Mapping[str, bool]] = {"readOnly": False, "destructive": True, "i
 def hints_of(definition: Mapping[str, Any]) -> Mapping[str, bool]:
     """What a tool says of itself, where it says nothing, what the protocol assumes. It is the server's word."""
     said: object = definition.get("annotations")
-    given = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    if not isinstance(said, dict):
+        return _UNSAID
+    given = cast("dict[str, Any]", said)
     hints = {
         name: value if isinstance(value := given.get(f"{name}Hint"), bool) else unsaid
         for name, unsaid in _UNSAID.items()
@@ -111,7 +113,9 @@ class Rule:
         return not self._arguments and not self.spec.annotations and not self._names and self._uris is None
 
     def globs(self, kind: Kind) -> tuple[str, ...]:
-        """The names that it is about, of tools or prompts; empty: whatever they are called."""
+        """The names or URIs that it is about; empty: whatever they are."""
+        if kind is RESOURCES or kind is TEMPLATES:
+            return self.spec.resources or ()
         named = self._names.get(kind.name)
         return () if named is None else named.texts
 
@@ -218,28 +222,99 @@ class Ruling(NamedTuple):
 ALLOWED: Final = Ruling()
 
 
+class _Docket:
+    """The rules of a class that may mean something of one kind that one server has, found by what they name.
+
+    Lists may be long and rules many: an entry is tried with those alone whose globs begin or end as its names do.
+    """
+
+    def __init__(self, rules: Iterable[Rule], kind: Kind, server: str) -> None:
+        self._rules: list[Rule] = []
+        self._exact: dict[str, list[int]] = {}
+        """Names that are written out → places of the rules."""
+        self._begins: dict[int, dict[str, list[int]]] = {}
+        """How names begin, by the length of that."""
+        self._ends: dict[int, dict[str, list[int]]] = {}
+        self._nameless: list[int] = []
+        elsewhere: list[tuple[str, int]] = []
+        for rule in rules:
+            if not rule.may_match(kind, server):
+                continue
+            place = len(self._rules)
+            self._rules.append(rule)
+            globs = rule.globs(kind)
+            if not globs:
+                self._nameless.append(place)
+                if rule.is_about_servers:
+                    # None of those after it is ever reached.
+                    break
+            elif kind is RESOURCES or kind is TEMPLATES:
+                # There are many ways to write a URI.
+                elsewhere += [(text, place) for text in globs]
+            else:
+                elsewhere += [(text, place) for text in globs if not self._file(text, place)]
+        texts = [text for text, _ in elsewhere]
+        uris = UriFilter(hidden=tuple(texts)) if kind is RESOURCES or kind is TEMPLATES else None
+        names = Globs(texts)
+        self._elsewhere = frozenset(place for _, place in elsewhere)
+        self._is_elsewhere: Callable[[str], bool] = (
+            names.__contains__ if uris is None else lambda uri: not uris.shows(uri)
+        )
+        """Whether something that cannot be found otherwise may mean a name: one look at all such globs."""
+        self._otherwise = [self._rules[place] for place in self._nameless]
+
+    def _file(self, text: str, place: int) -> bool:
+        begins, ends = literal_ends(text)
+        if begins == text:
+            self._exact.setdefault(text, []).append(place)
+        elif begins and len(begins) >= len(ends):
+            self._begins.setdefault(len(begins), {}).setdefault(begins, []).append(place)
+        elif ends:
+            self._ends.setdefault(len(ends), {}).setdefault(ends, []).append(place)
+        else:
+            return False
+        return True
+
+    def candidates(self, names: Sequence[str]) -> Sequence[Rule]:
+        """The rules that may mean something of these names, in their order."""
+        found: set[int] = set()
+        for name in names:
+            if name in self._exact:
+                found.update(self._exact[name])
+            for length, parts in self._begins.items():
+                if (start := name[:length]) in parts:
+                    found.update(parts[start])
+            for length, parts in self._ends.items():
+                if (end := name[-length:]) in parts:
+                    found.update(parts[end])
+            if self._elsewhere and self._is_elsewhere(name):
+                found |= self._elsewhere
+        if not found:
+            return self._otherwise
+        return [self._rules[place] for place in sorted(found.union(self._nameless))]
+
+
 class Judge:
     """The rules for one class of callers. There is one of each class, so it is known by what it is."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = rules
-        # Most rules name something, and most things are named by none of them: one look at all names is enough then.
-        self._named = {
-            kind.name: Globs(text for rule in rules for text in rule.globs(kind)) for kind in (TOOLS, PROMPTS)
-        }
-        self._nameless = {kind.name: tuple(rule for rule in rules if not rule.globs(kind)) for kind in (TOOLS, PROMPTS)}
-
-    def _candidates(self, kind: Kind, names: Sequence[str]) -> Sequence[Rule]:
-        """The rules that may mean something of these names, in their order."""
-        named = self._named.get(kind.name)
-        if named is None or any(name in named for name in names):
-            return self.rules
-        return self._nameless[kind.name]
+        self.looks_at_hints = any(rule.spec.annotations for rule in rules)
+        """Whether anything depends on what tools say of themselves."""
+        self._dockets: dict[tuple[str, str], _Docket] = {}
+        """By kind and server."""
 
     def verdict(self, kind: Kind, server: str, names: Sequence[str], hints: Mapping[str, bool]) -> Ruling:
         """What is decided about an entry. The one function that decides: lists, calls and `explain` all ask it."""
+        key = (kind.name, server)
+        docket = self._dockets.get(key)
+        if docket is None:
+            docket = self._dockets[key] = _Docket(self.rules, kind, server)
+        candidates = docket.candidates(names)
+        if not candidates:
+            return ALLOWED
         first: list[Rule] = []
-        for rule in self._candidates(kind, names):
+        for rule in candidates:
             if rule.matches(kind, server, names, hints):
                 if not rule.looks_at_arguments:
                     return Ruling(rule, tuple(first))

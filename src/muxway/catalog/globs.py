@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+_SPECIAL = re.compile(r"[*?\[\]]")
+
 
 def is_glob(text: str) -> bool:
     """Whether it may mean several names."""
     return any(character in text for character in "*?[")
+
+
+def literal_ends(text: str) -> tuple[str, str]:
+    """How every name begins and ends that a name or pattern means; a name that is written out does both."""
+    ends = _SPECIAL.split(text)
+    return ends[0], ends[-1]
 
 
 class Globs:

@@ -17,7 +17,7 @@ from muxway.catalog.uris import EVERY_URI, UriFilter
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Route
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from muxway.catalog.reasons import Reasons
     from muxway.catalog.resources import ResourceCatalog
     from muxway.catalog.shaping import Wanted
+    from muxway.wire.envelopes import Buffer
 
 
 _OWN_UNNAMED: Final = because(False, "with `servers`, tools of the gateway itself must be named in `tools`", "servers")
@@ -143,6 +144,11 @@ class Selection:
         alias = route.alias if asked is None else asked
         shape = None if shaped.shaping is None else shaped.shaping.called(public)
         return replace(route, public=public, alias=alias, definition=definition, shape=shape)
+
+    def shaped(self, public: str, members: Mapping[str, Buffer]) -> Mapping[str, Buffer]:
+        """What it makes of other members of a tool that is called so in the whole."""
+        wishes = shaping.Shapes(self.shapes).of(public)
+        return members if wishes is None else shaping.shape(members, wishes).members
 
     def of_prompts(self, whole: Catalog) -> Catalog:
         """The prompts that it shows."""

@@ -435,11 +435,12 @@ class Session:
             return
         exchange = ClientRequest(self, id_, key, Call(self._open(params), method, params), say, tell)
         self.peer.theirs[key] = exchange
-        if self._early or self._dispatcher.unmet() is None:
+        unmet = partial(self._dispatcher.unmet, exchange.call.caller.identity)
+        if self._early or unmet() is None:
             self._introduce(exchange)
         else:
             introduce = partial(self._introduce, exchange)
-            exchange.running = self._meeting = Meeting(self._dispatcher.unmet, introduce, exchange.failed)
+            exchange.running = self._meeting = Meeting(unmet, introduce, exchange.failed)
 
     def _not_taken(self, id_: bytes, key: bytes, error: RpcError, say: Callable[[Sequence[Buffer]], None]) -> None:
         exchange = self.peer.theirs.get(key)

@@ -80,6 +80,11 @@ def _input_schema(tool: Native, shapes: Shapes) -> Schema | None:
         return None
 
 
+def define(tools: Iterable[CustomTool], sources: Iterable[Source]) -> Source:
+    """These tools as a part of the catalog beside other parts."""
+    return OwnTools(tools).source(sources)
+
+
 def source(tools: Iterable[CustomTool], schemas: Mapping[tuple[str, str], Schema] = _NOTHING) -> Source:
     """The gateway's own tools as a part of the catalog; `schemas` are those of the tools they run, where known."""
     natives = [NativeTool(tool.name, _composed(tool) if tool.steps else _definition(tool, schemas)) for tool in tools]
@@ -108,8 +113,8 @@ def _definition(tool: CustomTool, schemas: Mapping[tuple[str, str], Schema]) -> 
     schema = {
         "type": "object",
         "properties": {
-            "server": {"type": "string", "enum": list(tool.subtools), "description": "Server that has the tool."},
-            "tool": {"type": "string", "enum": list(names), "description": "Tool to run on that server."},
+            "server": {"type": "string", **_one_of(tool.subtools), "description": "Server that has the tool."},
+            "tool": {"type": "string", **_one_of(names), "description": "Tool to run on that server."},
             "args": {"type": "object", "description": "Arguments of that tool.", **_arguments(tool, schemas)},
         },
         "required": ["server", "tool"],
@@ -118,10 +123,16 @@ def _definition(tool: CustomTool, schemas: Mapping[tuple[str, str], Schema]) -> 
     return {"description": Raw(envelopes.encode(description)), "inputSchema": Raw(envelopes.encode(schema))}
 
 
+def _one_of(names: Iterable[str]) -> dict[str, list[str]]:
+    """That it is one of these; nothing if there are none, for no schema may have an empty `enum`."""
+    listed = [*names]
+    return {"enum": listed} if listed else {}
+
+
 def _arguments(tool: CustomTool, schemas: Mapping[tuple[str, str], Schema]) -> dict[str, object]:
     """What `args` may be: one of the subtools' own schemas, if all are known and small and refer to nothing outside."""
     places = [(server, sub.name) for server, subtools in tool.subtools.items() for sub in subtools]
-    if len(places) > _MOST_SCHEMAS or any(place not in schemas for place in places):
+    if not 0 < len(places) <= _MOST_SCHEMAS or any(place not in schemas for place in places):
         return {}
     said = [{"title": f"{server} {name}", **schemas[server, name]} for server, name in places]
     encoded = envelopes.encode(said)

@@ -42,10 +42,13 @@ class _HeldCall:
 
     __slots__ = ("_again", "_call", "_queue", "_router", "_running", "_sink", "_waited")
 
-    def __init__(self, queue: dict[Held, None], router: Router, again: Answer, call: Call, sink: Sink) -> None:
+    def __init__(
+        self, queue: dict[Held, None], router: Router, again: Answer, call: Call, sink: Sink, *, counts: bool = True
+    ) -> None:
+        """Keep it in this queue; `counts`: it waits for a server, and does that only so often."""
         self._queue = queue
         self._router = router
-        self._waited = router.waited + 1
+        self._waited = router.waited + 1 if counts else router.waited
         self._again = again
         self._call = call
         self._sink = sink
@@ -98,6 +101,14 @@ class Dispatcher:
         """What a caller sees now."""
         return self._visible if self._snapshot is self.runtime.snapshot else self._look(caller)
 
+    def _find(self, caller: Caller) -> Visible | None:
+        """What a caller sees now; None: it takes long to say."""
+        snapshot = self.runtime.snapshot
+        if snapshot.settings.access is None:
+            return self._look(caller)
+        self._snapshot = None
+        return snapshot.known(self.view, caller.identity)
+
     def _look(self, caller: Caller) -> Visible:
         snapshot = self.runtime.snapshot
         if snapshot.settings.access is not None:
@@ -115,7 +126,12 @@ class Dispatcher:
 
         Returns the request under way, to cancel it by, or None when it is already over.
         """
-        visible = self._visible if self._snapshot is self.runtime.snapshot else self._look(call.caller)
+        visible = self._visible if self._snapshot is self.runtime.snapshot else self._find(call.caller)
+        if visible is None:
+            queue = self.runtime.unmade(self.view, call.caller.identity)
+            if queue is not None:
+                return _HeldCall(queue, self._router, self.handle, call, sink, counts=False)
+            visible = self._look(call.caller)
         return self._answer(visible, call, sink) if visible.chain is None else visible.chain.handle(call, sink)
 
     def around(self, call: Call, sink: Sink, answer: Answer) -> Running | None:
@@ -283,11 +299,13 @@ class Dispatcher:
 
     # --- what sessions are told ---------------------------------------------------------------
 
-    def unmet(self) -> dict[Held, None] | None:
+    def unmet(self, identity: Identity | None = None) -> dict[Held, None] | None:
         """Where a session waits that opens before its only server has said what it is; None if it need not."""
         runtime = self.runtime
         if runtime.waiting_sessions is not None:
             return runtime.waiting_sessions
+        if (unmade := runtime.unmade(self.view, identity)) is not None:
+            return unmade
         name, naming = next(iter(self.visible.servers.items()), ("", None))
         if naming is None or not naming.bare:
             return None

@@ -14,7 +14,7 @@ import msgspec
 from muxway.calls.backend import StillStarting, refuse
 from muxway.calls.sinks import chain
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
-from muxway.catalog.naming import SEPARATORS, has_prefix, spellings
+from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
 from muxway.composed import own_tools
@@ -141,16 +141,9 @@ class Router:
         """The target of a server's tool by its own name, listed or not. Its shape counts all the same."""
         # What rules hide is looked at all the same: they decide by what it is.
         whole = visible.whole
-        catalog = whole.tools if whole.before_rules is None else whole.before_rules.tools
-        route = catalog.find(f"{upstream}__{native}").route
-        if route is not None and (route.upstream, route.native) != (upstream, native):
-            route = None
-        if route is not None:
-            names = (route.public,)
-        else:
-            naming = whole.servers.get(upstream)
-            starts = dict.fromkeys((upstream if naming is None else naming.prefix or upstream, upstream))
-            names = tuple(name for start in starts for name in spellings(start, native))
+        before = whole.before_rules or whole
+        catalog = before.tools
+        route, names = before.native(upstream, native)
         verdict = whole.verdict_of(TOOLS, upstream, names) if route is None else whole.verdict(TOOLS, route)
         shape = catalog.shapes.get((upstream, native))
         return Target(

@@ -6,7 +6,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from muxway.calls.ports import in_turns
+from muxway.calls.backend import WaitingCalls
+from muxway.calls.incidents import internal
+from muxway.calls.ports import aside, in_turns
 from muxway.exchange.admission import Admission
 from muxway.exchange.approvals import Approvals
 from muxway.exchange.dispatcher import Dispatcher
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from muxway.exchange.seal import Seal
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
-    from muxway.routing.snapshot import Settings, Visible
+    from muxway.routing.snapshot import Ruled, Settings, Visible
 
 _HALF_READ: Final = 8
 """Lists before the one in force in which a client may still turn pages."""
@@ -81,6 +83,8 @@ class Runtime:
         """Handshakes that wait for what is remembered of the servers; None: they are answered at once."""
         self.prepared: Prepared | None = None
         """What the next `publish` may find done."""
+        self._in_making: dict[tuple[str | None, Judge], WaitingCalls | None] = {}
+        """Classes of callers whose part of the snapshot is being made; None: it could not be, beside the loop."""
         self._listeners: dict[object, _Listener] = {}
         self._dispatchers: dict[str | None, Dispatcher] = {}
 
@@ -116,7 +120,53 @@ class Runtime:
             return None
         if ready is not None and ready.before is now and ready.snapshot.is_of(settings, servers, sources):
             return None
-        return partial(_prepare, now, settings, servers, sources)
+        return partial(_prepare, now, settings, servers, sources, self._classes(now, settings))
+
+    def _classes(self, now: Snapshot, settings: Settings) -> dict[tuple[str | None, Judge], Visible | None]:
+        """The classes of those who listen, as the settings have it, with what is made for them now."""
+        classes: dict[tuple[str | None, Judge], Visible | None] = {}
+        access = settings.access
+        if access is None:
+            return classes
+        for one in self._listeners.values():
+            identity = one.who()
+            judge = access.judge(identity, one.view)
+            if judge is not None and (one.view, judge) not in classes:
+                classes[one.view, judge] = now.known(one.view, identity)
+        return classes
+
+    def unmade(self, view: str | None, identity: Identity | None) -> dict[Held, None] | None:
+        """Where requests wait until what their class of callers sees has been made; None: they need not.
+
+        With many definitions that takes long, and others need not wait for it.
+        """
+        snapshot = self.snapshot
+        if snapshot.settings.access is None or snapshot.known(view, identity) is not None:
+            return None
+        judge = snapshot.settings.access.judge(identity, view)
+        if judge is None:
+            return None
+        key = (view, judge)
+        if key not in self._in_making:
+            self._in_making[key] = waiting = WaitingCalls()
+            aside(snapshot.making(view, judge), partial(self._made, snapshot, key, waiting))
+        waiting = self._in_making[key]
+        return None if waiting is None else waiting.held
+
+    def _made(
+        self, snapshot: Snapshot, key: tuple[str | None, Judge], waiting: WaitingCalls, outcome: Callable[[], Ruled]
+    ) -> None:
+        try:
+            snapshot.keep(outcome())
+        except Exception as error:  # noqa: BLE001 - those who wait must go on
+            internal(error)
+            if snapshot is self.snapshot:
+                # Whoever asks makes it on its own, and is told what goes wrong.
+                self._in_making[key] = None
+        else:
+            if snapshot is self.snapshot:
+                self._in_making.pop(key, None)
+        waiting.release()
 
     def expect_servers(self) -> None:
         """Put in force that there are servers which are new: calls of what they may have wait for them."""
@@ -135,6 +185,7 @@ class Runtime:
         before = {view: last.visible(view) for view in views}
         before_of = {who: last.seen(*who) for _, who in listeners}
         self.snapshot = snapshot
+        self._in_making = {}
         snapshot.whole.resources.forget_others()
         now_of = {who: snapshot.seen(*who, seen) for who, seen in before_of.items()}
         for view in views:
@@ -221,6 +272,13 @@ class Runtime:
 
 
 def _prepare(
-    now: Snapshot, settings: Settings, servers: Mapping[str, ServerNaming], sources: Sequence[Source]
+    now: Snapshot,
+    settings: Settings,
+    servers: Mapping[str, ServerNaming],
+    sources: Sequence[Source],
+    classes: Mapping[tuple[str | None, Judge], Visible | None],
 ) -> Prepared:
-    return Prepared(now, now.next(settings, servers, sources).ready())
+    snapshot = now.next(settings, servers, sources).ready()
+    for (view, judge), before in classes.items():
+        snapshot.keep(snapshot.making(view, judge, before)())
+    return Prepared(now, snapshot)

@@ -8,13 +8,15 @@ done beside the event loop.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from muxway.access import narrowing
 from muxway.access.rules import hints_of
 from muxway.catalog import build
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
 from muxway.catalog.model import EMPTY, Hint, Pages
+from muxway.catalog.naming import spellings
 from muxway.catalog.resources import build_resources
 from muxway.catalog.selection import Selection
 from muxway.routing import instructions, offering
@@ -99,6 +101,8 @@ class Settings:
     """What stands around the requests of each view's callers; None: of those who see the whole."""
     access: Access | None = None
     """The rules on who may use what; None: there are none."""
+    define: Callable[[Iterable[CustomTool], Sequence[Source]], Source] | None = None
+    """What makes the gateway's own tools known, beside what servers show; None: it has none that run others."""
     identity: Mapping[str, str] = field(init=False)
     server_info: bytes = field(init=False)
     """The same in JSON."""
@@ -190,6 +194,20 @@ class Visible:
         """The same for what is not listed, of which only its names are known."""
         return None if self.judge is None else self.judge.verdict(kind, server, names, hints_of({}))
 
+    def native(self, server: str, name: str) -> tuple[Route | None, tuple[str, ...]]:
+        """A server's tool by its own name: where it is listed, if it is, and what it goes by."""
+        route = self.tools.find(f"{server}__{name}").route
+        if route is not None and (route.upstream, route.native) == (server, name):
+            return route, (route.public,)
+        naming = self.servers.get(server)
+        starts = dict.fromkeys((server if naming is None else naming.prefix or server, server))
+        return None, tuple(one for start in starts for one in spellings(start, name))
+
+    def spell(self) -> None:
+        """Have all spellings at hand: with many, the first name that is spelled otherwise would have to wait."""
+        self.tools.spell()
+        self.prompts.spell()
+
     @property
     def findings(self) -> list[Finding]:
         """What is odd about what the servers list; of a view, what it names in vain or cannot do."""
@@ -202,6 +220,10 @@ class Visible:
         return frozenset(kind.capability for kind in KINDS if new[kind].differs_from(old[kind]))
 
 
+Ruled: TypeAlias = "dict[tuple[str | None, Judge], Visible]"
+"""What rules leave of the whole (None) and of views, for classes of callers."""
+
+
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Snapshot:
     """One configuration's settings, and the lists as they are now."""
@@ -211,10 +233,8 @@ class Snapshot:
     """What the servers show, as they gave it."""
     whole: Visible
     views: Mapping[str, Visible]
-    ruled: dict[tuple[str | None, Judge], Visible] = field(
-        default_factory=dict[tuple["str | None", "Judge"], Visible], init=False
-    )
-    """What rules leave of the whole and of views, for the classes of callers that have come."""
+    ruled: Ruled = field(default_factory=dict[tuple["str | None", "Judge"], Visible], init=False)
+    """What has been made for the classes of callers that have come."""
 
     @property
     def servers(self) -> Mapping[str, ServerNaming]:
@@ -234,16 +254,34 @@ class Snapshot:
         judge = None if access is None else access.judge(identity, view)
         return self.visible(view) if judge is None else self._judged(view, judge, before)
 
+    def known(self, view: str | None, identity: Identity | None) -> Visible | None:
+        """The same, if it need not be made, or is made in no time."""
+        access = self.settings.access
+        judge = None if access is None else access.judge(identity, view)
+        if judge is None:
+            return self.visible(view)
+        ruled = self.ruled.get((view, judge))
+        return ruled if ruled is not None or are_many(self.given) else self._judged(view, judge)
+
+    def making(self, view: str | None, judge: Judge, before: Visible | None = None) -> Callable[[], Ruled]:
+        """What any thread may do to make what the callers of a class see, for `keep`."""
+        return partial(_make, self.visible(view), view, judge, self.ruled.get((None, judge)), before)
+
+    def keep(self, made: Ruled) -> None:
+        """Have at hand what was made for a class of callers."""
+        for key, visible in made.items():
+            if key not in self.ruled:
+                if len(self.ruled) >= _MOST_CLASSES:
+                    del self.ruled[next(iter(self.ruled))]
+                self.ruled[key] = visible
+
     def _judged(self, view: str | None, judge: Judge, before: Visible | None = None) -> Visible:
-        known = self.ruled.get((view, judge))
-        if known is None:
-            shown = self.visible(view)
-            whole = None if view is None else self._judged(None, judge)
-            known = _ruled(shown, judge, whole, before)
-            if len(self.ruled) >= _MOST_CLASSES:
-                del self.ruled[next(iter(self.ruled))]
-            self.ruled[view, judge] = known
-        return known
+        ruled = self.ruled.get((view, judge))
+        if ruled is None:
+            made = self.making(view, judge, before)()
+            ruled = made[view, judge]
+            self.keep(made)
+        return ruled
 
     def is_of(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> bool:
         """Whether it is what these make."""
@@ -281,14 +319,19 @@ class Snapshot:
         for name, view in self.views.items():
             shown = {one: naming for one, naming in whole.servers.items() if _has_server(view, one)}
             views[name] = replace(view, servers=shown, part_of=whole)
-        return Snapshot(self.settings, self.given, whole, views)
+        snapshot = Snapshot(self.settings, self.given, whole, views)
+        for (view, judge), ruled in self.ruled.items():
+            part_of = None if view is None else snapshot.ruled.get((None, judge))
+            if view is None or (view in views and part_of is not None):
+                shown = snapshot.visible(view)
+                servers = _open_servers(shown, judge)
+                snapshot.ruled[view, judge] = replace(ruled, servers=servers, part_of=part_of, before_rules=shown)
+        return snapshot
 
     def ready(self) -> Snapshot:
         """The same, with all done that would have to be done for the first who asks."""
         for one in (self.whole, *self.views.values()):
-            # The first name that is spelled otherwise would have to wait for all spellings of so many.
-            one.tools.spell()
-            one.prompts.spell()
+            one.spell()
         return self
 
     @classmethod
@@ -387,17 +430,39 @@ def _selected(last: Snapshot, whole: Visible, view: str, selection: Selection) -
     )
 
 
+def _make(shown: Visible, view: str | None, judge: Judge, whole: Visible | None, before: Visible | None) -> Ruled:
+    """What a class of callers sees of the whole or of a view, and of the whole if that is not known."""
+    if view is None:
+        made: Ruled = {(None, judge): _ruled(shown, judge, None, before)}
+    else:
+        whole = whole or _ruled(shown.whole, judge, None, None)
+        made = {(None, judge): whole, (view, judge): _ruled(shown, judge, whole, before)}
+    for one in made.values():
+        if len(one.tools.routes) + len(one.prompts.routes) > _MANY:
+            one.spell()
+    return made
+
+
+def _open_servers(shown: Visible, judge: Judge) -> dict[str, ServerNaming]:
+    return {name: one for name, one in shown.servers.items() if not judge.shuts(name)}
+
+
 def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible | None) -> Visible:
     """What rules leave of what is shown; `whole` is what they leave of the whole, if this is not it."""
     settings = shown.settings
-    publics = {kind: narrowing.publics_of(shown.whole.catalog(kind)) for kind in (TOOLS, PROMPTS)}
+    # In the whole everything is called what it is called there.
+    publics = {
+        kind: {} if shown.part_of is None else narrowing.publics_of(shown.whole.catalog(kind))
+        for kind in (TOOLS, PROMPTS)
+    }
     tools, of_tools = narrowing.of_names(shown.tools, judge, publics[TOOLS])
     prompts, of_prompts = narrowing.of_names(shown.prompts, judge, publics[PROMPTS])
+    tools = _of_fewer(shown, tools, judge, of_tools if whole is None else whole.verdicts[TOOLS])
     resources = narrowing.of_uris(shown.resources, judge)
     sources = [source for source in shown.sources if source.own or not judge.shuts(source.upstream)]
     return replace(
         shown,
-        servers={name: one for name, one in shown.servers.items() if not judge.shuts(name)},
+        servers=_open_servers(shown, judge),
         sources=sources,
         tools=tools,
         prompts=prompts,
@@ -411,6 +476,47 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
         verdicts={TOOLS: of_tools, PROMPTS: of_prompts},
         before_rules=shown,
     )
+
+
+def _of_fewer(shown: Visible, tools: Catalog, judge: Judge, verdicts: Mapping[str, Ruling]) -> Catalog:
+    """The tools that are left, of which compound ones name only what their callers may run.
+
+    `verdicts` are those on the tools of the whole.
+    """
+    define, own = shown.settings.define, shown.settings.tools
+    if define is None:
+        return tools
+
+    def runs(server: str, name: str) -> bool:
+        route, names = shown.whole.native(server, name)
+        ruling = judge.verdict(TOOLS, server, names, hints_of({})) if route is None else verdicts[route.public]
+        return ruling.shown
+
+    fewer: dict[str, CustomTool] = {}
+    for name, tool in own.items():
+        left = {server: tuple(sub for sub in subs if runs(server, sub.name)) for server, subs in tool.subtools.items()}
+        left = {server: subs for server, subs in left.items() if subs}
+        if left != tool.subtools:
+            fewer[name] = replace(tool, subtools=left)
+    if not fewer:
+        return tools
+    members = {native.name: native.members for native in define(fewer.values(), shown.whole.sources).tools}
+    routes = {
+        name: route if route.upstream or route.native not in fewer else _redefined(shown, route, members[route.native])
+        for name, route in tools.routes.items()
+    }
+    return replace(tools, routes=routes, _aliases={})
+
+
+def _redefined(shown: Visible, route: Route, members: Mapping[str, Buffer]) -> Route:
+    """A tool of the gateway's own, with other members than it has."""
+    if shown.selection is not None:
+        listed = next(
+            one for one in shown.whole.tools.routes.values() if not one.upstream and one.native == route.native
+        )
+        members = shown.selection.shaped(listed.public, members)
+    before = envelopes.members(route.definition) or {}
+    return replace(route, definition=envelopes.object_of({**before, **members}.items()), origin=None)
 
 
 def _targets(settings: Settings, tools: Catalog, before: Visible | None) -> dict[bytes, Target]:
