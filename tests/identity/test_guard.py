@@ -89,6 +89,21 @@ async def test_a_name_is_looked_up_once_and_that_address_is_asked(monkeypatch: p
     assert set(made) == {"93.184.216.34"}
 
 
+@pytest.mark.parametrize("url", ["http://mcp.example.com/", "http://mcp.example.com:6379/x", "http://MCP.example.com/"])
+async def test_a_server_that_was_written_with_tls_names_nothing_without(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/security.md#addresses-that-servers-name: its own name, too, may flip to this machine, where TLS would tell."""
+    made = Listening(monkeypatch).made
+    self_named(monkeypatch, lambda _: ["127.0.0.1"])
+    async with GuardedFetch(["https://mcp.example.com/mcp"]) as fetch:
+        with pytest.raises(FetchError, match="must be https"):
+            await fetch.get(url)
+    assert made == []
+    async with GuardedFetch(["http://mcp.example.com/mcp"]) as fetch:
+        fetch.check(url)
+
+
 async def test_a_server_on_this_machine_may_name_this_machine(provider: Provider) -> None:
     """docs/security.md#addresses-that-servers-name: where the user wrote such an address, and only there."""
     url = f"{provider.url}/.well-known/oauth-authorization-server"

@@ -120,8 +120,11 @@ class GuardedFetch:
         Args:
             written: URLs that the user wrote down. Their hosts may be asked wherever they are.
         """
-        hosts = [(url.host or "").lower() for url in map(URL, written)]
+        urls = [*map(URL, written)]
+        hosts = [(url.host or "").lower() for url in urls]
         self._written = frozenset(hosts)
+        self._plain = frozenset(host for host, url in zip(hosts, urls, strict=True) if url.scheme == "http")
+        """Hosts that may be asked without TLS. To any other name only its certificate says that it leads there."""
         self._zones = {GLOBAL}
         """Where one may ask. What was written adds its own zone as soon as that is known."""
         for host in hosts:
@@ -157,7 +160,7 @@ class GuardedFetch:
         except (ValueError, TypeError):
             raise FetchError(f"{_shown(url)} is no address that can be asked", refused=True) from None
         local = host == "localhost" or host.endswith(".localhost") or zone(host) == LOOPBACK
-        if parsed.scheme == "http" and not (local and LOOPBACK in self._zones) and host not in self._written:
+        if parsed.scheme == "http" and not (local and LOOPBACK in self._zones) and host not in self._plain:
             raise FetchError(f"{_shown(url)} must be https", refused=True)
         if parsed.scheme not in ("http", "https"):
             raise FetchError(f"{_shown(url)} must be https", refused=True)
