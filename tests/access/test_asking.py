@@ -191,6 +191,40 @@ async def test_whoever_approves_sees_who_and_what_but_no_secrets() -> None:
         }
 
 
+async def test_whoever_approves_sees_that_there_is_more() -> None:
+    """docs/access.md: what matters cannot be hidden behind a hundred other arguments."""
+    async with asking() as world:
+        client = await client_of(world, "2025-11-25")
+        arguments = {f"a{number}": number for number in range(100)} | {"path": "/etc", "list": [0]}
+        client.start("tools/call", {"name": "a__drop", "arguments": {**arguments, "a0": [0] * 103}})
+        told = described(await parked(world), str)["arguments"]
+        assert told["…"] == "2 more"
+        assert told["a0"][-1] == "… 3 more"
+        assert len(told["a0"]) == 101
+
+
+@pytest.mark.parametrize("capabilities", [{}, ELICITS])
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_nobody_is_asked_about_arguments_that_can_be_read_in_two_ways(
+    revision: str, capabilities: dict[str, Any]
+) -> None:
+    """docs/access.md: whoever agrees sees the last of two members, and the server may take the first."""
+    async with asking() as world:
+        client = await client_of(world, revision, capabilities=capabilities)
+        client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": {}}
+        say = client.say
+        client.say = lambda frame: say(frame.replace(b'"second"', b'"path"'))  # pyright: ignore[reportAttributeAccessIssue]
+        for arguments in ({"path": "/etc", "second": "x"}, {"deep": [{"path": "/etc", "second": "x"}]}):
+            reply = await client.call("a__drop", arguments)
+            assert "stands twice" in reply.error["message"]
+        assert world.gateway.runtime.approvals.waiting() == []
+        assert used(world) == 0
+        large = client.start("tools/call", {"name": "a__drop", "arguments": {"path": "x" * 400_000}})
+        if not capabilities:
+            world.gateway.runtime.approvals.answer((await parked(world)).id, allow=True)
+            assert "isError" not in (await client.answer(large)).result
+
+
 async def test_steps_of_composed_tools_and_subtools_are_asked_about_too() -> None:
     """docs/access.md: whoever calls a tool that calls another one needs leave for both."""
     tools = {
