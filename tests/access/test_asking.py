@@ -313,3 +313,20 @@ async def test_the_user_is_asked_about_a_step_in_the_middle_of_its_tool(revision
         assert "isError" not in reply.result
         assert (len(asked), used(world)) == (1, 1)
         assert "a__drop" in asked[0]["message"]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_is_denied_now_does_not_come_from_the_cache(revision: str) -> None:
+    """docs/access.md: a principal whose groups are others now may do what these may, whatever was answered before."""
+    both = {"Both": {"description": "d", "steps": [{"name": "one", "tool": "a__get", "arguments": {}}]}}
+    rules = [{"groups": ["staff"], "do": "allow"}, {"tools": ["Both", "a__get"], "do": "deny"}]
+    caching = [{"use": "cache", "tools": ["*"], "lists": True}]
+    async with a_world(
+        {"a": server("a")}, mcpServers={"a": OFF}, access=rules, tools=both, middleware=caching
+    ) as world:
+        for groups, shown in ((("staff",), True), ((), False), (("staff",), True)):
+            client = await client_of(world, revision, Identity(user="ann", groups=groups))
+            assert ("Both" in await client.tools()) is shown
+            for name in ("Both", "a__get"):
+                assert ("result" in (await client.call(name)).message) is shown
+        assert world.servers["a"].times("tools/call") == 2
