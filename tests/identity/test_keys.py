@@ -90,13 +90,32 @@ def test_an_expired_key_is_refused_and_noticed(file: KeyFile) -> None:
     ahead = 0.0
     key = later.create("ci", expires=now + 60)
     later.read()
-    assert isinstance(later.check(key.encode()), Admitted)
+    admitted = later.check(key.encode())
+    assert isinstance(admitted, Admitted)
     assert not later.has_changed()
+    assert later.still_admits("ci", admitted.identity.subject, None)
     ahead = 61.0
     assert later.has_changed()
     assert not later.has_changed()
     assert isinstance(later.check(key.encode()), Rejected)
-    assert not later.still_admits("ci", None)
+    assert not later.still_admits("ci", admitted.identity.subject, None)
+
+
+def test_a_key_that_was_made_anew_is_another_one(file: KeyFile) -> None:
+    """docs/identity-team.md#machines: what a leaked key has open ends also if its name is given again at once."""
+    holders = KeyHolders(file, demands=True)
+    leaked = file.create("ci")
+    file.read()
+    before = holders.check(leaked.encode(), "/mcp")
+    assert isinstance(before, Admitted)
+    file.revoke("ci")
+    made = file.create("ci")
+    assert file.has_changed()
+    after = holders.check(made.encode(), "/mcp")
+    assert isinstance(after, Admitted)
+    assert not holders.still_admits(before.identity, None)
+    assert holders.still_admits(after.identity, None)
+    assert after.principal == before.principal
 
 
 @pytest.mark.parametrize("fault", ["torn", "list", "digest", "writable", "link", "empty"])
