@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import threading
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from muxway.calls.identity import Identity
 from muxway.cli import cli
 from muxway.clients.authenticator import Admitted, Rejected
 from muxway.clients.transports.guard import Guard
@@ -24,6 +26,8 @@ from .issuing import PUBLIC, TestIssuer
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from muxway.clients.authenticator import Verdict
 
 VIEWS: dict[str, Any] = {"reading": {"tools": ["up__*"]}, "writing": {}}
 
@@ -310,3 +314,27 @@ def _soon(status: Callable[[], int], wanted: int) -> float:
         assert time.monotonic() < began + 10
         time.sleep(0.05)
     return time.monotonic() - began
+
+
+async def test_a_verdict_that_comes_after_a_reload_is_not_believed(file: KeyFile) -> None:
+    """docs/reload.md: who may come in is what counts now, also for a request whose token was being asked about."""
+    coming: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+    asked = asyncio.Event()
+
+    class Slow(KeyHolders):
+        def judges(self, token: bytes) -> bool:
+            return bool(token)
+
+        def check(self, token: bytes, path: str) -> Any:
+            asked.set()
+            return coming
+
+    async with a_web({"up": ScriptedServer()}) as web:
+        web.door.admit((), {}, Slow(file, demands=True))
+        answer = asyncio.ensure_future(web.post(initialize(), bearer("opaque")))
+        async with asyncio.timeout(10):
+            await asked.wait()
+        web.door.admit((), {}, KeyHolders(file, demands=True))
+        coming.set_result(Admitted(b"former", Identity(user="former")))
+        assert (await answer).status == 401
+        assert web.door.sessions == 0
