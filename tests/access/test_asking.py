@@ -191,6 +191,40 @@ async def test_whoever_approves_sees_who_and_what_but_no_secrets() -> None:
         }
 
 
+async def test_whoever_approves_sees_that_there_is_more() -> None:
+    """docs/access.md: what matters cannot be hidden behind a hundred other arguments."""
+    async with asking() as world:
+        client = await client_of(world, "2025-11-25")
+        arguments = {f"a{number}": number for number in range(100)} | {"path": "/etc", "list": [0]}
+        client.start("tools/call", {"name": "a__drop", "arguments": {**arguments, "a0": [0] * 103}})
+        told = described(await parked(world), str)["arguments"]
+        assert told["…"] == "2 more"
+        assert told["a0"][-1] == "… 3 more"
+        assert len(told["a0"]) == 101
+
+
+@pytest.mark.parametrize("capabilities", [{}, ELICITS])
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_nobody_is_asked_about_arguments_that_can_be_read_in_two_ways(
+    revision: str, capabilities: dict[str, Any]
+) -> None:
+    """docs/access.md: whoever agrees sees the last of two members, and the server may take the first."""
+    async with asking() as world:
+        client = await client_of(world, revision, capabilities=capabilities)
+        client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": {}}
+        say = client.say
+        client.say = lambda frame: say(frame.replace(b'"second"', b'"path"'))  # pyright: ignore[reportAttributeAccessIssue]
+        for arguments in ({"path": "/etc", "second": "x"}, {"deep": [{"path": "/etc", "second": "x"}]}):
+            reply = await client.call("a__drop", arguments)
+            assert "stands twice" in reply.error["message"]
+        assert world.gateway.runtime.approvals.waiting() == []
+        assert used(world) == 0
+        large = client.start("tools/call", {"name": "a__drop", "arguments": {"path": "x" * 400_000}})
+        if not capabilities:
+            world.gateway.runtime.approvals.answer((await parked(world)).id, allow=True)
+            assert "isError" not in (await client.answer(large)).result
+
+
 async def test_steps_of_composed_tools_and_subtools_are_asked_about_too() -> None:
     """docs/access.md: whoever calls a tool that calls another one needs leave for both."""
     tools = {
@@ -309,3 +343,20 @@ async def test_the_user_is_asked_about_a_step_in_the_middle_of_its_tool(revision
         assert "isError" not in reply.result
         assert (len(asked), used(world)) == (1, 1)
         assert "a__drop" in asked[0]["message"]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_is_denied_now_does_not_come_from_the_cache(revision: str) -> None:
+    """docs/access.md: a principal whose groups are others now may do what these may, whatever was answered before."""
+    both = {"Both": {"description": "d", "steps": [{"name": "one", "tool": "a__get", "arguments": {}}]}}
+    rules = [{"groups": ["staff"], "do": "allow"}, {"tools": ["Both", "a__get"], "do": "deny"}]
+    caching = [{"use": "cache", "tools": ["*"], "lists": True}]
+    async with a_world(
+        {"a": server("a")}, mcpServers={"a": OFF}, access=rules, tools=both, middleware=caching
+    ) as world:
+        for groups, shown in ((("staff",), True), ((), False), (("staff",), True)):
+            client = await client_of(world, revision, Identity(user="ann", groups=groups))
+            assert ("Both" in await client.tools()) is shown
+            for name in ("Both", "a__get"):
+                assert ("result" in (await client.call(name)).message) is shown
+        assert world.servers["a"].times("tools/call") == 2

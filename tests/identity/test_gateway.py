@@ -287,6 +287,22 @@ async def test_a_caller_with_a_token_of_its_own_does_not_use_the_login_of_who_ru
                 assert told.value.reason == "login_needed"
 
 
+@pytest.mark.parametrize("isolation", ["shared", "principal"])
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_caller_with_a_token_of_its_own_hears_nothing_of_what_is_somebody_elses(
+    provider: Provider, shared: bool, isolation: str
+) -> None:
+    """docs/subscriptions.md: it would subscribe with the login of who runs muxway, and hear of their changes."""
+    await log_in(server(provider))
+    entry = {"url": provider.mcp, "isolation": isolation, "oauth": {"shared": shared}}
+    async with Gateway.open(parse_config({"mcpServers": {"guarded": entry}})) as gateway:
+        await until_running(gateway)
+        feed = gateway.runtime.subscriptions._feeds["guarded"]
+        assert feed.is_anothers(Caller(revision=LIBRARY.revision, principal=b"theirs")) is not shared
+        if not shared:
+            assert not feed.is_anothers(Caller(revision=LIBRARY.revision))
+
+
 async def test_a_new_token_for_each_call_is_one_session(provider: Provider) -> None:
     """docs/identity.md#the-token-store: 300 tokens of one login, one session at the server."""
     await log_in(server(provider))

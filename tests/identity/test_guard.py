@@ -89,6 +89,56 @@ async def test_a_name_is_looked_up_once_and_that_address_is_asked(monkeypatch: p
     assert set(made) == {"93.184.216.34"}
 
 
+@pytest.mark.parametrize("url", ["http://mcp.example.com/", "http://mcp.example.com:6379/x", "http://MCP.example.com/"])
+async def test_a_server_that_was_written_with_tls_names_nothing_without(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/security.md#addresses-that-servers-name: its own name may flip, too, and TLS would tell."""
+    made = Listening(monkeypatch).made
+    self_named(monkeypatch, lambda _: ["127.0.0.1"])
+    async with GuardedFetch(["https://mcp.example.com/mcp"]) as fetch:
+        with pytest.raises(FetchError, match="must be https"):
+            await fetch.get(url)
+    assert made == []
+    async with GuardedFetch(["http://mcp.example.com/mcp"]) as fetch:
+        fetch.check(url)
+
+
+async def test_a_name_that_only_claims_to_be_inside_opens_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/security.md#addresses-that-servers-name: the server itself must have answered from a private network."""
+    made = Listening(monkeypatch).made
+    self_named(monkeypatch, lambda host: ["10.0.0.1"] if host == "mcp.example.com" else ["10.0.0.2"])
+    async with GuardedFetch(["https://mcp.example.com/mcp"]) as fetch:
+        with pytest.raises(FetchError, match="cannot be reached"):
+            await fetch.get("https://mcp.example.com/")
+        with pytest.raises(FetchError, match="private network"):
+            await fetch.get("https://inner.example.com/")
+    assert set(made) == {"10.0.0.1"}
+
+
+@pytest.mark.parametrize(("addresses", "opens"), [(["10.0.0.1"], True), (["10.0.0.1", "93.184.216.34"], False)])
+async def test_a_server_that_answers_from_a_private_network_may_name_others_there(
+    addresses: list[str], opens: bool, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/security.md#addresses-that-servers-name: wherever all of its addresses are."""
+    port = int(provider.url.rpartition(":")[2])
+
+    async def connect(**_: Any) -> socket.socket:
+        made = socket.create_connection(("127.0.0.1", port))
+        made.setblocking(False)
+        return made
+
+    monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", lambda *_, **__: connect())
+    self_named(monkeypatch, lambda host: addresses if host == "mcp.example.com" else ["10.0.0.2"])
+    async with GuardedFetch(["http://mcp.example.com/mcp"]) as fetch:
+        await fetch.get("http://mcp.example.com/.well-known/oauth-authorization-server")
+        if opens:
+            fetch.check_address("inner.example.com", "10.0.0.2")
+        else:
+            with pytest.raises(FetchError, match="private network"):
+                fetch.check_address("inner.example.com", "10.0.0.2")
+
+
 async def test_a_server_on_this_machine_may_name_this_machine(provider: Provider) -> None:
     """docs/security.md#addresses-that-servers-name: where the user wrote such an address, and only there."""
     url = f"{provider.url}/.well-known/oauth-authorization-server"

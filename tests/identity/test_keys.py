@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import threading
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from muxway.calls.identity import Identity
 from muxway.cli import cli
 from muxway.clients.authenticator import Admitted, Rejected
 from muxway.clients.transports.guard import Guard
@@ -24,6 +26,8 @@ from .issuing import PUBLIC, TestIssuer
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from muxway.clients.authenticator import Verdict
 
 VIEWS: dict[str, Any] = {"reading": {"tools": ["up__*"]}, "writing": {}}
 
@@ -90,13 +94,32 @@ def test_an_expired_key_is_refused_and_noticed(file: KeyFile) -> None:
     ahead = 0.0
     key = later.create("ci", expires=now + 60)
     later.read()
-    assert isinstance(later.check(key.encode()), Admitted)
+    admitted = later.check(key.encode())
+    assert isinstance(admitted, Admitted)
     assert not later.has_changed()
+    assert later.still_admits("ci", admitted.identity.subject, None)
     ahead = 61.0
     assert later.has_changed()
     assert not later.has_changed()
     assert isinstance(later.check(key.encode()), Rejected)
-    assert not later.still_admits("ci", None)
+    assert not later.still_admits("ci", admitted.identity.subject, None)
+
+
+def test_a_key_that_was_made_anew_is_another_one(file: KeyFile) -> None:
+    """docs/identity-team.md#machines: what a leaked key has open ends also if its name is given again at once."""
+    holders = KeyHolders(file, demands=True)
+    leaked = file.create("ci")
+    file.read()
+    before = holders.check(leaked.encode(), "/mcp")
+    assert isinstance(before, Admitted)
+    file.revoke("ci")
+    made = file.create("ci")
+    assert file.has_changed()
+    after = holders.check(made.encode(), "/mcp")
+    assert isinstance(after, Admitted)
+    assert not holders.still_admits(before.identity, None)
+    assert holders.still_admits(after.identity, None)
+    assert after.principal == before.principal
 
 
 @pytest.mark.parametrize("fault", ["torn", "list", "digest", "writable", "link", "empty"])
@@ -291,3 +314,27 @@ def _soon(status: Callable[[], int], wanted: int) -> float:
         assert time.monotonic() < began + 10
         time.sleep(0.05)
     return time.monotonic() - began
+
+
+async def test_a_verdict_that_comes_after_a_reload_is_not_believed(file: KeyFile) -> None:
+    """docs/reload.md: who may come in is what counts now, also for a request whose token was being asked about."""
+    coming: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+    asked = asyncio.Event()
+
+    class Slow(KeyHolders):
+        def judges(self, token: bytes) -> bool:
+            return bool(token)
+
+        def check(self, token: bytes, path: str) -> Any:
+            asked.set()
+            return coming
+
+    async with a_web({"up": ScriptedServer()}) as web:
+        web.door.admit((), {}, Slow(file, demands=True))
+        answer = asyncio.ensure_future(web.post(initialize(), bearer("opaque")))
+        async with asyncio.timeout(10):
+            await asked.wait()
+        web.door.admit((), {}, KeyHolders(file, demands=True))
+        coming.set_result(Admitted(b"former", Identity(user="former")))
+        assert (await answer).status == 401
+        assert web.door.sessions == 0

@@ -16,7 +16,7 @@ class Identity:
     issuer: str = ""
     """Who vouches for it; empty for a key of our own."""
     subject: str = ""
-    """Whom the issuer means. Unique there, and often nothing that people can read."""
+    """Whom the issuer means. Unique there, and often nothing that people can read. Of a key, which one of its name."""
     client: str = ""
     """The program that the token was given to, by its id at the issuer."""
     key: str = ""

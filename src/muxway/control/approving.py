@@ -52,11 +52,15 @@ def _shown(value: object, mask: Callable[[str], str], deep: int = 0) -> Any:
         text = mask(value)
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     if isinstance(value, list):
-        return [_shown(item, mask, deep + 1) for item in cast("list[object]", value)[:_MOST]]
+        items = cast("list[object]", value)
+        shown = [_shown(item, mask, deep + 1) for item in items[:_MOST]]
+        return shown if len(items) <= _MOST else [*shown, f"… {len(items) - _MOST} more"]
     if isinstance(value, dict):
-        members = [*cast("dict[str, object]", value).items()][:_MOST]
-        return {
+        members = [*cast("dict[str, object]", value).items()]
+        told = {
             mask(name): "***" if _SECRET.search(name) and not isinstance(item, bool) else _shown(item, mask, deep + 1)
-            for name, item in members
+            for name, item in members[:_MOST]
         }
+        # Nobody agrees to what is not there to see, unless that is said.
+        return told if len(members) <= _MOST else {**told, "…": f"{len(members) - _MOST} more"}
     return value

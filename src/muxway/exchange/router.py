@@ -79,12 +79,17 @@ class Router:
         return target if target.verdict is None or not target.verdict.first else self.decide(target, call)
 
     def decide(self, target: Target, call: Call) -> Target:
-        """The target of a call whose arguments some rule looks at, with what is decided about just this call.
+        """The target of a call whose arguments a rule or a person looks at, with what is decided about just this call.
 
         Raises:
             InvalidParams: nobody can say what its arguments are.
         """
-        if target.verdict is None or not target.verdict.first or call.method != "tools/call":
+        if target.verdict is None or call.method != "tools/call":
+            return target
+        if not target.verdict.first:
+            if target.verdict.do == "ask" and (raw := call.params.get("arguments")) is not None:
+                # Somebody agrees to what is shown of them, so that must be what the server reads.
+                _object(raw, largest=None)
             return target
         verdict = target.verdict.of(_arguments(call))
         if verdict.do != "deny":
@@ -482,13 +487,13 @@ def _arguments(call: Call) -> dict[str, Any]:
     return {} if raw is None else _object(raw)
 
 
-def _object(raw: Raw) -> dict[str, Any]:
+def _object(raw: Raw, largest: int | None = _LARGEST_JUDGED) -> dict[str, Any]:
     if not envelopes.is_object(raw):
         return {}
     value = envelopes.value(raw)
     if envelopes.encode(value) != bytes(raw):
         # Not as we would write it: that takes longer to look through.
-        if len(raw) > _LARGEST_JUDGED:
+        if largest is not None and len(raw) > largest:
             raise InvalidParams("params.arguments are too large for the rule that looks at them")
         if envelopes.stands_twice(raw):
             raise InvalidParams("params.arguments: a member stands twice, which is not passed on")

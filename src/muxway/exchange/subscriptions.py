@@ -165,8 +165,8 @@ class Subscriptions:
             raise RpcError(f"Resource not found: {short(uri)}", code=NOT_FOUND, data={"uri": short(uri, 4096)})
         if self._feeds[place.upstream].is_anothers(subscriber.caller):
             raise InvalidParams(
-                f'server "{place.upstream}" runs for each user by itself (`isolation`), and only the one who came '
-                "first can be told of changes: read the resource again instead"
+                f'server "{place.upstream}" tells of what another user does there, who came first (`isolation`) or is '
+                "logged in to it: read the resource again instead"
             )
         subscriber.places[uri] = place
         self._topics[place.upstream].setdefault(place.native, {}).setdefault(subscriber, []).append(uri)

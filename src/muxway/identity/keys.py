@@ -55,6 +55,11 @@ class ApiKey:
     """The only view that it opens."""
     expires: float | None = None
 
+    @property
+    def mark(self) -> str:
+        """Tells it from others that had its name before."""
+        return self.digest.hex()[:16]
+
     def told(self) -> dict[str, object]:
         """As it stands in the file; all but the digest may be shown."""
         told: dict[str, object] = {"name": self.name, "created": self.created, "sha256": self.digest.hex()}
@@ -141,12 +146,12 @@ class KeyFile:
             return Rejected(401, "invalid_token", "this is no API key of this gateway, or not any more")
         if key.expires is not None and key.expires <= self._clock():
             return Rejected(401, "invalid_token", "the API key has expired")
-        return Admitted(principal_of("key", key.name), Identity(key=key.name), key.view)
+        return Admitted(principal_of("key", key.name), Identity(key=key.name, subject=key.mark), key.view)
 
-    def still_admits(self, name: str, view: str | None) -> bool:
-        """Whether what a key opened may stay open."""
+    def still_admits(self, name: str, mark: str, view: str | None) -> bool:
+        """Whether what a key opened may stay open. One that was made anew has opened nothing yet."""
         key = self._keys.get(name)
-        if key is None or (key.expires is not None and key.expires <= self._clock()):
+        if key is None or key.mark != mark or (key.expires is not None and key.expires <= self._clock()):
             return False
         return key.view in (None, view)
 
@@ -190,7 +195,7 @@ class KeyHolders:
         return self._keys.check(token)
 
     def still_admits(self, identity: Identity, view: str | None) -> bool:
-        return self._keys.still_admits(identity.key, view)
+        return self._keys.still_admits(identity.key, identity.subject, view)
 
     def challenge(self, path: str, host: str, rejected: Rejected | None) -> bytes:
         del path, host

@@ -174,7 +174,7 @@ class ResourceServer:
 
     def still_admits(self, identity: Identity, view: str | None) -> bool:
         if identity.key:
-            return self._keys is not None and self._keys.still_admits(identity.key, view)
+            return self._keys is not None and self._keys.still_admits(identity.key, identity.subject, view)
         return identity.issuer == self.tokens.settings.issuer
 
     def challenge(self, path: str, host: str, rejected: Rejected | None) -> bytes:

@@ -101,6 +101,7 @@ class _Guard(AbstractResolver):
         for _, address in addresses:
             # All of them: one that leads inside is a sign of ill will, or of a name that flips.
             self._fetch.check_address(host, address)
+        self._fetch.note_place(host, [address for _, address in addresses])
         flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         return [
             ResolveResult(hostname=host, host=address, port=port, family=kind, proto=0, flags=flags)
@@ -120,10 +121,15 @@ class GuardedFetch:
         Args:
             written: URLs that the user wrote down. Their hosts may be asked wherever they are.
         """
-        hosts = [(url.host or "").lower() for url in map(URL, written)]
+        urls = [*map(URL, written)]
+        hosts = [(url.host or "").lower() for url in urls]
         self._written = frozenset(hosts)
+        self._plain = frozenset(host for host, url in zip(hosts, urls, strict=True) if url.scheme == "http")
+        """Hosts that may be asked without TLS. To any other name only its certificate says that it leads there."""
         self._zones = {GLOBAL}
-        """Where one may ask. What was written adds its own zone as soon as that is known."""
+        """Where one may ask. What was written adds its own zone as soon as it has answered from there."""
+        self._inside: set[str] = set()
+        """Names of what was written that lead to a private network, and nowhere else."""
         for host in hosts:
             if host == "localhost" or host.endswith(".localhost") or zone(host) == LOOPBACK:
                 self._zones.add(LOOPBACK)
@@ -157,7 +163,7 @@ class GuardedFetch:
         except (ValueError, TypeError):
             raise FetchError(f"{_shown(url)} is no address that can be asked", refused=True) from None
         local = host == "localhost" or host.endswith(".localhost") or zone(host) == LOOPBACK
-        if parsed.scheme == "http" and not (local and LOOPBACK in self._zones) and host not in self._written:
+        if parsed.scheme == "http" and not (local and LOOPBACK in self._zones) and host not in self._plain:
             raise FetchError(f"{_shown(url)} must be https", refused=True)
         if parsed.scheme not in ("http", "https"):
             raise FetchError(f"{_shown(url)} must be https", refused=True)
@@ -171,12 +177,9 @@ class GuardedFetch:
 
     def check_address(self, host: str, address: str) -> None:
         """Raise FetchError if this address of a host must not be asked."""
-        where = zone(address)
         if host.lower() in self._written:
-            if where == PRIVATE:
-                # The server itself is in our own network: so may be who looks after its logins.
-                self._zones.add(PRIVATE)
             return
+        where = zone(address)
         if where not in self._zones:
             place = {LOOPBACK: "on this machine", PRIVATE: "in a private network"}.get(where, "no place of a server")
             raise FetchError(
@@ -184,6 +187,13 @@ class GuardedFetch:
                 "write its address into `oauth`",
                 refused=True,
             )
+
+    def note_place(self, host: str, addresses: Iterable[str]) -> None:
+        """A name was looked up. What it claims of itself opens nothing, before something has answered there."""
+        if host.lower() in self._written and all(zone(address) == PRIVATE for address in addresses):
+            self._inside.add(host.lower())
+        else:
+            self._inside.discard(host.lower())
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> FetchAnswer:
         """GET, following a few redirects within the same origin. Raises FetchError."""
@@ -231,6 +241,9 @@ class GuardedFetch:
             async with self._session.request(
                 method, parsed, headers=headers, data=body, allow_redirects=False
             ) as response:
+                if (parsed.host or "").lower() in self._inside:
+                    # The server itself is in our own network: so may be who looks after its logins.
+                    self._zones.add(PRIVATE)
                 content = b""
                 while largest and not response.content.at_eof():
                     content += await response.content.read(largest + 1 - len(content))

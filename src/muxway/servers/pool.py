@@ -64,6 +64,10 @@ class Sharing:
     principal: bytes | None = None
     """Whose the first connection is, where principals are kept apart: the first who came."""
 
+    def bars(self, caller: Caller) -> bool:
+        """Whether a caller may not use the server at all, because it is another user who is logged in there."""
+        return self.personal is not None and bool(caller.principal) and self.personal()
+
     def crosses(self, caller: Caller, *, stateless: bool) -> bool:
         """Whether a caller is better served with a handshake than over the first connection."""
         if not stateless or not self.match_era or caller.revision.stateless:
@@ -156,7 +160,7 @@ class Pool:
             return None
         stateless, sharing = first.revision.stateless, self.sharing
         is_other = sharing.personal is not None and bool(caller.principal)
-        if is_other and sharing.personal is not None and sharing.personal():
+        if is_other and sharing.bars(caller):
             name = self.first.name
             why = f'server "{name}" is logged in to by the user who runs muxway, and by nobody else'
             raise UpstreamError(name, "login_needed", f"{why}; to let all callers use that, write `oauth.shared: true`")
@@ -171,8 +175,8 @@ class Pool:
     def is_anothers(self, caller: Caller) -> bool:
         """Whether the first connection is another principal's: what it tells of is not this caller's business."""
         first, sharing = self.first.connection, self.sharing
-        if sharing.sent(caller):
-            return True  # The first one has sent nothing of anybody's.
+        if sharing.bars(caller) or sharing.sent(caller):
+            return True  # The first one has sent nothing of anybody's headers.
         if not sharing.keeps_state and (first is None or first.revision.stateless):
             return False
         return sharing.isolation == "principal" and sharing.owner(caller) is not None

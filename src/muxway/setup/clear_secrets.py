@@ -20,6 +20,12 @@ _KNOWN = re.compile(
     r"(?:gh[opsu]_|github_pat_|glpat-|sk-|xox[abposr]-|AKIA|AIza|hf_|npm_|pypi-|eyJ)[\w.-]{12,}", re.ASCII
 )
 """What tokens of well-known services begin with, wherever they stand."""
+_NAMED = re.compile(
+    r"(?<![\w-])[\w-]{0,64}?(?:token|secret|passw|pwd|api[-_]?key|auth(?!ors?\b)|credential|cookie)[\w-]{0,64}+"
+    r"[\"']?\s*+[:=]\s*+[\"']?(?:(?:bearer|basic|token)\s+)?([^\s\"'&,;}\\]+)",
+    re.IGNORECASE,
+)
+"""A value behind its name, as headers and variables stand in an argument: `Authorization: Bearer …`, `API_KEY=…`."""
 
 
 def clear_secrets(entry: Mapping[object, object]) -> dict[str, str]:
@@ -34,7 +40,9 @@ def clear_secrets(entry: Mapping[object, object]) -> dict[str, str]:
 
 def mask_of(*documents: object) -> Callable[[str], str]:
     """What puts `***` in place of the secrets anywhere in this plain data, also as they stand in JSON text."""
-    texts = [text for value in documents for _, text in _of("", value) if not _REFERENCE.search(text)]
+    found = [text for value in documents for _, text in _of("", value)]
+    found += [text for value in documents for string in _strings(value) for text in _in_text(string)]
+    texts = [text for text in dict.fromkeys(found) if not _REFERENCE.search(text)]
     return masker(filter(is_secret, [*texts, *(json.dumps(text, ensure_ascii=False)[1:-1] for text in texts)]))
 
 
@@ -64,9 +72,24 @@ def _of(key: str, value: object) -> Iterator[tuple[str, str]]:
         yield from ((key, text) for text in _in_text(value))
 
 
+def _strings(value: object) -> Iterator[str]:
+    """Every text in plain data, whatever its name."""
+    left = [value]
+    while left:
+        one = left.pop()
+        mapping, listed = as_mapping(one), as_list(one)
+        if isinstance(one, str):
+            yield one
+        elif mapping is not None:
+            left += mapping.values()
+        elif listed is not None:
+            left += listed
+
+
 def _in_text(text: str) -> Iterator[str]:
-    """Tokens of a known form, and what a URL has as a password or under a secret's name."""
+    """Tokens of a known form, what stands behind a secret's name, and what a URL has as a password or under one."""
     yield from (match[0] for match in _KNOWN.finditer(text))
+    yield from (match[1] for match in _NAMED.finditer(text))
     if "://" in text:
         try:
             parts = urlsplit(text)

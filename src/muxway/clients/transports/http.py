@@ -353,12 +353,13 @@ class HttpClientTransport:
         coming: asyncio.Future[Any],
     ) -> None:
         """Take a request again when it is known what its credentials are worth."""
-        waiting = HttpReply(connection)
+        waiting, judge = HttpReply(connection), self._authenticator
         connection.begin(waiting, None)
 
         def decided(coming: asyncio.Future[Any]) -> None:
             if connection.under_way is waiting:
-                self.take(connection, head, body, decode, coming)
+                # Of whom a reload has put somebody else in the place, the word does not count any more.
+                self.take(connection, head, body, decode, coming if self._authenticator is judge else None)
 
         coming.add_done_callback(decided)
 

@@ -14,11 +14,13 @@ from muxway.wire import envelopes
 from muxway.wire.revisions import HOP_KEYS
 
 if TYPE_CHECKING:
+    from muxway.calls.identity import Identity
     from muxway.calls.server_request import ServerRequest
     from muxway.middleware.engine.base import Next, Request, Result
     from muxway.wire.revisions import Revision
 
-    _Key = tuple[bytes | None, str, Revision, str, bytes]
+    _Key = tuple[tuple[bytes, Identity | None] | None, str, Revision, str, bytes]
+    """Who asks, None for everybody; which server, how, for what, and with what."""
 
 _ALWAYS_ANEW: Final = ("inputResponses", "requestState", "task")
 """Params of requests whose outcome is not that of the same request without them."""
@@ -168,7 +170,8 @@ class Cache(Middleware):
 def _key(request: Request) -> _Key | None:
     """What makes a request the same request; None if it is like no other."""
     call = request.call
-    if any(name in call.params for name in _ALWAYS_ANEW):
+    if request.target.error is not None or any(name in call.params for name in _ALWAYS_ANEW):
+        # What somebody may not use now is not answered with what it said when they could.
         return None
     if call.meta is not None and not HOP_KEYS.issuperset(call.meta):
         return None
@@ -178,7 +181,9 @@ def _key(request: Request) -> _Key | None:
     if call.caller.forwarded:
         # What a server is told of its caller may decide what it answers, also for everybody.
         text = b"%b\0%b" % (envelopes.encode(call.caller.forwarded), text)
-    return call.caller.principal, request.server, call.caller.revision, call.method, text
+    # What credentials say of their principal may change, and with it what rules allow.
+    who = (call.caller.principal, call.caller.identity)
+    return who, request.server, call.caller.revision, call.method, text
 
 
 def _ordered(raw: envelopes.Raw) -> bytes:
