@@ -132,7 +132,8 @@ class _Serving:
 
     def _admit(self, config: Config, credentials: AcceptedTokens) -> None:
         """Let in whom this configuration lets in."""
-        tokens, views, self._keys, is_open, _ = credentials
+        self._admitting = _terms_of(config, credentials)
+        tokens, views, self._keys, is_open, own = credentials
         settings = config.gateway.auth
         if self._tokens is not None and self._tokens.settings != settings:
             self._tokens.close()
@@ -154,7 +155,7 @@ class _Serving:
         self.transport.forwards = tuple(
             dict.fromkeys(name for server in config.servers.values() for name in server.forward)
         )
-        self.transport.admit(tokens, views, authenticator)
+        self.transport.admit(tokens, views, authenticator, None if own is None else own.text)
 
     def watch_keys(self) -> None:
         """Take new API keys, and drop those that are gone, as long as this runs."""
@@ -200,6 +201,15 @@ class _Serving:
         """Serve this configuration from now on. Raises ConfigError, and then changes nothing."""
         with wrong_usage_is_wrong_config(config):
             credentials = self._terms.credentials(config)
+        # Who may come in and what there is to use change together: nobody has new servers by the old terms meanwhile,
+        # nor old ones by the new terms.
+        changing = _terms_of(config, credentials) != self._admitting
+        with self.transport.held() if changing else contextlib.nullcontext():
+            changes = await self._change(config)
+            self._admit(config, credentials)
+        return changes
+
+    async def _change(self, config: Config) -> Plan:
         if self.gateway is None:
             changes = plan(self._config, config)
             # Nothing is started, but what cannot be used shows, and views are known to the transport.
@@ -211,7 +221,6 @@ class _Serving:
             log.warning("another address or port counts from the next start on", bound=self._terms.address.url)
         self._config = config
         self._terms.guard.allow(config.gateway.allowed_hosts, config.gateway.allowed_origins)
-        self._admit(config, credentials)
         return changes
 
     async def stop(self) -> None:
@@ -222,6 +231,14 @@ class _Serving:
         await asyncio.gather(*self._stopping)
         if self.gateway is not None:
             await self.gateway.stop()
+
+
+def _terms_of(config: Config, credentials: AcceptedTokens) -> tuple[object, ...]:
+    """All that decides who may come in, and to what."""
+    views = {view.name: (view.audience, view.scopes) for view in config.views.values()}
+    keys = None if credentials.keys is None else credentials.keys.path
+    settings = config.gateway
+    return credentials.tokens, credentials.views, keys, credentials.is_open, settings.auth, settings.public_url, views
 
 
 def run_http(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms: Terms) -> int:

@@ -70,14 +70,16 @@ class ProtectedResources:
         """What stands at a well-known path; None if that is of no endpoint."""
         if not path.startswith(WELL_KNOWN):
             return None
-        of = path.removeprefix(WELL_KNOWN)
+        # Whoever asks with a slash at the end calls the resource so, too: that is what it must be about.
+        of = path.removeprefix(WELL_KNOWN).rstrip("/")
+        end = "/" if of and path.endswith("/") else ""
         if self._prefix and of.startswith(f"{self._prefix}/"):
             of = of.removeprefix(self._prefix)
         resource = self._all.get(of or "/mcp")
         if resource is None:
             return None
         told: dict[str, object] = {
-            "resource": f"{self._base(host)}{resource.path}",
+            "resource": f"{self._base(host)}{resource.path}{end}",
             "authorization_servers": [self._settings.issuer],
             "bearer_methods_supported": ["header"],
             "resource_name": "muxway",

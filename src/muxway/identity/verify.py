@@ -170,7 +170,7 @@ class ResourceServer:
         if not found.scopes.issuperset(resource.scopes):
             why = "the access token lacks scopes that are needed here"
             return Rejected(403, "insufficient_scope", why, found.identity)
-        return Admitted(found.principal, found.identity)
+        return Admitted(found.principal, found.identity, until=found.expires + LEEWAY)
 
     def still_admits(self, identity: Identity, view: str | None) -> bool:
         if identity.key:
@@ -181,6 +181,6 @@ class ResourceServer:
         return self._resources.challenge(path, host, rejected)
 
     def metadata(self, path: str, host: str) -> bytes | asyncio.Future[None] | None:
-        if path == AT_ROOT:
+        if path.rstrip("/") == AT_ROOT:
             return self._issuer.document()
         return self._resources.document(path, host)

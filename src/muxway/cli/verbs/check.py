@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
-from muxway.cli.composed import composed_problems, subtool_problems
+from muxway.cli.composed import composed_problems, rules_in_vain, subtool_problems
 from muxway.cli.describing import holdings, middlewares, trouble
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
 from muxway.cli.help import Verb
@@ -189,6 +189,7 @@ async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[P
         problems += subtool_problems(config, gateway)
         notes = [(name, note) for name in config.views for note in gateway.notes(name)]
         doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
+        doubts += rules_in_vain(config, gateway)
         return found, problems, doubts, await _logins(config, found)
 
 

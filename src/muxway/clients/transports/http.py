@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
@@ -36,7 +37,7 @@ from muxway.wire import envelopes, revisions
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from muxway.calls.call import Call, Forwarded
     from muxway.calls.identity import Identity
@@ -118,9 +119,11 @@ class Trouble(NamedTuple):
 class _Undecided(Exception):
     """What a request needs to be judged, or answered, has to be found out first."""
 
-    def __init__(self, coming: asyncio.Future[Any]) -> None:
+    def __init__(self, coming: asyncio.Future[Any], *, anew: bool = False) -> None:
         super().__init__()
         self.coming = coming
+        self.anew = anew
+        """Whether what comes says nothing of the credentials: they are then judged from the beginning."""
 
 
 class HttpClientTransport:
@@ -171,10 +174,14 @@ class HttpClientTransport:
         self._listens: dict[StatelessRequest, str | None] = {}
         """Those who listen, and through which view."""
         self._sse: dict[str, _SseClient] = {}
+        self._ends: dict[object, tuple[float, Callable[[], None]]] = {}
+        """Streams that were opened with credentials that end: when that is, and how the stream is ended then."""
         self._leaving: set[asyncio.Task[None]] = set()
         """What ends when its calls are over, because its view has gone."""
         self._sse_only = True
         self._closing = False
+        self._held: asyncio.Future[None] | None = None
+        """While who may come in is being changed, what requests wait for."""
         self.forwards: tuple[str, ...] = ()
         """Names of headers that some server is to get, in small letters. Set it before `admit`."""
         self._admitted = object()
@@ -210,11 +217,30 @@ class HttpClientTransport:
         self._sweep()
         self._begin_renewal()
 
+    @contextlib.contextmanager
+    def held(self) -> Generator[None]:
+        """Let every request wait that comes meanwhile; it is then judged by what holds afterwards."""
+        self._held = asyncio.get_running_loop().create_future()
+        # What was found out of headers before is not true any more.
+        self._admitted = object()
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            held.set_result(None)
+
     def admit(
-        self, tokens: Iterable[str], views: Mapping[str, str], authenticator: Authenticator | None = None
+        self,
+        tokens: Iterable[str],
+        views: Mapping[str, str],
+        authenticator: Authenticator | None = None,
+        own: str | None = None,
     ) -> None:
-        """Let in those with these tokens, or with what this authenticator takes, from now on; end what others have."""
-        self._guard.expect(tokens, views, closed=authenticator is not None and authenticator.demands)
+        """Let in those with these tokens, or with what this authenticator takes, from now on; end what others have.
+
+        Whoever has the token `own` is the user who runs us.
+        """
+        self._guard.expect(tokens, views, closed=authenticator is not None and authenticator.demands, own=own)
         self._authenticator = authenticator
         self._begin_renewal()
         self.review()
@@ -239,7 +265,7 @@ class HttpClientTransport:
         for exchange, view in list(self._listens.items()):
             caller = exchange.call.caller
             if not self._may_stay(caller.principal, view, caller.identity):
-                exchange.done(notifications.listening_ended(exchange.id))
+                _end_listening(exchange)
 
     def _lost_its_view(self, view: str | None) -> bool:
         return view is not None and view not in self.runtime.snapshot.views
@@ -269,6 +295,9 @@ class HttpClientTransport:
     def _renew(self) -> None:
         # Instead of a look at the clock for each request: what is said of a token holds for a while, not for ever.
         self._admitted = object()
+        now = time.time()
+        for end in [end for until, end in self._ends.values() if until <= now]:
+            end()
         self._renewal = asyncio.get_running_loop().call_later(_RENEWED_EVERY, self._renew)
 
     def _begin_renewal(self) -> None:
@@ -291,7 +320,7 @@ class HttpClientTransport:
             if timer is not None:
                 timer.cancel()
         for exchange in list(self._listens):
-            exchange.done(notifications.listening_ended(exchange.id))
+            _end_listening(exchange)
         endpoints = [session.endpoint for session in self._sessions]
         endpoints += [client.endpoint for client in self._sse.values()]
         ending = [endpoint.finish(drain) for endpoint in endpoints if endpoint.peer.theirs]
@@ -333,7 +362,7 @@ class HttpClientTransport:
         except Refused as refused:
             _refuse(connection, refused)
         except _Undecided as undecided:
-            self._decide(connection, head, body, decode, undecided.coming)
+            self._decide(connection, head, body, decode, undecided)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             failure = internal(error, method=head.method, path=head.path)
             under_way = connection.under_way
@@ -350,7 +379,7 @@ class HttpClientTransport:
         head: RequestHead,
         body: bytes,
         decode: Decode,
-        coming: asyncio.Future[Any],
+        undecided: _Undecided,
     ) -> None:
         """Take a request again when it is known what its credentials are worth."""
         waiting, judge = HttpReply(connection), self._authenticator
@@ -359,9 +388,10 @@ class HttpClientTransport:
         def decided(coming: asyncio.Future[Any]) -> None:
             if connection.under_way is waiting:
                 # Of whom a reload has put somebody else in the place, the word does not count any more.
-                self.take(connection, head, body, decode, coming if self._authenticator is judge else None)
+                stale = undecided.anew or self._authenticator is not judge
+                self.take(connection, head, body, decode, None if stale else coming)
 
-        coming.add_done_callback(decided)
+        undecided.coming.add_done_callback(decided)
 
     def look(self, connection: HttpConnection, head: RequestHead, size: int) -> bool:
         """Answer a request of whose body so much is there, if that needs no more of it; whether it does not."""
@@ -403,6 +433,8 @@ class HttpClientTransport:
                 raise _not_allowed("GET")
             head.handler = self._open_routes[path]
             return
+        if self._held is not None:
+            raise _Undecided(self._held, anew=True)
         asker = self._asker(head, path, connection, decided)
         path, named = (path[:4], path[5:]) if path.startswith(_VIEWED) else (path, None)
         methods = self._routes.get(path)
@@ -410,6 +442,7 @@ class HttpClientTransport:
             raise Refused(404, "there is nothing here; MCP is at /mcp, HTTP+SSE at /sse")
         head.view = self._view_for(asker.view, named)
         head.owner, head.principal, head.identity = asker.owner, asker.principal, asker.identity
+        head.until = asker.until
         head.forwarded = self._forwarded(head) if self.forwards else ()
         if head.method not in methods:
             raise _not_allowed(", ".join(methods))
@@ -428,7 +461,7 @@ class HttpClientTransport:
         """Let a request come to what everybody may read, whatever page it is of. Raises Refused."""
         _check(self._guard.refuses_place(head.all(b"host"), ()))
         head.cors = _FOR_EVERY_PAGE
-        document = authenticator.metadata(head.path.rstrip("/"), _host(head))
+        document = authenticator.metadata(head.path, _host(head))
         if isinstance(document, asyncio.Future):
             raise _Undecided(document)
         if document is None:
@@ -470,7 +503,7 @@ class HttpClientTransport:
             raise Refused(503, "the gateway is being stopped", close=True)
         verdict = authenticator.check(token, at) if decided is None else decided.result()
         if isinstance(verdict, Admitted):
-            asker = _Asker(verdict.principal, verdict.principal, verdict.view, verdict.identity)
+            asker = _Asker(verdict.principal, verdict.principal, verdict.view, verdict.identity, verdict.until)
             connection.shown, connection.asker = shown, asker
             return asker
         if not isinstance(verdict, Rejected):
@@ -676,7 +709,15 @@ class HttpClientTransport:
             raise Refused(409, "another connection listens for this session already")
         else:
             outlet = session.listen()
-        EventResponse(connection, outlet, partial(session.left, outlet))
+        if head.until is not None:
+            # The client comes back, with a newer token, and reads on.
+            self._ends[outlet] = (head.until, outlet.end)
+
+        def left() -> None:
+            self._ends.pop(outlet, None)
+            session.left(outlet)
+
+        EventResponse(connection, outlet, left)
 
     def _delete(self, connection: HttpConnection, head: RequestHead, *_: object) -> None:
         if head.modern:
@@ -707,7 +748,10 @@ class HttpClientTransport:
         except RpcError as error:
             raise Refused(status_of(error), error, id_=id_) from None
         if method == "subscriptions/listen":
-            self._listen(ListenRequest(connection, id=id_, call=call, on_over=self._ended), dispatcher, head.view)
+            listen = ListenRequest(connection, id=id_, call=call, on_over=self._ended)
+            if head.until is not None:
+                self._ends[listen] = (head.until, partial(_end_listening, listen))
+            self._listen(listen, dispatcher, head.view)
             return
         exchange = StatelessRequest(connection, id=id_, call=call, on_over=self._ended)
         self._exchanges.add(exchange)
@@ -718,6 +762,7 @@ class HttpClientTransport:
         """A stateless request has its answer, or nobody who waits for one."""
         self._exchanges.discard(exchange)
         self._listens.pop(exchange, None)
+        self._ends.pop(exchange, None)
         if self._quiet is not None and not self._exchanges:
             self._quiet.set()
 
@@ -747,11 +792,14 @@ class HttpClientTransport:
         client = _SseClient(self._dispatcher(head), head.owner, head.principal, head.view, head.identity)
         client.endpoint.identify(head.identity, head.forwarded)
         self._sse[client.id] = client
+        if head.until is not None:
+            self._ends[client] = (head.until, client.outlet.end)
         client.outlet.put(event(f"/messages?session_id={client.id}".encode(), kind=b"endpoint"))
         EventResponse(connection, client.outlet, partial(self._close_sse, client))
 
     def _close_sse(self, client: _SseClient) -> None:
         del self._sse[client.id]
+        self._ends.pop(client, None)
         client.endpoint.abandon()
         if not self._sse and self._sse_only and not self._closing:
             asyncio.get_running_loop().call_later(self._settings.sse_linger, self._note_desertion)
@@ -769,6 +817,9 @@ class HttpClientTransport:
         if client is None or client.owner != head.owner:
             raise Refused(404, "there is no such session, or not any more: open /sse again")
         client.endpoint.identify(head.identity, head.forwarded)
+        if head.until is not None and client in self._ends:
+            # The stream is the session: it lasts for as long as its client shows newer tokens.
+            self._ends[client] = (max(head.until, self._ends[client][0]), client.outlet.end)
         head.must_be_json()
         if client.outlet.waiting > _MOST_UNREAD:
             raise Refused(429, "read the answers that wait on /sse first")
@@ -819,6 +870,12 @@ class _Asker(NamedTuple):
     view: str | None
     """The only view that is open to it; None: any."""
     identity: Identity | None
+    until: float | None = None
+    """When its credentials end, if they do by themselves."""
+
+
+def _end_listening(exchange: StatelessRequest) -> None:
+    exchange.done(notifications.listening_ended(exchange.id))
 
 
 def _session_ids(head: RequestHead) -> list[str]:
