@@ -46,9 +46,13 @@ def may_fetch(command: str | None) -> bool:
 def launch_work(slot: Slot) -> float | None:
     """Processor seconds that the launcher of a server has used so far; None if nobody can tell."""
     transport, command = slot.transport, slot.instance.config.command
-    if not isinstance(transport, StdioServerTransport) or transport.pid is None or command is None:
+    if command is None or PurePath(command).stem in _DELEGATING:
         return None
-    return None if PurePath(command).stem in _DELEGATING else processor_time(transport.pid)
+    if transport is None:
+        return 0.0
+    if not isinstance(transport, StdioServerTransport):
+        return None
+    return 0.0 if transport.pid is None else processor_time(transport.pid)
 
 
 def is_child(config: ServerConfig, thing: object) -> bool:
