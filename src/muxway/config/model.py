@@ -364,8 +364,8 @@ class GatewaySettings:
     list_wait: float | None = kinds.seconds_or_zero(
         "How long after the start of muxway a listing waits, at most, for servers that are still starting and were "
         "never seen before; 0 answers at once. Servers that ran before are listed at once, from memory. Default: "
-        "while there is nothing to list, up to 45 s; then 2 s for each server that may follow, and 10 s since the "
-        "start for `npx`, `uvx` and the like. Tools that come later are announced.",
+        "while there is nothing to list, up to 45 s; then 2 s for each server that may follow, and up to 10 s "
+        "since the start for `npx`, `uvx` and the like while they are at work. Tools that come later are announced.",
         default=None,
         example="10s",
     )
