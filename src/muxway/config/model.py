@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from muxway.config import access, kinds, middlewares, oauth, shaping
-from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, SIGN_ON, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 
 if TYPE_CHECKING:
@@ -364,8 +364,8 @@ class GatewaySettings:
     list_wait: float | None = kinds.seconds_or_zero(
         "How long after the start of muxway a listing waits, at most, for servers that are still starting and were "
         "never seen before; 0 answers at once. Servers that ran before are listed at once, from memory. Default: "
-        "while there is nothing to list, up to 45 s; then 2 s for each server that may follow, and 10 s since the "
-        "start for `npx`, `uvx` and the like. Tools that come later are announced.",
+        "while there is nothing to list, up to 45 s; then 2 s for each server that may follow, and up to 10 s "
+        "since the start for `npx`, `uvx` and the like while they are at work. Tools that come later are announced.",
         default=None,
         example="10s",
     )
@@ -714,6 +714,6 @@ STEP = Section("tools.*.steps.*", Step)
 EXAMPLE = Section("tools.*.examples.*", Example)
 VIEW = Section("views.*", ViewConfig)
 SECTIONS = (
-    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION),
+    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION, SIGN_ON),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.errors import SpawnError
 from muxway.net.pipes import Turn
+from muxway.net.processes.activity import processor_time
 from muxway.net.processes.manager import ProcessManager
 from muxway.servers.start_queue import StartQueue
 from muxway.servers.transports.stdio import StdioServerTransport
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.journal import Journal
     from muxway.net.processes.launch import ReaperProcess
+    from muxway.servers.slot import Slot
     from muxway.servers.transports.port import Credentials, ServerTransport
 
 _START: Final = 30.0
 _FETCHING_START: Final = 120.0
 _FETCHERS: Final = frozenset(("npx", "npm", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno"))
+_DELEGATING: Final = frozenset(("docker", "podman"))
+"""Those that have their work done by processes that are not their children."""
 
 
 def start_timeout(configured: float | None, command: str | None) -> float:
@@ -37,6 +41,18 @@ def start_timeout(configured: float | None, command: str | None) -> float:
 def may_fetch(command: str | None) -> bool:
     """Whether a command is a launcher that may first have to download the server."""
     return command is not None and PurePath(command).stem in _FETCHERS
+
+
+def launch_work(slot: Slot) -> float | None:
+    """Processor seconds that the launcher of a server has used so far; None if nobody can tell."""
+    transport, command = slot.transport, slot.instance.config.command
+    if command is None or PurePath(command).stem in _DELEGATING:
+        return None
+    if transport is None:
+        return 0.0
+    if not isinstance(transport, StdioServerTransport):
+        return None
+    return 0.0 if transport.pid is None else processor_time(transport.pid)
 
 
 def is_child(config: ServerConfig, thing: object) -> bool:

@@ -5,6 +5,7 @@
     GET /sse, POST /messages     HTTP+SSE, of 2024-11-05
     GET /healthz, GET /readyz    for whoever watches over us
     GET /.well-known/…           for whoever has no access token yet
+    GET, POST /connect …         web pages, for people
 
 Every request comes in by `take`. What its header means is found out once for all requests with the same one (`_admit`);
 which era it is of is decided request by request (`_post`). Nothing is remembered of a stateless one.
@@ -25,6 +26,7 @@ from muxway.calls.incidents import internal
 from muxway.clients import notifications
 from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
 from muxway.clients.listen_request import Opening
+from muxway.clients.pages import PageRequest, read_cookies, read_fields
 from muxway.clients.session import NO_BATCHES, Session
 from muxway.clients.stateless import Ladder, ListenRequest, StatelessRequest, status_of
 from muxway.clients.transports.guard import Guard, Refusal, bearer
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from muxway.calls.call import Call, Forwarded
     from muxway.calls.identity import Identity
     from muxway.clients.authenticator import Authenticator, Verdict
+    from muxway.clients.pages import PageHandler
     from muxway.clients.transports.http_connection import HttpConnection
     from muxway.clients.transports.http_request import HeaderList, RequestHead
     from muxway.exchange.dispatcher import Dispatcher
@@ -70,6 +73,7 @@ _FOR_EVERY_PAGE: Final = (
 )
 """What anybody may know, any page may read. Clients send headers of their own with the question."""
 _LONGEST_FORWARDED: Final = 1024
+_LONGEST_FORM: Final = 64 * 1024
 _RENEWED_EVERY: Final = 1.0
 """Seconds after which credentials that somebody else judges are looked at again, also if a client repeats itself."""
 _LARGE: Final = 512 * 1024
@@ -184,6 +188,9 @@ class HttpClientTransport:
         """While who may come in is being changed, what requests wait for."""
         self.forwards: tuple[str, ...] = ()
         """Names of headers that some server is to get, in small letters. Set it before `admit`."""
+        self.pages: Mapping[str, PageHandler] = {}
+        """Who serves a web page, by its path."""
+        self._page_tasks: set[asyncio.Task[None]] = set()
         self._admitted = object()
         """Marks the heads that were looked at under the present terms."""
         self._quiet: asyncio.Event | None = None
@@ -319,6 +326,8 @@ class HttpClientTransport:
         for timer in (self._timer, self._renewal):
             if timer is not None:
                 timer.cancel()
+        for task in list(self._page_tasks):
+            task.cancel()
         for exchange in list(self._listens):
             _end_listening(exchange)
         endpoints = [session.endpoint for session in self._sessions]
@@ -417,10 +426,13 @@ class HttpClientTransport:
         if head.path.startswith(_WELL_KNOWN) and self._authenticator is not None:
             self._admit_anybody(head, self._authenticator)
             return
+        path = head.path.rstrip("/") if len(head.path) > 1 else head.path
+        if path in self.pages:
+            self._admit_browser(head)
+            return
         origins = head.all(b"origin")
         _check(guard.refuses_place(head.all(b"host"), origins))
         head.cors = _lines(guard.cors(origins))
-        path = head.path.rstrip("/") if len(head.path) > 1 else head.path
         if head.method == "OPTIONS" and head.all(b"access-control-request-method"):
             granted = guard.preflight(origins, head.all(b"access-control-request-headers"))
             if granted is None:
@@ -472,6 +484,52 @@ class HttpClientTransport:
             head.handler = partial(_answer, document)
         else:
             raise _not_allowed("GET")
+
+    def _admit_browser(self, head: RequestHead) -> None:
+        """Let a browser come to a page, which asks itself who it is, and whose form it sends. Raises Refused."""
+        _check(self._guard.refuses_place(head.all(b"host"), ()))
+        head.cors = b""
+        if head.method not in ("GET", "POST"):
+            raise _not_allowed("GET, POST")
+        head.handler = self._page
+
+    def _page(self, connection: HttpConnection, head: RequestHead, body: bytes, *_: object) -> None:
+        """Answer with a web page."""
+        form: dict[str, str] | None = {}
+        if head.method == "POST":
+            kind = (head.one(b"content-type") or "").partition(";")[0].strip().lower()
+            is_form = kind == "application/x-www-form-urlencoded" and len(body) <= _LONGEST_FORM
+            form = read_fields(body.decode("utf-8", "replace")) if is_form else None
+        if form is None:
+            raise Refused(400, "this is no form of a page of this server")
+        guard = self._guard
+        request = PageRequest(
+            method=head.method,
+            path=head.path.rstrip("/"),
+            query=head.query.decode("latin-1"),
+            form=form,
+            cookies=read_cookies(head.all(b"cookie")),
+            host=_host(head),
+            origin=head.one(b"origin"),
+            is_operator=guard.knows(()) and guard.refuses_user(connection) is None,
+        )
+        waiting = HttpReply(connection)
+        connection.begin(waiting, None)
+        task = asyncio.get_running_loop().create_task(self._serve_page(connection, waiting, request))
+        self._page_tasks.add(task)
+        task.add_done_callback(self._page_tasks.discard)
+
+    async def _serve_page(self, connection: HttpConnection, waiting: HttpReply, request: PageRequest) -> None:
+        try:
+            answer = await self.pages[request.path](request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the browser waits for an answer
+            failure = internal(error, method=request.method, path=request.path)
+            if connection.under_way is waiting:
+                _refuse(connection, Refused(500, failure))
+            return
+        if connection.under_way is waiting:
+            headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers]
+            connection.answer_page(answer.status, answer.body, headers)
 
     def _asker(
         self, head: RequestHead, path: str, connection: HttpConnection, decided: asyncio.Future[Verdict] | None
