@@ -75,7 +75,7 @@ def test_every_key_is_explained_with_an_example_that_is_valid(section: Section, 
         "mcpServers.*.shape.*": "shape", "mcpServers.*.shape.*.arguments.*": "argument",
         "access.*": "accessRule",
         "gateway.auth": "auth", "gateway.auth.claims": "claims", "gateway.auth.introspection": "introspection",
-        "gateway.auth.signOn": "signOn",
+        "gateway.auth.signOn": "signOn", "gateway.auth.server": "ownServer",
         "mcpServers.*.oauth": "oauth", "mcpServers.*.oauth.idp": "idp",
     }  # fmt: skip
     schema = json_schema()["$defs"][names.get(section.name, "subtools")]

@@ -14,6 +14,7 @@ import click
 
 from muxway.cli.describing import counted, middlewares
 from muxway.cli.ending import DRAIN, Ending, settle_memory
+from muxway.cli.exits import BadConfig
 from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
@@ -25,6 +26,7 @@ from muxway.control.serving import ControlSocket
 from muxway.control.watching import Reloader
 from muxway.gateway import Gateway
 from muxway.log import EventLog
+from muxway.net.sealed_files import StoreError
 from muxway.servers.state import Status
 
 if TYPE_CHECKING:
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.config.plan import Plan
     from muxway.control.watching import WatchedConfig
+    from muxway.identity.authorization_endpoints import AuthorizationEndpoints
     from muxway.identity.keys import KeyFile
+    from muxway.identity.sign_on import SignOn
     from muxway.identity.verify import AccessTokens
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
@@ -128,7 +132,33 @@ class _Serving:
         self._tokens: AccessTokens | None = None
         self._keys: KeyFile | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._server: AuthorizationEndpoints | None = None
+        self._sign_on: tuple[object, SignOn] | None = None
+        self._server, self._sign_on = self._authorization(config)
         self._admit(config, terms.credentials(config))
+
+    def _authorization(self, config: Config) -> tuple[AuthorizationEndpoints | None, tuple[object, SignOn] | None]:
+        """Our own authorization server, if there is to be one, and who signs people on. Raises BadConfig."""
+        settings = config.gateway.auth
+        if settings is None or settings.server is None or settings.sign_on is None:
+            return None, None
+        if self._sign_on is not None and self._sign_on[0] == (settings, config.gateway.public_url):
+            # What it knows of codes and clients is not lost.
+            return self._server, self._sign_on
+        from muxway.identity.own_server import open_server
+        from muxway.identity.resource_metadata import ProtectedResources
+        from muxway.identity.sealed_cookies import SealedCookies
+        from muxway.identity.sign_on import SignOn
+
+        public, own = config.gateway.public_url, self._terms.address.own_urls
+        cookies = SealedCookies(config.gateway.state_key)
+        sign_on = SignOn(settings, settings.sign_on, public_url=public, cookies=cookies)
+        resources = ProtectedResources(config, settings, own, self._terms.view)
+        try:
+            server = open_server(public or own[0], settings, settings.server, sign_on, resources)
+        except StoreError as error:
+            raise BadConfig(f"gateway.auth.server: {error}.") from None
+        return server, ((settings, public), sign_on)
 
     def _admit(self, config: Config, credentials: AcceptedTokens) -> None:
         """Let in whom this configuration lets in."""
@@ -147,7 +177,9 @@ class _Serving:
             # What is known of an issuer that stays is not lost.
             self._tokens = self._tokens or AccessTokens(settings)
             resources = ProtectedResources(config, settings, self._terms.address.own_urls, self._terms.view)
-            authenticator = ResourceServer(self._tokens, resources, self._keys)
+            if self._server is not None:
+                self._server.resources, resources.server = resources, self._server.issuer
+            authenticator = ResourceServer(self._tokens, resources, self._keys, self._server)
         elif self._keys is not None:
             from muxway.identity.keys import KeyHolders
 
@@ -155,6 +187,12 @@ class _Serving:
         self.transport.forwards = tuple(
             dict.fromkeys(name for server in config.servers.values() for name in server.forward)
         )
+        self.transport.pages, self.transport.endpoints = {}, {}
+        if self._server is not None and self._sign_on is not None:
+            from muxway.identity.sign_on import CALLBACK
+
+            self.transport.pages = {**self._server.pages, CALLBACK: self._sign_on[1].callback}
+            self.transport.endpoints = self._server.endpoints
         self.transport.admit(tokens, views, authenticator, None if own is None else own.text)
 
     def watch_keys(self) -> None:
@@ -201,11 +239,13 @@ class _Serving:
         """Serve this configuration from now on. Raises ConfigError, and then changes nothing."""
         with wrong_usage_is_wrong_config(config):
             credentials = self._terms.credentials(config)
+            server, sign_on = self._authorization(config)
         # Who may come in and what there is to use change together: nobody has new servers by the old terms meanwhile,
         # nor old ones by the new terms.
         changing = _terms_of(config, credentials) != self._admitting
         with self.transport.held() if changing else contextlib.nullcontext():
             changes = await self._change(config)
+            self._server, self._sign_on = server, sign_on
             self._admit(config, credentials)
         return changes
 
@@ -301,7 +341,10 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     ]
     lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.runtime.snapshot.views]
     if config.gateway.auth is not None:
-        lines.append(f"  Clients log in at:      {config.gateway.auth.issuer}")
+        where = config.gateway.auth.issuer
+        if config.gateway.auth.server is not None:
+            where = f"{config.gateway.public_url or url}, users sign on at {where}"
+        lines.append(f"  Clients log in at:      {where}")
     if own is not None:
         lines.append(f"  Token:                  in {own.path}; this system cannot tell users apart, so one was made")
     if keys is not None and keys.keys:

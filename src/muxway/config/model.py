@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from muxway.config import access, kinds, middlewares, oauth, shaping
-from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, SIGN_ON, auth_object, base_url, scope_names
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, OWN_SERVER, SIGN_ON, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 
 if TYPE_CHECKING:
@@ -714,6 +714,6 @@ STEP = Section("tools.*.steps.*", Step)
 EXAMPLE = Section("tools.*.examples.*", Example)
 VIEW = Section("views.*", ViewConfig)
 SECTIONS = (
-    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION, SIGN_ON),
+    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION, SIGN_ON, OWN_SERVER),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

@@ -44,6 +44,8 @@ class ProtectedResources:
             view: what is at `/mcp` and `/sse`; everything if there is none.
         """
         self._settings = settings
+        self.server: str | None = None
+        """The authorization server that clients are sent to, if it is not the issuer itself but one of ours."""
         self._public = config.gateway.public_url
         self._own = [*own] if self._public is None else [self._public]
         self._prefix = "" if self._public is None else urlsplit(self._public).path
@@ -63,6 +65,21 @@ class ProtectedResources:
         """The endpoint at a path; whatever is none is judged as `/mcp` is."""
         return self._all.get(path) or self._all["/mcp"]
 
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Every scope that is needed anywhere."""
+        return tuple(dict.fromkeys(scope for one in self._all.values() for scope in one.scopes))
+
+    @property
+    def usual(self) -> str:
+        """The URL of the endpoint that is meant where nothing is said."""
+        return f"{self._own[0]}/mcp"
+
+    def named(self, url: str) -> ProtectedResource | None:
+        """The endpoint that has this URL; None if none of ours has."""
+        base = next((base for base in self._own if url.startswith(f"{base}/")), None)
+        return None if base is None else self._all.get(url.removeprefix(base).rstrip("/"))
+
     def _base(self, host: str) -> str:
         return self._public or f"http://{host}"
 
@@ -80,7 +97,7 @@ class ProtectedResources:
             return None
         told: dict[str, object] = {
             "resource": f"{self._base(host)}{resource.path}{end}",
-            "authorization_servers": [self._settings.issuer],
+            "authorization_servers": [self.server or self._settings.issuer],
             "bearer_methods_supported": ["header"],
             "resource_name": "muxway",
         }

@@ -72,6 +72,7 @@ _FOR_EVERY_PAGE: Final = (
     b"access-control-allow-origin: *\r\naccess-control-allow-methods: GET\r\naccess-control-allow-headers: *\r\n"
 )
 """What anybody may know, any page may read. Clients send headers of their own with the question."""
+_FOR_EVERY_PROGRAM: Final = _FOR_EVERY_PAGE.replace(b": GET", b": GET, POST")
 _LONGEST_FORWARDED: Final = 1024
 _LONGEST_FORM: Final = 64 * 1024
 _RENEWED_EVERY: Final = 1.0
@@ -190,6 +191,8 @@ class HttpClientTransport:
         """Names of headers that some server is to get, in small letters. Set it before `admit`."""
         self.pages: Mapping[str, PageHandler] = {}
         """Who serves a web page, by its path."""
+        self.endpoints: Mapping[str, PageHandler] = {}
+        """Who answers programs, by path: they bring no credentials in headers, and any page may read the answers."""
         self._page_tasks: set[asyncio.Task[None]] = set()
         self._admitted = object()
         """Marks the heads that were looked at under the present terms."""
@@ -427,8 +430,8 @@ class HttpClientTransport:
             self._admit_anybody(head, self._authenticator)
             return
         path = head.path.rstrip("/") if len(head.path) > 1 else head.path
-        if path in self.pages:
-            self._admit_browser(head)
+        if path in self.pages or path in self.endpoints:
+            self._admit_browser(head, path)
             return
         origins = head.all(b"origin")
         _check(guard.refuses_place(head.all(b"host"), origins))
@@ -485,10 +488,14 @@ class HttpClientTransport:
         else:
             raise _not_allowed("GET")
 
-    def _admit_browser(self, head: RequestHead) -> None:
+    def _admit_browser(self, head: RequestHead, path: str) -> None:
         """Let a browser come to a page, which asks itself who it is, and whose form it sends. Raises Refused."""
         _check(self._guard.refuses_place(head.all(b"host"), ()))
         head.cors = b""
+        if head.method == "OPTIONS" and path in self.endpoints:
+            head.cors = _FOR_EVERY_PROGRAM
+            head.handler = self._preflight
+            return
         if head.method not in ("GET", "POST"):
             raise _not_allowed("GET, POST")
         head.handler = self._page
@@ -500,6 +507,8 @@ class HttpClientTransport:
             kind = (head.one(b"content-type") or "").partition(";")[0].strip().lower()
             is_form = kind == "application/x-www-form-urlencoded" and len(body) <= _LONGEST_FORM
             form = read_fields(body.decode("utf-8", "replace")) if is_form else None
+            if not is_form and head.path.rstrip("/") in self.endpoints:
+                form = {}
         if form is None:
             raise Refused(400, "this is no form of a page of this server")
         guard = self._guard
@@ -508,6 +517,8 @@ class HttpClientTransport:
             path=head.path.rstrip("/"),
             query=head.query.decode("latin-1"),
             form=form,
+            body=body if head.path.rstrip("/") in self.endpoints else b"",
+            address=connection.address,
             cookies=read_cookies(head.all(b"cookie")),
             host=_host(head),
             origin=head.one(b"origin"),
@@ -521,7 +532,8 @@ class HttpClientTransport:
 
     async def _serve_page(self, connection: HttpConnection, waiting: HttpReply, request: PageRequest) -> None:
         try:
-            answer = await self.pages[request.path](request)
+            handler = self.pages.get(request.path) or self.endpoints[request.path]
+            answer = await handler(request)
         except Exception as error:  # noqa: BLE001 - whatever it is, the browser waits for an answer
             failure = internal(error, method=request.method, path=request.path)
             if connection.under_way is waiting:
