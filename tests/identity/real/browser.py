@@ -1,8 +1,10 @@
-"""What a user and a browser do at a login page that asks nothing: follow every redirect, up to the client's own."""
+"""What a user and a browser do at a login page: follow every redirect, up to the client's own, and say yes."""
 
 from __future__ import annotations
 
+import html
 import http.cookiejar
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,15 +19,21 @@ def visit(url: str, callback: str) -> dict[str, str]:
     """Log in, starting at a URL; what the callback gets."""
     jar = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
     browser = urllib.request.build_opener(jar, _Stays())
+    form: bytes | None = None
     for _ in range(12):
         if url.startswith(callback):
             return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
         try:
-            with browser.open(url, timeout=10) as page:
-                raise RuntimeError(f"the login ended at a page: {page.read(500)!r}")
+            with browser.open(url, form, timeout=10) as page:
+                text = page.read().decode()
+            if "value=allow" not in text:
+                raise RuntimeError(f"the login ended at a page: {text[:500]}")
+            hidden = re.findall(r"type=hidden name=(\w+) value=[\"']([^\"']*)[\"']", text)
+            form = urllib.parse.urlencode([*((k, html.unescape(v)) for k, v in hidden), ("answer", "allow")]).encode()
+            url = url.partition("?")[0]
         except urllib.error.HTTPError as answer:
             with answer:
                 if not 300 <= answer.code < 400:
                     raise RuntimeError(f"the login ended with {answer.code}: {answer.read(500)!r}") from None
-                url = urllib.parse.urljoin(url, answer.headers["Location"])
+                url, form = urllib.parse.urljoin(url, answer.headers["Location"]), None
     raise RuntimeError("the login goes in circles")
