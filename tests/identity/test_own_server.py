@@ -19,8 +19,8 @@ from joserfc.jwk import ECKey
 
 from muxway.config import parse_config
 from muxway.errors import ConfigError
-from muxway.identity import oauth_clients
-from muxway.identity.oauth_clients import is_redirect_uri
+from muxway.identity import client_registry
+from muxway.identity.client_registry import is_redirect_uri
 from muxway.identity.own_server import open_server
 from muxway.identity.own_tokens import SigningKeys
 from muxway.identity.resource_metadata import ProtectedResources
@@ -532,12 +532,12 @@ async def test_floods_of_registrations_cost_little_and_end(company: Company, mon
         program = Program(web)
         await program.log_in(browser)
         statuses = [(await Program(web).register()).status for _ in range(25)]
-        assert statuses.count(201) == oauth_clients._EACH_MINUTE - 1
+        assert statuses.count(201) == client_registry._EACH_MINUTE - 1
         assert set(statuses) == {201, 429}
         folder = next((data_folder() / "muxway" / "authorization").iterdir())
         assert len([*folder.glob("client-*")]) == 1
         clients = made._clients
-        monkeypatch.setattr(oauth_clients, "_MOST_WAITING", 10)
+        monkeypatch.setattr(client_registry, "_MOST_WAITING", 10)
         body = json.dumps({"redirect_uris": [BACK]}).encode()
         for number in range(50):
             clients.register(body, f"10.0.0.{number}")
@@ -635,7 +635,7 @@ async def test_a_document_that_points_inside_or_is_not_about_itself_is_none(comp
                 said = described() if document == "moved" else document
                 return FetchAnswer(200, {}, json.dumps(said).encode(), where)
 
-            made._clients._fetch = oauth_clients.fetch_document if document is None else fetch
+            made._clients._fetch = client_registry.fetch_document if document is None else fetch
             page = await Program(web, id=url).ask_user(browser)
             assert page.status == 400, (url, document)
             assert "Location" not in page.headers

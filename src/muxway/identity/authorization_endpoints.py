@@ -21,7 +21,7 @@ from urllib.parse import urlencode, urlsplit
 
 from muxway.clients.pages import PageAnswer, read_fields
 from muxway.identity.consent_page import consent_page
-from muxway.identity.oauth_clients import ClientError, OAuthClients, is_loopback_uri
+from muxway.identity.client_registry import ClientError, OAuthClients, is_loopback_uri
 from muxway.identity.oauth_grants import OAuthGrants, grant_of
 from muxway.identity.web_pages import say, send_to
 from muxway.log import EventLog
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from muxway.clients.pages import PageHandler, PageRequest
     from muxway.config.auth import OwnServerSettings
-    from muxway.identity.oauth_clients import OAuthClient
+    from muxway.identity.client_registry import OAuthClient
     from muxway.identity.oauth_grants import Grant
     from muxway.identity.own_tokens import OwnTokens, SigningKeys
     from muxway.identity.resource_metadata import ProtectedResources

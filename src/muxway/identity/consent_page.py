@@ -6,13 +6,13 @@ from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from muxway.identity.oauth_clients import is_loopback_uri
+from muxway.identity.client_registry import is_loopback_uri
 from muxway.identity.sign_on import csrf_field
 from muxway.identity.web_pages import show
 
 if TYPE_CHECKING:
     from muxway.clients.pages import PageAnswer
-    from muxway.identity.oauth_clients import OAuthClient
+    from muxway.identity.client_registry import OAuthClient
     from muxway.identity.sign_on import SignedOn
 
 

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from muxway.identity.authorization_endpoints import AuthorizationEndpoints
-from muxway.identity.oauth_clients import OAuthClients
+from muxway.identity.client_registry import OAuthClients
 from muxway.identity.oauth_grants import OAuthGrants
 from muxway.identity.own_tokens import OwnTokens, SigningKeys
 from muxway.net.sealed_files import SealedFolder, data_folder

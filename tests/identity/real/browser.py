@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import http.cookiejar
+import os
 import re
 import urllib.error
 import urllib.parse
@@ -26,6 +27,14 @@ def visit(url: str, callback: str) -> dict[str, str]:
         try:
             with browser.open(url, form, timeout=10) as page:
                 text = page.read().decode()
+            login = re.search(r'<form id="kc-form-login"[^>]* action="([^"]+)"', text)
+            if login is not None:
+                name, _, password = os.environ["LOGIN"].partition(":")
+                url, form = (
+                    html.unescape(login[1]),
+                    urllib.parse.urlencode([("username", name), ("password", password)]).encode(),
+                )
+                continue
             if "value=allow" not in text:
                 raise RuntimeError(f"the login ended at a page: {text[:500]}")
             hidden = re.findall(r"type=hidden name=(\w+) value=[\"']([^\"']*)[\"']", text)
