@@ -237,9 +237,9 @@ class Gateway:
             needed=partial(self._servers.lets_nobody_in, server.name),
         )
 
-    def wants_login(self, name: str) -> bool:
-        """Whether a server is known to want a login of each user."""
-        return self._servers.wants_login(name)
+    def those_with_logins(self) -> list[ServerConfig]:
+        """The servers that are known to want a login."""
+        return self._servers.those_with_logins()
 
     def may_use(self, name: str, identity: Identity | None) -> bool:
         """Whether rules leave a user anything of a server."""

@@ -178,7 +178,7 @@ class _Serving:
                 public, keys = settings.public_url, None if self._tokens is None else self._tokens.keys
                 sign_on = SignOn(settings.auth, settings.auth.sign_on, public_url=public, cookies=cookies, keys=keys)
             base = settings.public_url or self._terms.address.url
-            self._pages = ConnectPages(base, lambda: self.gateway, config.servers, cookies, sign_on)
+            self._pages = ConnectPages(base, lambda: self.gateway, cookies, sign_on)
             self.transport.pages = self._pages.handlers
         if self.gateway is not None:
             self.gateway.connect_pages = self._pages

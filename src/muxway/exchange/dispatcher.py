@@ -214,11 +214,13 @@ class Dispatcher:
     def _await_login(self, server: str, call: Call, sink: Sink, target: Target | None) -> Running | None:
         """Keep a call whose user has agreed to log in until that is done, once, and not for ever; None: it waited."""
         backend = self.runtime.servers.get(server)
-        if backend is None or self._router.waited:
+        if backend is None:
             return None
         if call.caller.identity is not None:
             backend = backend.of(call.caller.identity.owner)
-        held = _HeldCall(backend.held, self._router, lambda call, sink: self.answer(call, sink, target), call, sink)
+        # Without the word that the user agrees: it waits once.
+        again = logins.without_answer(call)
+        held = _HeldCall(backend.held, self._router, lambda call, sink: self.answer(call, sink, target), again, sink)
         self._forwarder.services.clock.later(logins.WAIT, held.release)
         return held
 

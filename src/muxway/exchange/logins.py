@@ -88,6 +88,16 @@ def answered(call: Call) -> bool | None:
     return envelopes.text((envelopes.members(answers[_KEY]) or {}).get("action")) == "accept"
 
 
+def without_answer(call: Call) -> Call:
+    """The same without what the user said about logging in, which is nothing for the server."""
+    answers = envelopes.members(call.params["inputResponses"]) or {}
+    left = {name: raw for name, raw in answers.items() if name != _KEY}
+    params = {name: raw for name, raw in call.params.items() if name != "inputResponses"}
+    if left:
+        params["inputResponses"] = msgspec.Raw(envelopes.object_of(left.items()))
+    return msgspec.structs.replace(call, params=params)
+
+
 def _input_required(said: dict[str, str], server_info: bytes) -> bytes:
     params = {name: value for name, value in said.items() if name != "elicitationId"}
     asked = envelopes.encode({_KEY: {"method": asking.ELICIT, "params": params}})

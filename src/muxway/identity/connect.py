@@ -28,7 +28,7 @@ from muxway.identity.web_pages import say, send_to, show
 from muxway.log import EventLog, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from muxway.calls.identity import Identity, Owner
     from muxway.clients.pages import PageHandler, PageRequest
@@ -54,8 +54,8 @@ log = EventLog("identity")
 class Connectable(Protocol):
     """What the page needs of the gateway."""
 
-    def wants_login(self, name: str) -> bool:
-        """Whether a server is known to want a login of each user."""
+    def those_with_logins(self) -> Iterable[ServerConfig]:
+        """The servers that are known to want a login."""
         ...
 
     def may_use(self, name: str, identity: Identity | None) -> bool:
@@ -113,7 +113,6 @@ class ConnectPages:
         self,
         base: str,
         gateway: Callable[[], Connectable | None],
-        servers: Mapping[str, ServerConfig],
         cookies: SealedCookies,
         sign_on: SignOn | None = None,
     ) -> None:
@@ -122,11 +121,10 @@ class ConnectPages:
         Args:
             base: the base URL that browsers know the gateway by.
             gateway: gives the gateway, which hears of logins; None: it rests until somebody calls.
-            servers: those of the configuration.
             cookies: what browsers keep for us.
             sign_on: where users sign on; None: the page is for whoever runs the gateway alone.
         """
-        self._base, self._gateway, self._servers = base, gateway, servers
+        self._base, self._gateway = base, gateway
         self._cookies, self._sign_on = cookies, sign_on
         self._begun: dict[str, _Begun] = {}
         self._links: dict[str, _Linked] = {}
@@ -219,15 +217,13 @@ class ConnectPages:
         return show(status, "Your servers", body, visitor.headers)
 
     def _shown(self, visitor: _Visitor) -> list[ServerConfig]:
-        return [one for one in self._servers.values() if one.enabled and self._is_for(one, visitor)]
-
-    def _is_for(self, config: ServerConfig, visitor: _Visitor) -> bool:
-        """Whether a user has something to do with a server here."""
-        gateway, oauth = self._gateway(), config.oauth
-        if gateway is None or not gateway.may_use(config.name, visitor.identity):
-            return False
-        by_login = takes_login(config) and oauth.interactive and (not oauth.shared or visitor.owner == LOCAL)
-        return by_login and gateway.wants_login(config.name)
+        """The servers that a user has something to do with here."""
+        gateway = self._gateway()
+        if gateway is None:
+            return []
+        every = [one for one in gateway.those_with_logins() if one.oauth.interactive]
+        mine = [one for one in every if visitor.owner == LOCAL or not one.oauth.shared]
+        return [one for one in mine if gateway.may_use(one.name, visitor.identity)]
 
     def _header(self, visitor: _Visitor) -> str:
         off = "" if visitor.owner == LOCAL else _form(visitor, "", "sign-off", "Sign off")

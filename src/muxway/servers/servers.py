@@ -333,11 +333,10 @@ class Servers:
             if asleep:
                 self._end(self._forget_user(server, min(asleep)[1]).instance)
 
-    def wants_login(self, name: str) -> bool:
-        """Whether a server is known to want a login, of each user an own one."""
-        server = self.by_name.get(name)
-        credentials = None if server is None else server.instance.credentials
-        return credentials is not None and credentials.wanted
+    def those_with_logins(self) -> list[ServerConfig]:
+        """Those that are known to want a login."""
+        shown = [(one.config, one.instance.credentials) for one in self.by_name.values()]
+        return [config for config, credentials in shown if credentials is not None and credentials.wanted]
 
     def lets_nobody_in(self, name: str) -> bool:
         """Whether a server is known to want a login of everybody, before anything else."""
@@ -378,7 +377,7 @@ class Servers:
                 keeps_state=config.transport == "stdio",
                 alone=self._hooks.sessions.only is not None,
                 forward=frozenset(config.forward),
-                personal=_personal(config, credentials),
+                personal=_personal(config, credentials) if server.owner is None else None,
             ),
             credentials=credentials,
         )
