@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from muxway.config.plan import Plan
     from muxway.control.watching import WatchedConfig
     from muxway.identity.authorization_endpoints import AuthorizationEndpoints
+    from muxway.identity.connect import ConnectPages
     from muxway.identity.keys import KeyFile
+    from muxway.identity.sealed_cookies import SealedCookies
     from muxway.identity.sign_on import SignOn
     from muxway.identity.verify import AccessTokens
     from muxway.net.message_trace import MessageTrace
@@ -132,33 +134,52 @@ class _Serving:
         self._tokens: AccessTokens | None = None
         self._keys: KeyFile | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._server: AuthorizationEndpoints | None = None
+        self._pages: ConnectPages | None = None
+        self._cookies: tuple[str | None, SealedCookies] | None = None
         self._sign_on: tuple[object, SignOn] | None = None
-        self._server, self._sign_on = self._authorization(config)
+        self._server: tuple[object, AuthorizationEndpoints] | None = None
+        self._server = self._authorization(config)
         self._admit(config, terms.credentials(config))
 
-    def _authorization(self, config: Config) -> tuple[AuthorizationEndpoints | None, tuple[object, SignOn] | None]:
-        """Our own authorization server, if there is to be one, and who signs people on. Raises BadConfig."""
-        settings = config.gateway.auth
-        if settings is None or settings.server is None or settings.sign_on is None:
-            return None, None
-        if self._sign_on is not None and self._sign_on[0] == (settings, config.gateway.public_url):
-            # What it knows of codes and clients is not lost.
-            return self._server, self._sign_on
-        from muxway.identity.own_server import open_server
-        from muxway.identity.resource_metadata import ProtectedResources
+    def _sealed_cookies(self, key: str | None) -> SealedCookies:
+        """What browsers keep for us, the same while the key is."""
         from muxway.identity.sealed_cookies import SealedCookies
+
+        if self._cookies is None or self._cookies[0] != key:
+            self._cookies = key, SealedCookies(key)
+        return self._cookies[1]
+
+    def _signing_on(self, config: Config) -> SignOn | None:
+        """Who signs people on in a browser, the same while the terms are; None: nobody does."""
+        settings, auth = config.gateway, config.gateway.auth
+        if auth is None or auth.sign_on is None:
+            return None
         from muxway.identity.sign_on import SignOn
 
-        public, own = config.gateway.public_url, self._terms.address.own_urls
-        cookies = SealedCookies(config.gateway.state_key)
-        sign_on = SignOn(settings, settings.sign_on, public_url=public, cookies=cookies)
-        resources = ProtectedResources(config, settings, own, self._terms.view)
+        public, terms = settings.public_url, (auth, settings.public_url, settings.state_key)
+        if self._sign_on is None or self._sign_on[0] != terms:
+            cookies = self._sealed_cookies(settings.state_key)
+            self._sign_on = terms, SignOn(auth, auth.sign_on, public_url=public, cookies=cookies)
+        return self._sign_on[1]
+
+    def _authorization(self, config: Config) -> tuple[object, AuthorizationEndpoints] | None:
+        """Our own authorization server, if there is to be one, and the terms that it goes by. Raises BadConfig."""
+        auth, sign_on = config.gateway.auth, self._signing_on(config)
+        if auth is None or auth.server is None or sign_on is None:
+            return None
+        if self._server is not None and self._server[0] == (auth, sign_on):
+            # What it knows of codes and clients is not lost.
+            return self._server
+        from muxway.identity.own_server import open_server
+        from muxway.identity.resource_metadata import ProtectedResources
+
+        own = self._terms.address.own_urls
+        resources = ProtectedResources(config, auth, own, self._terms.view)
         try:
-            server = open_server(public or own[0], settings, settings.server, sign_on, resources)
+            server = open_server(config.gateway.public_url or own[0], auth, auth.server, sign_on, resources)
         except StoreError as error:
             raise BadConfig(f"gateway.auth.server: {error}.") from None
-        return server, ((settings, public), sign_on)
+        return (auth, sign_on), server
 
     def _admit(self, config: Config, credentials: AcceptedTokens) -> None:
         """Let in whom this configuration lets in."""
@@ -177,9 +198,10 @@ class _Serving:
             # What is known of an issuer that stays is not lost.
             self._tokens = self._tokens or AccessTokens(settings)
             resources = ProtectedResources(config, settings, self._terms.address.own_urls, self._terms.view)
-            if self._server is not None:
-                self._server.resources, resources.server = resources, self._server.issuer
-            authenticator = ResourceServer(self._tokens, resources, self._keys, self._server)
+            server = None if self._server is None else self._server[1]
+            if server is not None:
+                server.resources, resources.server = resources, server.issuer
+            authenticator = ResourceServer(self._tokens, resources, self._keys, server)
         elif self._keys is not None:
             from muxway.identity.keys import KeyHolders
 
@@ -187,13 +209,27 @@ class _Serving:
         self.transport.forwards = tuple(
             dict.fromkeys(name for server in config.servers.values() for name in server.forward)
         )
-        self.transport.pages, self.transport.endpoints = {}, {}
-        if self._server is not None and self._sign_on is not None:
+        self._serve_pages(config)
+        self.transport.admit(tokens, views, authenticator, None if own is None else own.text)
+
+    def _serve_pages(self, config: Config) -> None:
+        """Serve what people are shown: where they log in to servers, if there is any, and where they allow programs."""
+        self._pages, self.transport.pages, self.transport.endpoints = None, {}, {}
+        sign_on = self._signing_on(config)
+        if any(server.url is not None for server in config.servers.values()):
+            from muxway.identity.connect import ConnectPages
+
+            base, cookies = config.gateway.public_url, self._sealed_cookies(config.gateway.state_key)
+            self._pages = ConnectPages(base or self._terms.address.url, lambda: self.gateway, cookies, sign_on)
+            self.transport.pages = self._pages.handlers
+        if self._server is not None and sign_on is not None:
             from muxway.identity.sign_on import CALLBACK
 
-            self.transport.pages = {**self._server.pages, CALLBACK: self._sign_on[1].callback}
-            self.transport.endpoints = self._server.endpoints
-        self.transport.admit(tokens, views, authenticator, None if own is None else own.text)
+            server = self._server[1]
+            self.transport.pages = {**self.transport.pages, **server.pages, CALLBACK: sign_on.callback}
+            self.transport.endpoints = server.endpoints
+        if self.gateway is not None:
+            self.gateway.connect_pages = self._pages
 
     def watch_keys(self) -> None:
         """Take new API keys, and drop those that are gone, as long as this runs."""
@@ -233,19 +269,20 @@ class _Serving:
             self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
             self.transport.runtime = self.gateway.runtime
             self.transport.metronome = self.gateway.metronome
+            self.gateway.connect_pages = self._pages
             self.gateway.start()
 
     async def apply(self, config: Config) -> Plan:
         """Serve this configuration from now on. Raises ConfigError, and then changes nothing."""
         with wrong_usage_is_wrong_config(config):
             credentials = self._terms.credentials(config)
-            server, sign_on = self._authorization(config)
+            server = self._authorization(config)
         # Who may come in and what there is to use change together: nobody has new servers by the old terms meanwhile,
         # nor old ones by the new terms.
         changing = _terms_of(config, credentials) != self._admitting
         with self.transport.held() if changing else contextlib.nullcontext():
             changes = await self._change(config)
-            self._server, self._sign_on = server, sign_on
+            self._server = server
             self._admit(config, credentials)
         return changes
 

@@ -104,14 +104,14 @@ class Dispatcher:
     def _find(self, caller: Caller) -> Visible | None:
         """What a caller sees now; None: it takes long to say."""
         snapshot = self.runtime.snapshot
-        if snapshot.settings.access is None:
+        if not snapshot.differs:
             return self._look(caller)
         self._snapshot = None
         return snapshot.known(self.view, caller.identity)
 
     def _look(self, caller: Caller) -> Visible:
         snapshot = self.runtime.snapshot
-        if snapshot.settings.access is not None:
+        if snapshot.differs:
             # Callers differ: there is nothing to be kept for all of them.
             self._snapshot = None
             return snapshot.seen(self.view, caller.identity)
@@ -214,9 +214,13 @@ class Dispatcher:
     def _await_login(self, server: str, call: Call, sink: Sink, target: Target | None) -> Running | None:
         """Keep a call whose user has agreed to log in until that is done, once, and not for ever; None: it waited."""
         backend = self.runtime.servers.get(server)
-        if backend is None or self._router.waited:
+        if backend is None:
             return None
-        held = _HeldCall(backend.held, self._router, lambda call, sink: self.answer(call, sink, target), call, sink)
+        if call.caller.identity is not None:
+            backend = backend.of(call.caller.identity.owner)
+        # Without the word that the user agrees: it waits once.
+        again = logins.without_answer(call)
+        held = _HeldCall(backend.held, self._router, lambda call, sink: self.answer(call, sink, target), again, sink)
         self._forwarder.services.clock.later(logins.WAIT, held.release)
         return held
 
@@ -249,6 +253,12 @@ class Dispatcher:
         if runtime.waiting_listings is not None:
             return _HeldCall(runtime.waiting_listings, self._router, self.answer, call, sink)
         backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
+        if runtime.snapshot.own_lists.servers and call.caller.identity is not None:
+            owner = call.caller.identity.owner
+            backends = [backend.of(owner) for backend in backends]
+            arriving = next((queue for one in backends if (queue := one.arriving) is not None), None)
+            if arriving is not None:
+                return _HeldCall(arriving, self._router, self.answer, call, sink)
         if not stateless:
             opening = next((queue for one in backends if (queue := one.opening) is not None), None)
             if opening is not None:
@@ -258,7 +268,8 @@ class Dispatcher:
         parts = [backend.asked(kind.method) for backend in backends]
         holds = min((part for part in parts if part is not None), default=None)
         key = (self.view, visible.judge, stateless, kind)
-        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params else ()
+        # Of lists that are for one user alone, only the one in force is known.
+        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params and visible.owner is None else ()
         sink.done(*visible.lists[stateless][kind].answer(call, earlier, holds))
         return None
 

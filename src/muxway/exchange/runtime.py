@@ -17,20 +17,20 @@ from muxway.exchange.logins import Logins
 from muxway.exchange.open_sessions import OpenSessions
 from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
-from muxway.routing.snapshot import ServerNaming, Snapshot, are_many
+from muxway.routing.snapshot import NO_OWN_LISTS, ServerNaming, Snapshot, are_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from muxway.access.rules import Judge
     from muxway.calls.backend import Backend, Held
-    from muxway.calls.identity import Identity
+    from muxway.calls.identity import Identity, Owner
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.exchange.seal import Seal
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
-    from muxway.routing.snapshot import Ruled, Settings, Visible
+    from muxway.routing.snapshot import OwnLists, Ruled, Settings, Visible
 
 _HALF_READ: Final = 8
 """Lists before the one in force in which a client may still turn pages."""
@@ -83,8 +83,10 @@ class Runtime:
         """Handshakes that wait for what is remembered of the servers; None: they are answered at once."""
         self.prepared: Prepared | None = None
         """What the next `publish` may find done."""
-        self._in_making: dict[tuple[str | None, Judge], WaitingCalls | None] = {}
+        self._in_making: dict[tuple[Owner | None, str | None, Judge], WaitingCalls | None] = {}
         """Classes of callers whose part of the snapshot is being made; None: it could not be, beside the loop."""
+        self._own_in_making: dict[Owner, WaitingCalls] = {}
+        """The same for users with lists of their own."""
         self._listeners: dict[object, _Listener] = {}
         self._dispatchers: dict[str | None, Dispatcher] = {}
 
@@ -102,15 +104,17 @@ class Runtime:
 
     # --- the snapshot -------------------------------------------------------------------------
 
-    def publish(self, sources: Sequence[Source], settings: Settings | None = None) -> None:
+    def publish(
+        self, sources: Sequence[Source], settings: Settings | None = None, own_lists: OwnLists = NO_OWN_LISTS
+    ) -> None:
         """Put in force what these sources, and other settings if there are any, make of what is in force."""
         now, servers = self.snapshot, self._naming()
         settings = settings or now.settings
         prepared, self.prepared = self.prepared, None
         if prepared is not None and prepared.before is now and prepared.snapshot.is_of(settings, servers, sources):
-            self.replace(prepared.snapshot)
+            self.replace(prepared.snapshot.with_own(own_lists, now))
         else:
-            self.replace(now.next(settings, servers, sources))
+            self.replace(now.next(settings, servers, sources).with_own(own_lists, now))
 
     def preparing(self, sources: Sequence[Source], settings: Settings | None = None) -> Callable[[], Prepared] | None:
         """What any thread may do before these are published, for `prepared`; None if there is nothing to do."""
@@ -141,30 +145,57 @@ class Runtime:
         With many definitions that takes long, and others need not wait for it.
         """
         snapshot = self.snapshot
-        if snapshot.settings.access is None or snapshot.known(view, identity) is not None:
+        if not snapshot.differs or snapshot.known(view, identity) is not None:
+            return None
+        if identity is not None and not snapshot.has_own(identity):
+            return self._own_unmade(snapshot, identity.owner)
+        if snapshot.settings.access is None:
             return None
         judge = snapshot.settings.access.judge(identity, view)
         if judge is None:
             return None
-        key = (view, judge)
+        key = (None if identity is None or not snapshot.own_lists.servers else identity.owner, view, judge)
         if key not in self._in_making:
             self._in_making[key] = waiting = WaitingCalls()
-            aside(snapshot.making(view, judge), partial(self._made, snapshot, key, waiting))
+            own = snapshot.of(identity)
+            aside(own.making(view, judge), partial(self._made, own, key, waiting))
         waiting = self._in_making[key]
         return None if waiting is None else waiting.held
 
+    def _own_unmade(self, snapshot: Snapshot, owner: Owner) -> dict[Held, None]:
+        waiting = self._own_in_making.get(owner)
+        if waiting is None:
+            waiting = self._own_in_making[owner] = WaitingCalls()
+            aside(snapshot.making_own(owner), partial(self._own_made, snapshot, owner, waiting))
+        return waiting.held
+
+    def _own_made(
+        self, snapshot: Snapshot, owner: Owner, waiting: WaitingCalls, outcome: Callable[[], Snapshot]
+    ) -> None:
+        try:
+            snapshot.keep_own(owner, outcome())
+        except Exception as error:  # noqa: BLE001 - those who wait must go on
+            internal(error)
+        if self._own_in_making.get(owner) is waiting:
+            del self._own_in_making[owner]
+        waiting.release()
+
     def _made(
-        self, snapshot: Snapshot, key: tuple[str | None, Judge], waiting: WaitingCalls, outcome: Callable[[], Ruled]
+        self,
+        snapshot: Snapshot,
+        key: tuple[Owner | None, str | None, Judge],
+        waiting: WaitingCalls,
+        outcome: Callable[[], Ruled],
     ) -> None:
         try:
             snapshot.keep(outcome())
         except Exception as error:  # noqa: BLE001 - those who wait must go on
             internal(error)
-            if snapshot is self.snapshot:
+            if self._in_making.get(key) is waiting:
                 # Whoever asks makes it on its own, and is told what goes wrong.
                 self._in_making[key] = None
         else:
-            if snapshot is self.snapshot:
+            if self._in_making.get(key) is waiting:
                 self._in_making.pop(key, None)
         waiting.release()
 
@@ -180,12 +211,16 @@ class Runtime:
     def replace(self, snapshot: Snapshot) -> None:
         """Put a snapshot in force; whoever listens hears of what it sees otherwise now."""
         last = self.snapshot
-        listeners = [(one, (one.view, one.who())) for one in self._listeners.values()]
+        everybody = [(one, (one.view, one.who())) for one in self._listeners.values()]
+        # What each user with lists of their own sees is made when they ask for it: there may be many.
+        apart = last.own_lists.servers | snapshot.own_lists.servers
+        owners = [(one, who) for one, who in everybody if apart and who[1] is not None]
+        listeners = [(one, who) for one, who in everybody if not apart or who[1] is None]
         views = dict.fromkeys((None, *last.views, *(one.view for one, _ in listeners)))
         before = {view: last.visible(view) for view in views}
         before_of = {who: last.seen(*who) for _, who in listeners}
         self.snapshot = snapshot
-        self._in_making = {}
+        self._in_making, self._own_in_making = {}, {}
         snapshot.whole.resources.forget_others()
         now_of = {who: snapshot.seen(*who, seen) for who, seen in before_of.items()}
         for view in views:
@@ -196,6 +231,12 @@ class Runtime:
         for (view, judge), ruled in last.ruled.items():
             if view is None or view in snapshot.views:
                 self._keep_half_read(view, ruled, snapshot.ruled.get((view, judge)))
+        for one, (view, identity) in owners if self.waiting_listings is None else ():
+            kinds = snapshot.visible(view).changes_since(last.visible(view), stateless=one.stateless)
+            if identity is not None:
+                kinds |= snapshot.own_lists.changes_since(last.own_lists, identity.owner)
+            if kinds:
+                one.changed(kinds)
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
         for one, who in listeners if self.waiting_listings is None else ():
             if kinds := now_of[who].changes_since(before_of[who], stateless=one.stateless):

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from muxway.clients.pages import PageAnswer, read_fields
-from muxway.identity.consent_page import consent_page
 from muxway.identity.client_registry import ClientError, OAuthClients, is_loopback_uri
+from muxway.identity.consent_page import consent_page
 from muxway.identity.oauth_grants import OAuthGrants, grant_of
 from muxway.identity.web_pages import say, send_to
 from muxway.log import EventLog

@@ -133,9 +133,7 @@ class SignOn:
 
     def may_change(self, request: PageRequest, who: SignedOn) -> bool:
         """Whether a form that came is one of ours, that this person was given."""
-        if request.origin is not None and request.origin != origin_of(self.base(request)):
-            return False
-        return hmac.compare_digest(request.form.get("csrf", "").encode(), who.csrf.encode())
+        return is_own_form(request, self.base(request), who)
 
     def end(self, request: PageRequest) -> tuple[str, str]:
         """The header that signs somebody off here."""
@@ -276,6 +274,13 @@ class SignOn:
         if self._provider is None or self._provider[1] < self._now():
             self._provider = _provider(await fetch_metadata(self._settings.issuer)), self._now() + _KEPT
         return self._provider[0]
+
+
+def is_own_form(request: PageRequest, base: str, who: SignedOn) -> bool:
+    """Whether a form is of a page at this base URL, that was made for this person in this browser."""
+    if request.origin is not None and request.origin != origin_of(base):
+        return False
+    return hmac.compare_digest(request.form.get("csrf", "").encode(), who.csrf.encode())
 
 
 def csrf_field(who: SignedOn) -> str:

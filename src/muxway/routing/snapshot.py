@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from muxway.access.rules import Access, Judge, Ruling
     from muxway.calls.call import Call, Caller
-    from muxway.calls.identity import Identity
+    from muxway.calls.identity import Identity, Owner
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.build import Source
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 _MOST_CLASSES: Final = 64
 """Classes of callers, of all views, whose part of a snapshot is kept; the one that was made first goes."""
+_MOST_OWN: Final = 256
+"""Users with lists of their own, for whom that is kept; the one that was made first goes."""
 _MANY: Final = 500
 """Definitions whose snapshot is made beside the event loop: each takes some 10 to 20 µs."""
 
@@ -152,6 +154,8 @@ class Visible:
     """What was decided about each tool and prompt that there is before rules, by its name."""
     before_rules: Visible | None = None
     """What there is before rules, if there are any."""
+    owner: Owner | None = None
+    """The only one who sees it, if servers list something of their own for each user."""
 
     @property
     def whole(self) -> Visible:
@@ -224,6 +228,30 @@ Ruled: TypeAlias = "dict[tuple[str | None, Judge], Visible]"
 """What rules leave of the whole (None) and of views, for classes of callers."""
 
 
+class OwnLists(NamedTuple):
+    """What is listed for one user alone, because servers are asked in that user's name."""
+
+    servers: frozenset[str] = frozenset()
+    """The servers whose lists are not everybody's: what the snapshot has of them is for those without credentials."""
+    of: Mapping[Owner, Mapping[str, Source]] = {}
+    """What these list for each user, by server, as far as it is known."""
+
+    def changes_since(self, before: OwnLists, owner: Owner) -> frozenset[str]:
+        """Which lists of somebody may be others than before: any of "tools", "prompts" and "resources"."""
+        mine, its = self.of.get(owner, {}), before.of.get(owner, {})
+        pairs = [(mine.get(name), its.get(name)) for name in {**mine, **its} if mine.get(name) is not its.get(name)]
+        return frozenset(
+            kind.capability for kind in KINDS if any(_listed(a, kind) != _listed(b, kind) for a, b in pairs)
+        )
+
+
+def _listed(source: Source | None, kind: Kind) -> Sequence[object]:
+    return () if source is None else getattr(source, kind.name)
+
+
+NO_OWN_LISTS: Final = OwnLists()
+
+
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Snapshot:
     """One configuration's settings, and the lists as they are now."""
@@ -233,6 +261,9 @@ class Snapshot:
     """What the servers show, as they gave it."""
     whole: Visible
     views: Mapping[str, Visible]
+    own_lists: OwnLists = NO_OWN_LISTS
+    own: dict[Owner, Snapshot] = field(default_factory=dict["Owner", "Snapshot"])
+    """What has been made of that for those who have come; of users who have not since, as it was before."""
     ruled: Ruled = field(default_factory=dict[tuple["str | None", "Judge"], Visible], init=False)
     """What has been made for the classes of callers that have come."""
 
@@ -248,20 +279,67 @@ class Snapshot:
         known = self.views.get(view)
         return known if known is not None else _selected(self, self.whole, view, _NOTHING)
 
+    @property
+    def differs(self) -> bool:
+        """Whether callers of one view may see different things in it."""
+        return self.settings.access is not None or bool(self.own_lists.servers)
+
     def seen(self, view: str | None, identity: Identity | None, before: Visible | None = None) -> Visible:
         """What a caller of a view may use. With what the same caller saw `before`, equal lists are the very same."""
-        access = self.settings.access
+        own, access = self.of(identity), self.settings.access
         judge = None if access is None else access.judge(identity, view)
-        return self.visible(view) if judge is None else self._judged(view, judge, before)
+        return own.visible(view) if judge is None else own.judged(view, judge, before)
 
     def known(self, view: str | None, identity: Identity | None) -> Visible | None:
         """The same, if it need not be made, or is made in no time."""
-        access = self.settings.access
+        if not self.has_own(identity) and are_many(self.given):
+            return None
+        own, access = self.of(identity), self.settings.access
         judge = None if access is None else access.judge(identity, view)
         if judge is None:
-            return self.visible(view)
-        ruled = self.ruled.get((view, judge))
-        return ruled if ruled is not None or are_many(self.given) else self._judged(view, judge)
+            return own.visible(view)
+        ruled = own.ruled.get((view, judge))
+        return ruled if ruled is not None or are_many(self.given) else own.judged(view, judge)
+
+    # --- for one user -------------------------------------------------------------------------
+
+    def has_own(self, identity: Identity | None) -> bool:
+        """Whether what there is for a user has been made, or is what there is for everybody."""
+        if identity is None or not self.own_lists.servers:
+            return True
+        known = self.own.get(identity.owner)
+        return known is not None and known.own_lists is self.own_lists
+
+    def of(self, identity: Identity | None) -> Snapshot:
+        """All that there is for a caller."""
+        if identity is None or not self.own_lists.servers:
+            return self
+        owner = identity.owner
+        known = self.own.get(owner)
+        if known is None or known.own_lists is not self.own_lists:
+            known = self.making_own(owner)()
+            self.keep_own(owner, known)
+        return known
+
+    def making_own(self, owner: Owner) -> Callable[[], Snapshot]:
+        """What any thread may do to make what there is for a user, for `keep_own`."""
+        return partial(_make_own, self, owner, self.own.get(owner))
+
+    def keep_own(self, owner: Owner, made: Snapshot) -> None:
+        """Have at hand what was made for a user."""
+        self.own.pop(owner, None)
+        if len(self.own) >= _MOST_OWN:
+            del self.own[next(iter(self.own))]
+        self.own[owner] = made
+
+    def with_own(self, own_lists: OwnLists, before: Snapshot) -> Snapshot:
+        """The same with these lists of users; what was made for them before is gone on from."""
+        if not own_lists.servers and not self.own_lists.servers:
+            return self
+        # Another object each time: by that what was made of it is known to be of this very snapshot.
+        return replace(self, own_lists=OwnLists(*own_lists), own=dict(before.own))
+
+    # --- for a class of callers ---------------------------------------------------------------
 
     def making(self, view: str | None, judge: Judge, before: Visible | None = None) -> Callable[[], Ruled]:
         """What any thread may do to make what the callers of a class see, for `keep`."""
@@ -275,7 +353,8 @@ class Snapshot:
                     del self.ruled[next(iter(self.ruled))]
                 self.ruled[key] = visible
 
-    def _judged(self, view: str | None, judge: Judge, before: Visible | None = None) -> Visible:
+    def judged(self, view: str | None, judge: Judge, before: Visible | None = None) -> Visible:
+        """What the callers of a class see. With what they saw `before`, equal lists are the very same."""
         ruled = self.ruled.get((view, judge))
         if ruled is None:
             made = self.making(view, judge, before)()
@@ -287,7 +366,13 @@ class Snapshot:
         """Whether it is what these make."""
         return self.settings is settings and [*self.servers.items()] == [*servers.items()] and self.given == given
 
-    def next(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> Snapshot:
+    def next(
+        self,
+        settings: Settings,
+        servers: Mapping[str, ServerNaming],
+        given: Sequence[Source],
+        owner: Owner | None = None,
+    ) -> Snapshot:
         """What these make of it; each catalog is the same as here if nothing of its kind has changed."""
         before = self.whole
         # With other rules for names, no part of the catalogs can be used again.
@@ -308,6 +393,7 @@ class Snapshot:
             completing=_completing(sources),
             chain=settings.chains.get(None),
             targets=_targets(settings, tools, before),
+            owner=owner,
         )
         views = {name: _selected(self, whole, name, selection) for name, selection in settings.selections.items()}
         return Snapshot(settings, given, whole, views)
@@ -319,7 +405,7 @@ class Snapshot:
         for name, view in self.views.items():
             shown = {one: naming for one, naming in whole.servers.items() if _has_server(view, one)}
             views[name] = replace(view, servers=shown, part_of=whole)
-        snapshot = Snapshot(self.settings, self.given, whole, views)
+        snapshot = Snapshot(self.settings, self.given, whole, views, OwnLists(*self.own_lists), self.own)
         for (view, judge), ruled in self.ruled.items():
             part_of = None if view is None else snapshot.ruled.get((None, judge))
             if view is None or (view in views and part_of is not None):
@@ -427,7 +513,26 @@ def _selected(last: Snapshot, whole: Visible, view: str, selection: Selection) -
         selection=selection,
         targets=_targets(settings, tools, before),
         part_of=whole,
+        owner=whole.owner,
     )
+
+
+def _make_own(everybody: Snapshot, owner: Owner, before: Snapshot | None) -> Snapshot:
+    """What there is for one user: of servers with lists of their own for each, this one's; of the others, all."""
+    settings, (apart, lists) = everybody.settings, everybody.own_lists
+    shared = {one.upstream: one for one in everybody.given if not one.own and one.upstream not in apart}
+    sources = {**shared, **lists.get(owner, {})}
+    given = [sources[name] for name in everybody.servers if name in sources]
+    tools = [one for one in everybody.given if one.own]
+    if settings.define is not None:
+        # They tell of the tools that they run, which this user may have others of.
+        tools = [settings.define(settings.tools.values(), given)]
+    if before is None:
+        # Nothing that anybody else has read leads this user anywhere.
+        whole = replace(everybody.whole, resources=everybody.whole.resources.unlearned())
+        before = replace(everybody, whole=whole)
+    made = before.next(settings, everybody.servers, [*tools, *given], owner)
+    return replace(made, own_lists=everybody.own_lists)
 
 
 def _make(shown: Visible, view: str | None, judge: Judge, whole: Visible | None, before: Visible | None) -> Ruled:

@@ -98,6 +98,8 @@ class Credentials(Protocol):
 
     header: str | None
     """What to send as Authorization now; None: nothing."""
+    wanted: bool
+    """Whether the server is known to want a login, or has one."""
     on_login: Callable[[], None] | None
     """Called when somebody has logged in after `refused` or `prepare` had said that somebody must."""
 
