@@ -18,7 +18,9 @@ class _Stays(urllib.request.HTTPRedirectHandler):
 
 def visit(url: str, callback: str) -> dict[str, str]:
     """Log in, starting at a URL; what the callback gets."""
-    jar = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
+    # As browsers do: what is for safe connections is for this machine, too.
+    policy = http.cookiejar.DefaultCookiePolicy(secure_protocols=("http", "https"))
+    jar = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar(policy))
     browser = urllib.request.build_opener(jar, _Stays())
     form: bytes | None = None
     for _ in range(12):
@@ -43,6 +45,6 @@ def visit(url: str, callback: str) -> dict[str, str]:
         except urllib.error.HTTPError as answer:
             with answer:
                 if not 300 <= answer.code < 400:
-                    raise RuntimeError(f"the login ended with {answer.code}: {answer.read(500)!r}") from None
+                    raise RuntimeError(f"the login ended with {answer.code}: {answer.read()[-1500:]!r}") from None
                 url, form = urllib.parse.urljoin(url, answer.headers["Location"]), None
     raise RuntimeError("the login goes in circles")
