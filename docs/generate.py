@@ -23,6 +23,7 @@ from muxway.config.dialects import CONTAINERS
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
 from muxway.config.oauth import IDP, OAUTH
 from muxway.config.shaping import ARGUMENT, SHAPE
+from muxway.config.tls import LISTENER_TLS, SERVER_TLS
 from muxway.setup.clients import CLIENTS
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ PARTS: Final = {
     "arguments": lambda: fields(ARGUMENT),
     "oauth": lambda: fields(OAUTH),
     "idp": lambda: fields(IDP),
+    "server-tls": lambda: fields(SERVER_TLS),
+    "listener-tls": lambda: fields(LISTENER_TLS),
     "views": lambda: fields(VIEW),
     "access-rules": lambda: fields(RULE),
     "verbs": verbs,

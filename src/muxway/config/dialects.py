@@ -46,7 +46,7 @@ CLIENT_KEYS = frozenset(
 UNSUPPORTED_KEYS = frozenset(
     {
         "apiKey", "auth", "authProviderType", "headersHelper", "http_headers_helper", "oauth_headers",
-        "oauth_resource", "obo", "proxy", "requiresOAuth", "scopes", "targetAudience",
+        "oauth_resource", "obo", "requiresOAuth", "scopes", "targetAudience",
     }
 )  # fmt: skip
 """Keys that change how a client connects and that muxway does not act on: kept, with a warning."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from muxway.config import access, kinds, middlewares, oauth, shaping
+from muxway.config import access, kinds, middlewares, oauth, shaping, tls
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from muxway.config.oauth import OAuthConfig
     from muxway.config.shaping import ExposedTool, ToolShape
     from muxway.config.templates import Condition, Template
+    from muxway.config.tls import ListenerTls, ServerTls
     from muxway.errors import Problem
 
 Transport = Literal["stdio", "http", "sse", "auto"]
@@ -136,6 +137,18 @@ class ServerConfig:
         "at all.",
         default_factory=oauth.OAuthConfig,
         example={"clientId": "Iv1.8a61f9b3a7aba766", "clientSecret": "${GITHUB_CLIENT_SECRET}"},
+    )
+    proxy: str | None = tls.proxy(
+        "Proxy on the way to a remote server; false: none. By default what `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` "
+        "say; servers of this machine are reached without one.",
+        default=None,
+        example="http://proxy.example.com:3128",
+    )
+    tls: ServerTls = tls.server_tls(
+        "Certificates of the connection to a remote server, where the system's authorities do not know it, or it wants "
+        "to see one of muxway.",
+        default_factory=tls.ServerTls,
+        example={"ca": "certs/company-ca.pem"},
     )
     forward: tuple[str, ...] = kinds.forwarded_headers(
         "Headers of the caller that this server gets, as they came; for servers by URL. Callers who send different "
@@ -414,6 +427,12 @@ class GatewaySettings:
         "log in by themselves.",
         default=None,
         example={"issuer": "https://login.example.com", "scopes": ["mcp:tools"]},
+    )
+    tls: ListenerTls | None = tls.listener_tls(
+        "Certificate with which `muxway serve` speaks HTTPS. It is read again when its files change. `--tls-cert` and "
+        "`--tls-key` win over it.",
+        default=None,
+        example={"cert": "certs/mcp.pem", "key": "certs/mcp.key"},
     )
     keys: str | None = kinds.path(
         "File with the digests of API keys, which `muxway key` writes. By default each config file has one of its own "
@@ -714,6 +733,17 @@ STEP = Section("tools.*.steps.*", Step)
 EXAMPLE = Section("tools.*.examples.*", Example)
 VIEW = Section("views.*", ViewConfig)
 SECTIONS = (
-    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION),
+    *(
+        SERVER,
+        oauth.OAUTH,
+        oauth.IDP,
+        tls.SERVER_TLS,
+        GATEWAY,
+        tls.LISTENER_TLS,
+        access.RULE,
+        AUTH,
+        CLAIMS,
+        INTROSPECTION,
+    ),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

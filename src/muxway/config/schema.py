@@ -14,6 +14,7 @@ from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SECTIONS, SERVER,
 from muxway.config.oauth import IDP, OAUTH
 from muxway.config.report import nearest
 from muxway.config.shaping import ARGUMENT, SHAPE
+from muxway.config.tls import LISTENER_TLS, SERVER_TLS
 from muxway.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def json_schema() -> dict[str, Any]:
             "argument": _object(ARGUMENT),
             "oauth": _object(OAUTH),
             "idp": _object(IDP),
+            "serverTls": _object(SERVER_TLS),
+            "tls": _object(LISTENER_TLS),
             "view": _object(VIEW),
             "accessRule": _object(RULE),
             "subtools": {"type": "array", "minItems": 1, "items": {"anyOf": [STRING, _object(SUBTOOL)]}},
@@ -148,7 +151,9 @@ def _is_within(head: str, section: Section) -> bool:
         return "shape" in parts and ("arguments" in parts) == (section is ARGUMENT)
     if section in (OAUTH, IDP):
         return "oauth" in parts and ("idp" in parts) == (section is IDP)
-    if section in (SERVER, VIEW) and ("shape" in parts or "oauth" in parts):
+    if section is SERVER_TLS:
+        return first != "gateway" and "tls" in parts
+    if section in (SERVER, VIEW) and not {"shape", "oauth", "tls"}.isdisjoint(parts):
         return False
     if section is VIEW:
         return first == "views"
