@@ -13,6 +13,7 @@ CONTAINERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("mcp", "servers"), "opencode 2, VS Code settings"),
     (("mcp",), "opencode 1, Crush"),
     (("servers",), "VS Code, multi-MCP client"),
+    (("cli",), "muxway, for programs of the command line"),
 )
 """Where a file may keep its servers, and who keeps them there. All are read; the same name twice is an error."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from muxway.config import access, kinds, middlewares, oauth, shaping, tls
+from muxway.config import access, kinds, middlewares, oauth, programs, shaping, tls
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from muxway.config.auth import AuthSettings
     from muxway.config.middlewares import MiddlewareSpec
     from muxway.config.oauth import OAuthConfig
+    from muxway.config.programs import ProgramCommand
     from muxway.config.shaping import ExposedTool, ToolShape
     from muxway.config.templates import Condition, Template
     from muxway.config.tls import ListenerTls, ServerTls
@@ -61,6 +62,12 @@ class ServerConfig:
         "Arguments of the program, one per item. Numbers are turned into text.",
         default_factory=tuple[str, ...],
         example=["-y", "@modelcontextprotocol/server-filesystem", "/data"],
+    )
+    commands: tuple[ProgramCommand, ...] | None = programs.commands(
+        "The program is no server, but one of the command line: these of its sub-commands become tools, and nothing "
+        "else of it can be run. Such programs stand under `cli`, where `command` may be left out.",
+        default=None,
+        example=["status", {"args": ["log", "--oneline"], "arguments": {"count": {"type": "integer", "flag": "-n"}}}],
     )
     env: Mapping[str, str] = kinds.variables(
         "Environment variables for the program. Numbers and booleans are turned into text; null leaves the variable "
@@ -735,6 +742,8 @@ VIEW = Section("views.*", ViewConfig)
 SECTIONS = (
     *(
         SERVER,
+        programs.COMMAND,
+        programs.ARGUMENT,
         oauth.OAUTH,
         oauth.IDP,
         tls.SERVER_TLS,

@@ -98,6 +98,8 @@ def read_server(
                     (*path, key), "has no effect: it is for servers by `url`; a program makes its own connections"
                 )
     else:
+        if values.pop("commands", None) is not None:
+            report.error((*path, "commands"), "are those of a program, and this is a server by `url`")
         values["url"] = _first(got, "httpUrl", "url")
         values["headers"] = _headers(got, reader)
         _check_credentials(values["url"], values["headers"], path, report)
