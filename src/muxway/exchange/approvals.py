@@ -41,7 +41,7 @@ ASKED: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
 """What somebody is asked about. Everything else that `ask` is for says nothing of what is inside."""
 MOST: Final = 256
 """Calls that may wait for the operator."""
-_MOST_EACH: Final = 16
+_MOST_OF_ONE: Final = 16
 """The same of one caller, so that nobody takes the places of all others."""
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """Bytes of their arguments, all together."""
@@ -266,8 +266,8 @@ class Approvals:
             refuse(approval, "too many calls wait to be approved already", sink)
             return None
         who = _who(approval.call)
-        if sum(_who(one.approval.call) == who for one in self._waiting.values()) >= _MOST_EACH:
-            refuse(approval, f"{_MOST_EACH} calls of this caller wait to be approved already", sink)
+        if sum(_who(one.approval.call) == who for one in self._waiting.values()) >= _MOST_OF_ONE:
+            refuse(approval, f"{_MOST_OF_ONE} calls of this caller wait to be approved already", sink)
             return None
         approval = approval._replace(id=self._new_id())
         waiting = self._waiting[approval.id] = _Asking(self, key, approval, sink, go)
