@@ -403,3 +403,12 @@ async def test_the_own_token_is_of_the_user_who_runs_it() -> None:
     assert guard.principal([b"Bearer other"]) != b""
     guard.expect(["own", "other"], {})
     assert guard.principal([b"Bearer own"]) != b""
+
+
+async def test_what_is_served_with_tls_calls_itself_so(issuer: TestIssuer) -> None:
+    """RFC 9728 §3.3: without a public URL the name is the request's, the scheme is ours."""
+    resources = issuer.server(own=("https://127.0.0.1:1",))._resources
+    resources._scheme = "https"
+    told = json.loads(resources.document(f"{WELL_KNOWN}/mcp", "127.0.0.1:1") or b"{}")
+    assert told["resource"] == "https://127.0.0.1:1/mcp"
+    assert b'resource_metadata="https://127.0.0.1:1/' in resources.challenge("/mcp", "127.0.0.1:1", None)

@@ -687,3 +687,25 @@ def test_it_needs_to_know_how_people_sign_on() -> None:
                 "gateway": {"auth": {"issuer": "https://login.example.com", "server": {}}},
             }
         )
+
+
+async def test_what_is_over_is_forgotten_and_one_damaged_file_holds_nobody_up(company: Company) -> None:
+    """docs/security.md#the-authorization-server: at the start, and each day."""
+    async with served(company) as (web, made), Browser() as browser:
+        program = Program(web)
+        first = await program.log_in(browser)
+        folder = next((data_folder() / "muxway" / "authorization").iterdir())
+        (old,) = folder.glob("grant-*.sealed")
+        later = time.time() + 13 * 3600
+        made._now = made._grants._now = lambda: later
+        assert (await program.refresh(first["refresh_token"])).json["error"] == "invalid_grant"
+        torn = folder / "grant-torn.sealed"
+        torn.write_bytes(b"torn")
+        torn.chmod(0o600)
+        made._swept = 0.0
+        # Nobody is asked again, and a client that is used is not forgotten.
+        assert (await program.ask_user(browser)).status == 303
+        await program.log_in(browser)
+        assert not old.exists()
+        assert torn.exists()
+        assert len([*folder.glob("grant-*.sealed")]) == 2

@@ -66,7 +66,8 @@ class Address:
     tls: bool = False
 
     @property
-    def _scheme(self) -> str:
+    def scheme(self) -> str:
+        """Of its URLs."""
         return "https" if self.tls else "http"
 
     @property
@@ -74,13 +75,13 @@ class Address:
         """The base URL by which a client on this machine reaches it."""
         port = self.listener.getsockname()[1]
         host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
-        return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def own_urls(self) -> list[str]:
         """Base URLs that mean this gateway and no other, as far as the address alone says that."""
         names = ("127.0.0.1", "localhost", "[::1]") if is_loopback(self.host) else ()
-        return [f"{self._scheme}://{name}:{self.listener.getsockname()[1]}" for name in names]
+        return [f"{self.scheme}://{name}:{self.listener.getsockname()[1]}" for name in names]
 
     @property
     def url_for_others(self) -> str | None:
@@ -96,7 +97,7 @@ class Address:
             except OSError:
                 return None
             own = asking.getsockname()[0]
-        return f"{self._scheme}://{f'[{own}]' if ':' in own else own}:{self.listener.getsockname()[1]}"
+        return f"{self.scheme}://{f'[{own}]' if ':' in own else own}:{self.listener.getsockname()[1]}"
 
 
 @dataclass
@@ -192,7 +193,9 @@ class _Serving:
             return None
         from muxway.identity.sign_on import SignOn
 
-        public, terms = settings.public_url, (auth, settings.public_url, settings.state_key)
+        # What is served with TLS is not called http, whatever it is called.
+        public = settings.public_url or (self._terms.address.url if self._terms.address.tls else None)
+        terms = (auth, public, settings.state_key)
         if self._sign_on is None or self._sign_on[0] != terms:
             cookies = self._sealed_cookies(settings.state_key)
             self._sign_on = terms, SignOn(auth, auth.sign_on, public_url=public, cookies=cookies)
@@ -210,7 +213,7 @@ class _Serving:
         from muxway.identity.resource_metadata import ProtectedResources
 
         own = self._terms.address.own_urls
-        resources = ProtectedResources(config, auth, own, self._terms.view)
+        resources = ProtectedResources(config, auth, own, self._terms.view, self._terms.address.scheme)
         try:
             server = open_server(config.gateway.public_url or own[0], auth, auth.server, sign_on, resources)
         except StoreError as error:
@@ -233,7 +236,8 @@ class _Serving:
 
             # What is known of an issuer that stays is not lost.
             self._tokens = self._tokens or AccessTokens(settings)
-            resources = ProtectedResources(config, settings, self._terms.address.own_urls, self._terms.view)
+            address = self._terms.address
+            resources = ProtectedResources(config, settings, address.own_urls, self._terms.view, address.scheme)
             server = None if self._server is None else self._server[1]
             if server is not None:
                 server.resources, resources.server = resources, server.issuer

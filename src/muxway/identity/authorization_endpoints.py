@@ -44,6 +44,7 @@ _CODE_FOR: Final = 60.0
 _USED_FOR: Final = 600.0
 """Seconds for which a second use of a code is known as one."""
 _MOST_CODES: Final = 10_000
+_SWEPT_EVERY: Final = 24 * 3600.0
 _LONGEST_QUERY: Final = 2500
 """Characters of an authorization request: a browser keeps it while its user signs on."""
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
@@ -112,6 +113,7 @@ class AuthorizationEndpoints:
         self._codes: dict[bytes, _Code] = {}
         self._used: dict[bytes, tuple[str, float]] = {}
         """Codes that were traded, and the login that each became."""
+        self._swept = now()
 
     @property
     def pages(self) -> Mapping[str, PageHandler]:
@@ -192,12 +194,16 @@ class AuthorizationEndpoints:
         if request.form.get("answer") != "allow":
             return self._back(asked, error="access_denied")
         try:
-            self._clients.keep(asked.client)
+            # The disk takes its time, and others have theirs.
+            await asyncio.to_thread(self._remember, asked, who)
         except ClientError as error:
             return say(503, "This cannot be allowed", str(error))
-        self._grants.agree(who, asked.client.id, asked.scopes, asked.resource)
         log.info("a program was allowed", user=who.user, client=asked.client.id, name=asked.client.name)
         return self._allow(asked, who)
+
+    def _remember(self, asked: _Asked, who: SignedOn) -> None:
+        self._clients.keep(asked.client)
+        self._grants.agree(who, asked.client.id, asked.scopes, asked.resource)
 
     async def _read(self, query: str) -> _Asked:
         """What a program asks for. Raises _Wrong, StoreError."""
@@ -311,13 +317,26 @@ class AuthorizationEndpoints:
         if _VERIFIER(verifier) is None or not hmac.compare_digest(proof, asked.challenge.encode()):
             raise _Wrong("invalid_grant", "code_verifier is missing, or not the one that the code was asked for with")
         _same_resource(form, asked.resource)
-        until = now + self._settings.login_lifetime
-        scopes, resource = asked.scopes, asked.resource
-        grant, refresh = await asyncio.to_thread(self._grants.open, code.who, asked.client.id, scopes, resource, until)
+        grant, refresh = await asyncio.to_thread(self._open, code)
         if len(self._used) >= _MOST_CODES:
             self._used = {known: one for known, one in self._used.items() if one[1] > now}
         self._used[digest] = grant.id, now + _USED_FOR
         return grant, refresh
+
+    def _open(self, code: _Code) -> tuple[Grant, str]:
+        """Begin a login; now and then, forget those that are over."""
+        asked, now = code.asked, self._now()
+        self._clients.use(asked.client)
+        if self._swept + _SWEPT_EVERY < now:
+            self._swept = now
+            self.sweep()
+        until = now + self._settings.login_lifetime
+        return self._grants.open(code.who, asked.client.id, asked.scopes, asked.resource, until)
+
+    def sweep(self) -> None:
+        """Forget what has ended, and clients that nobody uses."""
+        self._clients.sweep()
+        self._grants.sweep()
 
     async def _by_refresh_token(self, form: Mapping[str, str]) -> tuple[Grant, str, tuple[str, ...]]:
         token, client_id = form.get("refresh_token", ""), form.get("client_id", "")

@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from muxway.errors import MuxwayError
-from muxway.log import printable
+from muxway.log import EventLog, printable
 from muxway.net.guarded_fetch import FetchError, GuardedFetch
+from muxway.net.sealed_files import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,6 +34,8 @@ _MOST_KEPT: Final = 5000
 """Those that somebody has agreed to."""
 _UNUSED_FOR: Final = 90 * 24 * 3600.0
 """Seconds after which one that got no token is forgotten."""
+_USED_EVERY: Final = 24 * 3600.0
+"""Seconds for which it is not written down again that a client is used."""
 _EACH_MINUTE: Final = 20
 """Registrations from one address."""
 _ALL_MINUTE: Final = 120
@@ -49,6 +52,9 @@ _NEVER: Final = frozenset(
     ("http", "javascript", "data", "vbscript", "file", "blob", "about", "view-source", "ftp", "ws", "wss", "mailto")
 )
 """Schemes that are no program's own: what a browser would do with a code there nobody has agreed to."""
+
+
+log = EventLog("auth")
 
 
 class ClientError(MuxwayError):
@@ -228,7 +234,9 @@ class OAuthClients:
         try:
             answer = await self._fetch(url)
         except FetchError as error:
-            raise ClientError("invalid_client", f"The document of the program cannot be had: {error}.") from None
+            # What is inside, and where, is nobody's business who names addresses.
+            log.info("no document of a client", why=str(error))
+            raise ClientError("invalid_client", "The document of the program cannot be had.") from None
         if answer.status != 200 or answer.url != url or len(answer.body) > _LARGEST:
             why = "The document of the program is elsewhere, too large, or not there."
             raise ClientError("invalid_client", why)
@@ -261,14 +269,23 @@ class OAuthClients:
         self._files.write(name, msgspec.json.encode(msgspec.structs.replace(client, used_at=self._now())))
         self._waiting.pop(client.id, None)
 
+    def use(self, client: OAuthClient) -> None:
+        """A user logs in with it: it is not forgotten for a while. Raises StoreError."""
+        if client.used_at + _USED_EVERY < self._now():
+            self.keep(client)
+
     def sweep(self) -> None:
         """Forget those that nobody uses. Raises StoreError."""
         for name in self._files.names():
-            content = self._files.read(name) if name.startswith("client-") else None
-            if content is not None:
-                client = msgspec.json.decode(content, type=OAuthClient)
-                if client.used_at + _UNUSED_FOR < self._now():
-                    self._files.remove(name)
+            if not name.startswith("client-"):
+                continue
+            try:
+                client = msgspec.json.decode(self._files.read(name) or b"", type=OAuthClient)
+            except (StoreError, msgspec.MsgspecError) as error:
+                log.warning("what is kept of a client cannot be read", file=name, why=str(error))
+                continue
+            if client.used_at + _UNUSED_FOR < self._now():
+                self._files.remove(name)
 
 
 def _file(client_id: str) -> str:

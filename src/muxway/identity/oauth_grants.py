@@ -6,6 +6,7 @@ that was made from the same login ends. Only digests of tokens are kept.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -13,6 +14,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+from muxway.log import EventLog
+from muxway.net.sealed_files import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 _ID_BYTES: Final = 12
 _LONGEST: Final = 200
+
+log = EventLog("auth")
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +106,7 @@ class OAuthGrants:
                 return None
             new, digest = _made(id_)
             grant = msgspec.structs.replace(grant, refresh=digest)
-            self._write(grant)
+            await asyncio.to_thread(self._write, grant)
             return grant, new
 
     def owns(self, grant: Grant, token: str) -> bool:
@@ -140,7 +146,12 @@ class OAuthGrants:
     def sweep(self) -> None:
         """Forget what has ended. Raises StoreError."""
         for name in self._files.names():
-            if name.startswith("grant-") and self.find(name.removeprefix("grant-")) is None:
+            try:
+                over = name.startswith("grant-") and self.find(name.removeprefix("grant-")) is None
+            except StoreError as error:
+                log.warning("what is kept of a login cannot be read", file=name, why=str(error))
+                continue
+            if over:
                 self._files.remove(name)
 
 

@@ -24,10 +24,8 @@ def open_server(
     name = hashlib.blake2b(issuer.encode(), digest_size=8).hexdigest()
     files = SealedFolder(data_folder() / "muxway" / "authorization" / name)
     clients, grants, keys = OAuthClients(files), OAuthGrants(files), SigningKeys(files)
-    clients.sweep()
-    grants.sweep()
     tokens = OwnTokens(issuer, settings, keys, grants, server.token_lifetime)
-    return AuthorizationEndpoints(
+    made = AuthorizationEndpoints(
         issuer,
         server,
         sign_on=sign_on,
@@ -37,3 +35,5 @@ def open_server(
         keys=keys,
         tokens=tokens,
     )
+    made.sweep()
+    return made

@@ -34,7 +34,14 @@ class ProtectedResource:
 class ProtectedResources:
     """Every endpoint of a configuration."""
 
-    def __init__(self, config: Config, settings: AuthSettings, own: Iterable[str], view: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        settings: AuthSettings,
+        own: Iterable[str],
+        view: str | None = None,
+        scheme: str = "http",
+    ) -> None:
         """Take stock.
 
         Args:
@@ -42,10 +49,12 @@ class ProtectedResources:
             settings: how tokens are checked.
             own: the base URLs that are known to be ours, whatever a request says.
             view: what is at `/mcp` and `/sse`; everything if there is none.
+            scheme: of the URLs that clients use, where no public URL says so.
         """
         self._settings = settings
         self.server: str | None = None
         """The authorization server that clients are sent to, if it is not the issuer itself but one of ours."""
+        self._scheme = scheme
         self._public = config.gateway.public_url
         self._own = [*own] if self._public is None else [self._public]
         self._prefix = "" if self._public is None else urlsplit(self._public).path
@@ -81,7 +90,7 @@ class ProtectedResources:
         return None if base is None else self._all.get(url.removeprefix(base).rstrip("/"))
 
     def _base(self, host: str) -> str:
-        return self._public or f"http://{host}"
+        return self._public or f"{self._scheme}://{host}"
 
     def document(self, path: str, host: str) -> bytes | None:
         """What stands at a well-known path; None if that is of no endpoint."""
