@@ -164,7 +164,7 @@ class _Serving:
     def _serve_pages(self, config: Config) -> None:
         """Serve the page where people log in to servers, if there is any that they could log in to."""
         self._pages, self.transport.pages = None, {}
-        if any(server.url is not None for server in config.servers.values()):
+        if any(server.url is not None or server.user_values for server in config.servers.values()):
             from muxway.identity.connect import ConnectPages
             from muxway.identity.sealed_cookies import SealedCookies
 

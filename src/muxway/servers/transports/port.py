@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.config.model import ServerConfig
     from muxway.errors import RpcError
     from muxway.wire.envelopes import Buffer, Envelope
     from muxway.wire.framing import Oversized
@@ -106,6 +107,14 @@ class Credentials(Protocol):
     @property
     def secrets(self) -> frozenset[str]:
         """Texts that must never be shown."""
+        ...
+
+    def fill(self, config: ServerConfig) -> ServerConfig:
+        """The configuration with what only this user has put in.
+
+        Raises:
+            UpstreamError: "login_needed"; the user has to give it first.
+        """
         ...
 
     def due(self) -> bool:
