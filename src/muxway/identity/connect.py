@@ -69,7 +69,7 @@ class Connectable(Protocol):
 
 
 @dataclass(slots=True)
-class _Begun:
+class _OpenLogin:
     """A login at a server that has begun."""
 
     sign_in: SignIn
@@ -89,7 +89,7 @@ class _Linked(NamedTuple):
     ends: float
 
 
-class _Visitor(NamedTuple):
+class _PageReader(NamedTuple):
     """Who looks at the page."""
 
     who: SignedOn
@@ -127,7 +127,7 @@ class ConnectPages:
         """
         self._base, self._gateway = base, gateway
         self._cookies, self._sign_on = cookies, sign_on
-        self._begun: dict[str, _Begun] = {}
+        self._begun: dict[str, _OpenLogin] = {}
         self._links: dict[str, _Linked] = {}
         self._registered: dict[tuple[str, str], Registration] = {}
         """By server and issuer: one registration for all users, as it says who the gateway is."""
@@ -139,6 +139,10 @@ class ConnectPages:
         return handlers if self._sign_on is None else {**handlers, CALLBACK: self._sign_on.callback}
 
     # --- links for clients --------------------------------------------------------------------
+
+    def knows(self, owner: Owner) -> bool:
+        """Whether somebody can sign on here at all: keys, and machines, have no browser."""
+        return self._sign_on is not None and self._sign_on.issuer == owner[0]
 
     def link(self, server: str) -> str:
         """Where users log in to a server. The same for everybody."""
@@ -159,16 +163,16 @@ class ConnectPages:
 
     # --- who looks ----------------------------------------------------------------------------
 
-    def _visitor(self, request: PageRequest) -> _Visitor | None:
+    def _visitor(self, request: PageRequest) -> _PageReader | None:
         """Who looks at a page; None: nobody that is known."""
         if request.is_operator:
             who = self._cookies.get(request, self._base, _OPERATOR, SignedOn)
             if who is not None:
-                return _Visitor(who, LOCAL)
+                return _PageReader(who, LOCAL)
             who = SignedOn(*LOCAL, getpass.getuser(), (), secrets.token_urlsafe(24))
-            return _Visitor(who, LOCAL, (self._cookies.put(self._base, _OPERATOR, who, LASTS),))
+            return _PageReader(who, LOCAL, (self._cookies.put(self._base, _OPERATOR, who, LASTS),))
         who = None if self._sign_on is None else self._sign_on.who(request)
-        return None if who is None else _Visitor(who, who.identity.owner)
+        return None if who is None else _PageReader(who, who.identity.owner)
 
     async def _unknown(self, request: PageRequest, back: str) -> PageAnswer:
         if self._sign_on is None:
@@ -199,7 +203,9 @@ class ConnectPages:
             return say(403, "This link is not for you", "It was given to a client of another user.")
         return await self._show(visitor, link.server)
 
-    async def _show(self, visitor: _Visitor, only: str | None = None, note: str = "", status: int = 200) -> PageAnswer:
+    async def _show(
+        self, visitor: _PageReader, only: str | None = None, note: str = "", status: int = 200
+    ) -> PageAnswer:
         """The page for a user: all servers, or one."""
         shown = self._shown(visitor)
         if only is not None:
@@ -213,7 +219,7 @@ class ConnectPages:
         body = f"{self._header(visitor)}{said}{''.join(parts)}"
         return show(status, "Your servers", body, visitor.headers)
 
-    def _shown(self, visitor: _Visitor) -> list[ServerConfig]:
+    def _shown(self, visitor: _PageReader) -> list[ServerConfig]:
         """The servers that a user has something to do with here."""
         gateway = self._gateway()
         if gateway is None:
@@ -222,7 +228,7 @@ class ConnectPages:
         mine = [one for one in every if visitor.owner == LOCAL or not one.oauth.shared]
         return [one for one in mine if gateway.may_use(one.name, visitor.identity)]
 
-    def _header(self, visitor: _Visitor) -> str:
+    def _header(self, visitor: _PageReader) -> str:
         off = "" if visitor.owner == LOCAL else _form(visitor, "", "sign-off", "Sign off")
         return (
             f"<header><h1>Your servers</h1><div class=soft>signed on as <b>{escape(visitor.who.user)}</b> {off}</div>"
@@ -231,7 +237,7 @@ class ConnectPages:
 
     # --- what forms do ------------------------------------------------------------------------
 
-    async def _change(self, request: PageRequest, visitor: _Visitor) -> PageAnswer:
+    async def _change(self, request: PageRequest, visitor: _PageReader) -> PageAnswer:
         if visitor.headers or not is_own_form(request, self._base, visitor.who):
             return say(403, "This form is not yours", "Open the page again, and send the form from there.")
         action, name = request.form.get("do", ""), request.form.get("server", "")
@@ -248,7 +254,7 @@ class ConnectPages:
             return await self._connect(visitor, config)
         return await self._disconnect(visitor, config)
 
-    async def _connect(self, visitor: _Visitor, config: ServerConfig) -> PageAnswer:
+    async def _connect(self, visitor: _PageReader, config: ServerConfig) -> PageAnswer:
         def registered(issuer: str) -> Registration | None:
             return self._registered.get((config.name, issuer))
 
@@ -265,7 +271,7 @@ class ConnectPages:
         if pending.registration.kind == "registered":
             self._registered[config.name, pending.found.server.issuer] = pending.registration
         self._make_room(visitor.owner)
-        self._begun[pending.state] = _Begun(sign_in, pending, config.name, visitor.owner, visitor.who.csrf)
+        self._begun[pending.state] = _OpenLogin(sign_in, pending, config.name, visitor.owner, visitor.who.csrf)
         return send_to(link)
 
     def _make_room(self, owner: Owner) -> None:
@@ -277,7 +283,7 @@ class ConnectPages:
         while len(self._begun) >= _MOST_PENDING:
             del self._begun[next(iter(self._begun))]
 
-    async def _keep_values(self, visitor: _Visitor, config: ServerConfig, form: Mapping[str, str]) -> PageAnswer:
+    async def _keep_values(self, visitor: _PageReader, config: ServerConfig, form: Mapping[str, str]) -> PageAnswer:
         """Keep what a user has filled in, or forget what was; a field that is left empty stays as it was."""
         store, key = TokenStore(), values_key(config, visitor.owner)
         values = store.values(key) if form else {}
@@ -299,7 +305,7 @@ class ConnectPages:
             del self._links[id_]
         return done
 
-    async def _disconnect(self, visitor: _Visitor, config: ServerConfig) -> PageAnswer:
+    async def _disconnect(self, visitor: _PageReader, config: ServerConfig) -> PageAnswer:
         store = TokenStore()
         login = store.read(login_key(config, visitor.owner))
         note = ""
@@ -334,13 +340,13 @@ class ConnectPages:
         self._tell(begun.server, visitor, self._done(begun.server, begun.owner))
         return send_to(self._base + PATH)
 
-    def _tell(self, server: str, visitor: _Visitor, done: Iterable[str] = ()) -> None:
+    def _tell(self, server: str, visitor: _PageReader, done: Iterable[str] = ()) -> None:
         gateway = self._gateway()
         if gateway is not None:
             gateway.user_logged_in(server, visitor.user, done)
 
 
-def _section(visitor: _Visitor, config: ServerConfig, store: TokenStore) -> str:
+def _section(visitor: _PageReader, config: ServerConfig, store: TokenStore) -> str:
     """What the page says of one server."""
     where, form = escape(urlsplit(config.url or "").netloc or config.command or ""), ""
     if config.user_values:
@@ -361,7 +367,7 @@ def _section(visitor: _Visitor, config: ServerConfig, store: TokenStore) -> str:
     )
 
 
-def _key_form(visitor: _Visitor, config: ServerConfig, given: Iterable[str]) -> str:
+def _key_form(visitor: _PageReader, config: ServerConfig, given: Iterable[str]) -> str:
     """Where keys are filled in. What is kept is never shown."""
     kept = " (kept; fill in to replace it)"
     fields = "".join(
@@ -376,7 +382,7 @@ def _key_form(visitor: _Visitor, config: ServerConfig, given: Iterable[str]) -> 
     )
 
 
-def _form(visitor: _Visitor, server: str, action: str, label: str, *, go: bool = False) -> str:
+def _form(visitor: _PageReader, server: str, action: str, label: str, *, go: bool = False) -> str:
     kind = " class=go" if go else ""
     return (
         f"<form method=post action='{PATH}'>{csrf_field(visitor.who)}"
