@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muxway.errors import InvalidParams, ParseError
+from muxway.errors import InvalidParams, InvalidRequest, ParseError
 from muxway.wire import envelopes
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire.large import LARGE
 
 if TYPE_CHECKING:
     from muxway.errors import Reason
@@ -35,7 +36,7 @@ class OddFrames:
                 self._connection.hear(part, about)
             if not parts:
                 self.unreadable(frame, error.message)
-        elif envelopes.is_batch(frame):
+        elif len(frame) <= LARGE and envelopes.is_batch(frame):
             self._batch(frame, about)
         else:
             self.unreadable(frame, str(error))
@@ -82,6 +83,16 @@ class OddFrames:
             connection.fail(pending, connection.error("malformed", f"answered with {envelopes.HUGE_INTEGER}"))
         elif envelope.method is not None and envelope.id is not ABSENT:
             connection.answer(envelopes.failure(envelope.id, InvalidParams(envelopes.HUGE_INTEGER)))
+
+    def too_large(self, envelope: Envelope, frame: bytes) -> None:
+        """A notification or question that is larger than any has to be: they are read, checked and worded anew."""
+        connection = self._connection
+        self.note("message refused", frame, f"no answer, and more than {LARGE} bytes")
+        if envelope.id is ABSENT:
+            connection.counters.dropped += 1
+        else:
+            id_ = envelope.id if envelopes.is_id(envelope.id) else None
+            connection.answer(envelopes.failure(id_, InvalidRequest(f"a request may have at most {LARGE} bytes")))
 
     def _fail(self, meant: int | None, reason: Reason, why: str) -> None:
         connection = self._connection

@@ -42,7 +42,10 @@ def event(data: bytes, id_: str | None = None, kind: bytes = b"message") -> byte
 
 def joined(frame: Sequence[Buffer]) -> bytes:
     """A frame as one piece, without its newline."""
-    return b"".join(frame).rstrip(b"\n")
+    if frame and (last := bytes(frame[-1])).endswith(b"\n"):
+        # Not stripped when it is whole: it may be large, and would be copied once more.
+        return b"".join((*frame[:-1], last[:-1]))
+    return b"".join(frame)
 
 
 class Outlet:
@@ -207,7 +210,7 @@ class HttpReply(msgspec.Struct, eq=False):
                     status = 400
             elif not frame:
                 status = 202
-            self.connection.answer(status, b"".join(frame).rstrip(b"\n"))
+            self.connection.answer(status, joined(frame))
 
     def tell(self, frame: Sequence[Buffer]) -> None:
         """Take a notice."""
