@@ -98,6 +98,7 @@ def _opening(frame: bytes) -> Generator[None, None, LargeEnvelope]:
     said = None
     if error is not ABSENT and envelopes.is_object(error):
         said = envelopes.said(error, (yield from _members(error, "error")))
+        yield
     return LargeEnvelope("2.0", id_, named, params, found.get("result", ABSENT), error, message.huge, said)
 
 

@@ -125,9 +125,9 @@ class HttpConnection(asyncio.Protocol):
         "_repeats",
         "_server",
         "_stall",
-        "_unsent",
         "_unparsed",
         "_unread",
+        "_unsent",
         "_user",
         "address",
         "asker",
@@ -362,6 +362,7 @@ class HttpConnection(asyncio.Protocol):
         """The present request has its whole answer."""
         if self._unsent is not None:
             self._ends = True
+            self._reminder.clear()
             return
         if self._closes:
             self._close(sending=self._parser.receiving)
