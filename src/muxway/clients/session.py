@@ -455,12 +455,11 @@ class Session:
             return
         self._identity, self._forwarded = identity, forwarded
         if self.session is not None:
-            before = self._dispatcher.seen(self.session)
+            before = self.session.identity
             self.session = replace(self.session, identity=identity, forwarded=forwarded)
-            now = self._dispatcher.seen(self.session)
-            if now is not before:
-                # Rules may show it something else now.
-                self._lists_changed(now.changes_since(before, stateless=False))
+            # Rules may show it something else now.
+            dispatcher = self._dispatcher
+            dispatcher.runtime.compare(dispatcher.view, before, identity, self._lists_changed)
 
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
