@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 MIB = 1024 * 1024
-SIZES = {"message": 16 * MIB - 1024, "unasked": 2 * MIB - 1024}
-"""What `maxMessageBytes` lets through, and what is taken of notifications and questions."""
+SIZES = {"largest": 16 * MIB - 1024, "large": 8 * MIB, "unasked": MIB - 1024}
+"""What `maxMessageBytes` lets through, half of it, and what is taken of notifications."""
 VALUES = {
     "numbers": b"[%b1]",
     "members": b"{%b}",
@@ -53,7 +53,7 @@ MESSAGES = (
 def filling(kind: str, size: int) -> bytes:
     """A JSON value of this size."""
     if kind == "members":
-        many = b",".join(b'"k%06d":1' % number for number in range(size // 12))
+        many = b",".join(b'"k%07d":1' % number for number in range(size // 13))
     else:
         many = UNITS[kind] * (size // len(UNITS[kind]))
     return VALUES[kind] % many
@@ -148,7 +148,7 @@ def said(asked: dict[str, Any]) -> list[bytes]:
     if "what" not in wanted:
         return [answer]
     frame, answers = message(wanted["what"], wanted["kind"], wanted["size"], asked["id"])
-    assert len(frame) <= SIZES["message"]
+    assert len(frame) <= SIZES["largest"]
     return [frame] if answers else [frame, answer]
 
 

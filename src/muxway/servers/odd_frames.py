@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from muxway.errors import InvalidParams, InvalidRequest, ParseError
 from muxway.wire import envelopes
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from muxway.servers.connection import Connection
     from muxway.wire.envelopes import Envelope
     from muxway.wire.framing import Oversized
+
+LARGEST_REQUEST: Final = 2 * LARGE
+"""Bytes of a question: there may be an image in it."""
 
 
 class OddFrames:
@@ -84,15 +87,19 @@ class OddFrames:
         elif envelope.method is not None and envelope.id is not ABSENT:
             connection.answer(envelopes.failure(envelope.id, InvalidParams(envelopes.HUGE_INTEGER)))
 
-    def too_large(self, envelope: Envelope, frame: bytes) -> None:
-        """A notification or question that is larger than any has to be: they are read, checked and worded anew."""
+    def too_large(self, envelope: Envelope, frame: bytes) -> bool:
+        """Refuse a notification or question that is larger than any has to be: they are read and worded anew."""
         connection = self._connection
-        self.note("message refused", frame, f"no answer, and more than {LARGE} bytes")
+        most = LARGE if envelope.id is ABSENT else LARGEST_REQUEST
+        if len(frame) <= most:
+            return False
+        self.note("message refused", frame, f"no answer, and more than {most} bytes")
         if envelope.id is ABSENT:
             connection.counters.dropped += 1
         else:
             id_ = envelope.id if envelopes.is_id(envelope.id) else None
-            connection.answer(envelopes.failure(id_, InvalidRequest(f"a request may have at most {LARGE} bytes")))
+            connection.answer(envelopes.failure(id_, InvalidRequest(f"a request may have at most {most} bytes")))
+        return True
 
     def _fail(self, meant: int | None, reason: Reason, why: str) -> None:
         connection = self._connection

@@ -611,7 +611,7 @@ def said_error(raw: Raw) -> UpstreamSaid | None:
     return _said(raw, body)
 
 
-def said(raw: Raw, members: Params) -> UpstreamSaid | None:
+def said(raw: Raw | bytes, members: Params) -> UpstreamSaid | None:
     """The same for one whose members are known."""
     fields: list[tuple[str, Buffer]] = [("code", members.get("code", b"null"))]
     if (message := members.get("message")) is not None:
@@ -629,7 +629,7 @@ def _beginning(string: Raw) -> str:
     return bytes(memoryview(string)[1:_LONGEST_TOLD]).decode("utf-8", "ignore") + "…"
 
 
-def _said(raw: Raw, body: ErrorObject) -> UpstreamSaid:
+def _said(raw: Raw | bytes, body: ErrorObject) -> UpstreamSaid:
     try:
         small = body.data is not ABSENT and memoryview(body.data).nbytes <= _LARGE
         data = _decode_any(body.data) if small else None

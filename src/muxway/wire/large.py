@@ -12,11 +12,9 @@ from __future__ import annotations
 from codecs import utf_8_decode
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from msgspec import Raw
-
 from muxway.errors import ParseError, UpstreamSaid
 from muxway.wire import depth, envelopes
-from muxway.wire.envelopes import ABSENT, LONGEST_ID, MOST_MEMBERS, Envelope, NotAnEnvelope
+from muxway.wire.envelopes import ABSENT, LONGEST_ID, MOST_MEMBERS, Envelope, NotAnEnvelope, Raw
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 Opened: TypeAlias = Envelope | ParseError | NotAnEnvelope
 """A message, or what is wrong with it."""
-LARGE: Final = 2 * 1024 * 1024
+LARGE: Final = 1024 * 1024
 """Bytes above which a message is opened in steps."""
 _STEP: Final = 256 * 1024
 """Bytes of a piece, but where one string is longer."""
@@ -97,7 +95,10 @@ def _opening(frame: bytes) -> Generator[None, None, LargeEnvelope]:
             yield from _members(meta, "params._meta")
     said = None
     if error is not ABSENT and envelopes.is_object(error):
-        said = envelopes.said(error, (yield from _members(error, "error")))
+        # Copied once: it is kept, and the message is not.
+        kept = bytes(error)
+        yield
+        said = envelopes.said(kept, (yield from _members(kept, "error")))
         yield
     return LargeEnvelope("2.0", id_, named, params, found.get("result", ABSENT), error, message.huge, said)
 
@@ -118,7 +119,7 @@ def _check_utf8(frame: bytes) -> Generator[None, None, None]:
         yield
 
 
-def _members(raw: Raw, what: str) -> Generator[None, None, dict[str, Raw]]:
+def _members(raw: Raw | bytes, what: str) -> Generator[None, None, dict[str, Raw]]:
     """The members of an object; `what` it is."""
     reading = _Reading(bytes(raw), what)
     yield from reading.steps()

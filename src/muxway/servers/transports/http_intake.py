@@ -77,7 +77,10 @@ class HttpIntake:
             nonlocal opened
             opened = yield from _opened(frame)
 
+        # Whoever has its bytes put together, or takes what they say, does that in another turn.
+        await asyncio.sleep(0)
         await self._work(steps())
+        await asyncio.sleep(0)
         return frame, opened
 
     async def _work(self, steps: Iterator[float], already: float = 0.0) -> None:

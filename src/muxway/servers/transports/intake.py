@@ -125,8 +125,12 @@ class Intake:
         first = frames[0] if frames else b""
         # Only the first one can be longer than what was read.
         if isinstance(first, bytes) and len(first) > large.LARGE and self._hear_large is not None:
+            # Later: to put it together was enough for this turn.
             self._opening = large.opening(first)
-        if self._opening is not None or len(frames) > _SLICE:
+            self._waiting += frames
+            self._reader.pause()
+            self._charge(0.0)
+        elif len(frames) > _SLICE:
             self._waiting += frames
             self._reader.pause()
             self._work(perf_counter() - began + _READ)
