@@ -472,6 +472,20 @@ def members(raw: Raw | bytes) -> Params | None:
         return None
 
 
+def few_members(raw: Raw | bytes) -> Params | None:
+    """The same. A million of them would be made objects in one go, for which everything else waits.
+
+    Raises:
+        TooManyMembers: there are more than MOST_MEMBERS, in a large object.
+    """
+    if len(raw) <= _LARGE:
+        return members(raw)
+    try:
+        return dict(counted_members()(raw)) if is_object(raw) else None
+    except ParseError:
+        return None
+
+
 def picker(names: Sequence[str]) -> Callable[[Raw | bytes], list[Raw | None]]:
     """What takes these members out of a JSON object, in their order, and makes nothing of all others.
 
