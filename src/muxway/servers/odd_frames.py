@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from muxway.wire.envelopes import Envelope
     from muxway.wire.framing import Oversized
 
-LARGEST_REQUEST: Final = 2 * LARGE
+LARGEST_REQUEST: Final = 2 * 1024 * 1024
 """Bytes of a question: there may be an image in it."""
 
 
