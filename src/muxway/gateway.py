@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -217,14 +218,21 @@ class Gateway:
 
     def masked(self, text: str) -> str:
         """A text without the secrets that the configuration knows."""
-        return masker(_secrets(self.config))(text)
+        return masker(_secrets(self.config) | self._servers.secrets)(text)
 
     def _credentials(self, server: ServerConfig, owner: Owner | None) -> Credentials | None:
         """What muxway shows a remote server: the login of a user, or of the one who runs it."""
         # Only for those who have such servers.
         from muxway.identity.credentials import ServerCredentials, takes_login
-        from muxway.identity.store import TokenStore
+        from muxway.identity.store import LOCAL, TokenStore
 
+        source = self.config.source
+        if server.user_values:
+            from muxway.identity.user_values import UserValues
+
+            command = shlex.join(["muxway", "login", server.name, *(["--config", source] if source else [])])
+            way = (lambda: f"run `{command}`") if owner is None else partial(self._way_to_log_in, server.name, owner)
+            return UserValues(server, TokenStore(), owner=owner or LOCAL, way=way)
         if not takes_login(server):
             return None
         if owner is None:
@@ -233,7 +241,7 @@ class Gateway:
             server,
             TokenStore(),
             owner=owner,
-            way=partial(self.way_to_log_in, server.name),
+            way=partial(self._way_to_log_in, server.name, owner),
             needed=partial(self._servers.lets_nobody_in, server.name),
         )
 
@@ -247,10 +255,10 @@ class Gateway:
         judge = None if access is None else access.judge(identity, None)
         return judge is None or not judge.shuts(name)
 
-    def way_to_log_in(self, name: str) -> str:
-        """What users who are not the one who runs the gateway are told to do to log in to a server."""
-        if self.connect_pages is None:
-            return "ask who runs muxway to let you log in (`gateway.auth.signOn`), or to share a login (`oauth.shared`)"
+    def _way_to_log_in(self, name: str, owner: Owner) -> str:
+        """What somebody who is not the one who runs the gateway is told to do to log in to a server."""
+        if self.connect_pages is None or not self.connect_pages.knows(owner):
+            return "ask who runs muxway for a login that is shared (`oauth.shared`), or for a sign-on"
         return f"open {self.connect_pages.link(name)}"
 
     def _login_page(self, name: str, caller: Caller) -> LoginPage | None:
@@ -258,9 +266,10 @@ class Gateway:
         server = self._servers.by_name.get(name)
         if server is None or server.instance.credentials is None or not server.config.oauth.interactive:
             return None
-        if caller.identity is not None and not server.config.oauth.shared:
-            return None if self.connect_pages is None else self.connect_pages.page(name, caller.identity.owner)
-        if caller.principal:
+        if caller.identity is not None and server.make_own is not None:
+            pages, owner = self.connect_pages, caller.identity.owner
+            return None if pages is None or not pages.knows(owner) else pages.page(name, owner)
+        if caller.principal or server.config.user_values:
             # The page logs in the user who runs the gateway, and this is another one, whoever it may be.
             return None
         if self._login_pages is None:

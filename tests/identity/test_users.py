@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muxway.calls.identity import Identity
+from muxway.identity.connect import ConnectPages
+from muxway.identity.sealed_cookies import SealedCookies
 from muxway.testing import ScriptedServer
 
-from ..serve.harness import request
+from ..serve.harness import a_web, request
 from .company import Browser
 from .logging_in import log_in, server
 from .team import URL_ELICITATION, team_at
@@ -96,7 +98,7 @@ async def test_mixed_calls_of_two_users_never_cross(provider: Provider, calls: i
                     message = request("tools/call", {"name": "guarded__who", "arguments": {}}, next(ids))
                     told = await team.web.post(message, sessions[user])
                     said[user, told.outcome["result"]["content"][0]["text"]] += 1
-                if number % 50 == 25:
+                if said.total() == calls // 2:
                     provider.expire_access()
 
         await asyncio.gather(*(mixed(calls // 10) for _ in range(10)))
@@ -229,3 +231,27 @@ async def test_somebody_elses_callback_state_or_cookie_logs_nobody_in(provider: 
         for forged in ("state=x&code=y", "code=y", "", back.partition("?")[2] + "&state=z"):
             assert (await hers.get(f"{team.page}/callback?{forged}")).status == 400
         assert await team.says("ann") == "ann"
+
+
+async def test_on_a_laptop_the_page_is_of_whoever_runs_the_gateway(provider: Provider) -> None:
+    """docs/identity-team.md#the-page-connect: no sign-on; a form of another page counts no more there."""
+    async with a_web() as web, Browser() as mine, Browser() as other:
+        gateway = web.world.gateway
+        pages = ConnectPages(f"http://{web.host}", lambda: gateway, SealedCookies())
+        web.door.pages = pages.handlers
+        await gateway.add("guarded", url=provider.mcp)
+        url = f"http://{web.host}/connect"
+        form = {"csrf": (await mine.get(url)).field("csrf"), "server": "guarded", "do": "connect"}
+        assert (await other.post(url, form)).status == 403
+        assert (await mine.post(url, {**form, "csrf": "x"})).status == 403
+        assert (await mine.post(url, form, headers={"Origin": "https://evil.example.com"})).status == 403
+        assert "Disconnect" in (await mine.post(url, form)).text
+        async with asyncio.timeout(5):
+            while gateway.servers()[0].status != "running":
+                await asyncio.sleep(0.01)
+        assert (await gateway.call("guarded__who")).text == "ann"
+        # Called by another name of this machine, it sends the browser to the one that its cookies belong to.
+        moved = await mine.get(url.replace("127.0.0.1", "localhost"), follow=False)
+        assert (moved.status, moved.headers["Location"]) == (303, url)
+        web.door.admit(["a-token-of-the-config"], {})
+        assert (await other.get(url)).status == 404

@@ -256,7 +256,7 @@ class _Serving:
         """Serve what people are shown: where they log in to servers, if there is any, and where they allow programs."""
         self._pages, self.transport.pages, self.transport.endpoints = None, {}, {}
         sign_on = self._signing_on(config)
-        if any(server.url is not None for server in config.servers.values()):
+        if any(server.url is not None or server.user_values for server in config.servers.values()):
             from muxway.identity.connect import ConnectPages
 
             base, cookies = config.gateway.public_url, self._sealed_cookies(config.gateway.state_key)

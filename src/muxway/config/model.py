@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from muxway.config import access, kinds, middlewares, oauth, programs, shaping, tls
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, OWN_SERVER, SIGN_ON, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
+from muxway.config.user_values import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -335,6 +336,11 @@ class ServerConfig:
     """Where it was configured."""
     extra: Mapping[str, object] = field(default_factory=dict[str, object], compare=False)
     """Keys that only a client acts on (`alwaysAllow`, `trust`, …) and unknown ones, as they were written."""
+
+    @property
+    def user_values(self) -> tuple[str, ...]:
+        """What each user has to give for it (`${user:NAME}`), by name."""
+        return names_in([*self.env.values(), *self.headers.values()])
 
     @property
     def where(self) -> str:

@@ -268,6 +268,8 @@ def _remedy(reference: str) -> str:
         return "muxway does not prompt: set an environment variable and write ${NAME}."
     if "file:" in reference:
         return "Use `envFile`, or an environment variable: ${NAME}."
+    if reference.startswith("${user:"):
+        return "What each user gives can stand in `env` and `headers` of a server, and is called like a variable."
     if "}" not in reference:
         return "The } is missing; write $${ for a literal ${."
     return "Write ${NAME}, ${NAME:-default} or ${env:NAME}; for a literal ${ write $${."

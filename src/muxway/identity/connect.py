@@ -19,16 +19,17 @@ from urllib.parse import quote, urlsplit
 from muxway.clients.pages import PageAnswer, read_fields
 from muxway.errors import MuxwayError
 from muxway.exchange.logins import LoginPage
-from muxway.identity.credentials import login_key, takes_login
+from muxway.identity.credentials import login_key
 from muxway.identity.login import LIFETIME
 from muxway.identity.sign_in import SignIn, sign_out
 from muxway.identity.sign_on import CALLBACK, LASTS, SignedOn, csrf_field, is_own_form
 from muxway.identity.store import LOCAL, TokenStore
+from muxway.identity.user_values import WrongValue, checked, values_key
 from muxway.identity.web_pages import say, send_to, show
 from muxway.log import EventLog, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from muxway.calls.identity import Identity, Owner
     from muxway.clients.pages import PageHandler, PageRequest
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from muxway.identity.login import PendingLogin
     from muxway.identity.sealed_cookies import SealedCookies
     from muxway.identity.sign_on import SignOn
-    from muxway.identity.store import Login, Registration
+    from muxway.identity.store import Registration
 
 PATH: Final = "/connect"
 BACK: Final = "/connect/callback"
@@ -68,7 +69,7 @@ class Connectable(Protocol):
 
 
 @dataclass(slots=True)
-class _Begun:
+class _OpenLogin:
     """A login at a server that has begun."""
 
     sign_in: SignIn
@@ -88,7 +89,7 @@ class _Linked(NamedTuple):
     ends: float
 
 
-class _Visitor(NamedTuple):
+class _PageReader(NamedTuple):
     """Who looks at the page."""
 
     who: SignedOn
@@ -126,7 +127,7 @@ class ConnectPages:
         """
         self._base, self._gateway = base, gateway
         self._cookies, self._sign_on = cookies, sign_on
-        self._begun: dict[str, _Begun] = {}
+        self._begun: dict[str, _OpenLogin] = {}
         self._links: dict[str, _Linked] = {}
         self._registered: dict[tuple[str, str], Registration] = {}
         """By server and issuer: one registration for all users, as it says who the gateway is."""
@@ -138,6 +139,10 @@ class ConnectPages:
         return handlers if self._sign_on is None else {**handlers, CALLBACK: self._sign_on.callback}
 
     # --- links for clients --------------------------------------------------------------------
+
+    def knows(self, owner: Owner) -> bool:
+        """Whether somebody can sign on here at all: keys, and machines, have no browser."""
+        return self._sign_on is not None and self._sign_on.issuer == owner[0]
 
     def link(self, server: str) -> str:
         """Where users log in to a server. The same for everybody."""
@@ -158,16 +163,16 @@ class ConnectPages:
 
     # --- who looks ----------------------------------------------------------------------------
 
-    def _visitor(self, request: PageRequest) -> _Visitor | None:
+    def _visitor(self, request: PageRequest) -> _PageReader | None:
         """Who looks at a page; None: nobody that is known."""
         if request.is_operator:
             who = self._cookies.get(request, self._base, _OPERATOR, SignedOn)
             if who is not None:
-                return _Visitor(who, LOCAL)
+                return _PageReader(who, LOCAL)
             who = SignedOn(*LOCAL, getpass.getuser(), (), secrets.token_urlsafe(24))
-            return _Visitor(who, LOCAL, (self._cookies.put(self._base, _OPERATOR, who, LASTS),))
+            return _PageReader(who, LOCAL, (self._cookies.put(self._base, _OPERATOR, who, LASTS),))
         who = None if self._sign_on is None else self._sign_on.who(request)
-        return None if who is None else _Visitor(who, who.identity.owner)
+        return None if who is None else _PageReader(who, who.identity.owner)
 
     async def _unknown(self, request: PageRequest, back: str) -> PageAnswer:
         if self._sign_on is None:
@@ -198,16 +203,14 @@ class ConnectPages:
             return say(403, "This link is not for you", "It was given to a client of another user.")
         return await self._show(visitor, link.server)
 
-    async def _show(self, visitor: _Visitor, only: str | None = None, note: str = "", status: int = 200) -> PageAnswer:
+    async def _show(
+        self, visitor: _PageReader, only: str | None = None, note: str = "", status: int = 200
+    ) -> PageAnswer:
         """The page for a user: all servers, or one."""
         shown = self._shown(visitor)
         if only is not None:
             shown = [one for one in shown if one.name == only]
-        store = TokenStore()
-        logins = await asyncio.to_thread(
-            lambda: [store.read(login_key(one, visitor.owner)) if takes_login(one) else None for one in shown]
-        )
-        parts = [self._section(visitor, one, login) for one, login in zip(shown, logins, strict=True)]
+        parts = await asyncio.to_thread(lambda: [_section(visitor, one, TokenStore()) for one in shown])
         if not parts:
             parts = ["<p class=soft>No server wants a login of yours.</p>"]
         if only is not None:
@@ -216,7 +219,7 @@ class ConnectPages:
         body = f"{self._header(visitor)}{said}{''.join(parts)}"
         return show(status, "Your servers", body, visitor.headers)
 
-    def _shown(self, visitor: _Visitor) -> list[ServerConfig]:
+    def _shown(self, visitor: _PageReader) -> list[ServerConfig]:
         """The servers that a user has something to do with here."""
         gateway = self._gateway()
         if gateway is None:
@@ -225,31 +228,16 @@ class ConnectPages:
         mine = [one for one in every if visitor.owner == LOCAL or not one.oauth.shared]
         return [one for one in mine if gateway.may_use(one.name, visitor.identity)]
 
-    def _header(self, visitor: _Visitor) -> str:
+    def _header(self, visitor: _PageReader) -> str:
         off = "" if visitor.owner == LOCAL else _form(visitor, "", "sign-off", "Sign off")
         return (
             f"<header><h1>Your servers</h1><div class=soft>signed on as <b>{escape(visitor.who.user)}</b> {off}</div>"
             "</header><p class=soft>What you connect here is used for your calls alone, and kept sealed.</p>"
         )
 
-    def _section(self, visitor: _Visitor, config: ServerConfig, login: Login | None) -> str:
-        where = escape(urlsplit(config.url or "").netloc)
-        if login is None:
-            state = "<span class=bad>not connected</span>"
-            button = _form(visitor, config.name, "connect", "Connect", go=True)
-        else:
-            scopes = " ".join(login.token.scopes if login.token.scopes is not None else login.asked)
-            state = "<span class=ok>connected</span>" + (f" <span class=soft>{escape(scopes)}</span>" if scopes else "")
-            button = _form(visitor, config.name, "connect", "Connect again")
-            button += " " + _form(visitor, config.name, "disconnect", "Disconnect")
-        return (
-            f"<section><div><span><h2>{escape(config.name)}</h2><p class=soft>{where}</p><p>{state}</p></span>"
-            f"<span>{button}</span></div></section>"
-        )
-
     # --- what forms do ------------------------------------------------------------------------
 
-    async def _change(self, request: PageRequest, visitor: _Visitor) -> PageAnswer:
+    async def _change(self, request: PageRequest, visitor: _PageReader) -> PageAnswer:
         if visitor.headers or not is_own_form(request, self._base, visitor.who):
             return say(403, "This form is not yours", "Open the page again, and send the form from there.")
         action, name = request.form.get("do", ""), request.form.get("server", "")
@@ -258,13 +246,15 @@ class ConnectPages:
                 200, "You are signed off", "Here, that is: not at the company's sign-on.", [self._sign_on.end(request)]
             )
         config = next((one for one in self._shown(visitor) if one.name == name), None)
-        if config is None or action not in ("connect", "disconnect"):
+        if config is not None and config.user_values and action in ("save", "remove"):
+            return await self._keep_values(visitor, config, request.form if action == "save" else {})
+        if config is None or config.user_values or action not in ("connect", "disconnect"):
             return say(404, "There is no such server for you", "It may have been removed. Open the page again.")
         if action == "connect":
             return await self._connect(visitor, config)
         return await self._disconnect(visitor, config)
 
-    async def _connect(self, visitor: _Visitor, config: ServerConfig) -> PageAnswer:
+    async def _connect(self, visitor: _PageReader, config: ServerConfig) -> PageAnswer:
         def registered(issuer: str) -> Registration | None:
             return self._registered.get((config.name, issuer))
 
@@ -281,7 +271,7 @@ class ConnectPages:
         if pending.registration.kind == "registered":
             self._registered[config.name, pending.found.server.issuer] = pending.registration
         self._make_room(visitor.owner)
-        self._begun[pending.state] = _Begun(sign_in, pending, config.name, visitor.owner, visitor.who.csrf)
+        self._begun[pending.state] = _OpenLogin(sign_in, pending, config.name, visitor.owner, visitor.who.csrf)
         return send_to(link)
 
     def _make_room(self, owner: Owner) -> None:
@@ -293,7 +283,29 @@ class ConnectPages:
         while len(self._begun) >= _MOST_PENDING:
             del self._begun[next(iter(self._begun))]
 
-    async def _disconnect(self, visitor: _Visitor, config: ServerConfig) -> PageAnswer:
+    async def _keep_values(self, visitor: _PageReader, config: ServerConfig, form: Mapping[str, str]) -> PageAnswer:
+        """Keep what a user has filled in, or forget what was; a field that is left empty stays as it was."""
+        store, key = TokenStore(), values_key(config, visitor.owner)
+        values = store.values(key) if form else {}
+        try:
+            for name in config.user_values:
+                if given := form.get(f"value-{name}", "").strip():
+                    values[name] = checked(name, given)
+        except WrongValue as wrong:
+            return await self._show(visitor, config.name, str(wrong), 400)
+        store.keep_values(key, values)
+        log.info("keys kept" if form else "keys forgotten", upstream=config.name, user=visitor.who.user)
+        self._tell(config.name, visitor, self._done(config.name, visitor.owner))
+        return send_to(self._base + PATH)
+
+    def _done(self, server: str, owner: Owner) -> list[str]:
+        """The links for this that are done."""
+        done = [id_ for id_, one in self._links.items() if (one.server, one.owner) == (server, owner)]
+        for id_ in done:
+            del self._links[id_]
+        return done
+
+    async def _disconnect(self, visitor: _PageReader, config: ServerConfig) -> PageAnswer:
         store = TokenStore()
         login = store.read(login_key(config, visitor.owner))
         note = ""
@@ -325,19 +337,52 @@ class ConnectPages:
             log.warning("login failed", upstream=begun.server, user=visitor.who.user, error=error)
             return await self._show(visitor, begun.server, f"{begun.server}: {_told(error)}", 502)
         log.info("logged in", upstream=begun.server, user=visitor.who.user)
-        done = [id_ for id_, one in self._links.items() if (one.server, one.owner) == (begun.server, begun.owner)]
-        for id_ in done:
-            del self._links[id_]
-        self._tell(begun.server, visitor, done)
+        self._tell(begun.server, visitor, self._done(begun.server, begun.owner))
         return send_to(self._base + PATH)
 
-    def _tell(self, server: str, visitor: _Visitor, done: Iterable[str] = ()) -> None:
+    def _tell(self, server: str, visitor: _PageReader, done: Iterable[str] = ()) -> None:
         gateway = self._gateway()
         if gateway is not None:
             gateway.user_logged_in(server, visitor.user, done)
 
 
-def _form(visitor: _Visitor, server: str, action: str, label: str, *, go: bool = False) -> str:
+def _section(visitor: _PageReader, config: ServerConfig, store: TokenStore) -> str:
+    """What the page says of one server."""
+    where, form = escape(urlsplit(config.url or "").netloc or config.command or ""), ""
+    if config.user_values:
+        given = store.values(values_key(config, visitor.owner))
+        missing = [name for name in config.user_values if name not in given]
+        said = f"needs your {escape(', '.join(missing))}" if missing else "has your keys"
+        button = _form(visitor, config.name, "remove", "Remove") if given else ""
+        form = _key_form(visitor, config, given)
+    else:
+        login = store.read(login_key(config, visitor.owner))
+        missing = [] if login is not None else ["login"]
+        said = "not connected" if login is None else "connected"
+        button = _form(visitor, config.name, "connect", "Connect" if missing else "Connect again", go=bool(missing))
+        button += "" if missing else " " + _form(visitor, config.name, "disconnect", "Disconnect")
+    return (
+        f"<section><div><span><h2>{escape(config.name)}</h2><p class=soft>{where}</p>"
+        f"<p class={'bad' if missing else 'ok'}>{said}</p></span><span>{button}</span></div>{form}</section>"
+    )
+
+
+def _key_form(visitor: _PageReader, config: ServerConfig, given: Iterable[str]) -> str:
+    """Where keys are filled in. What is kept is never shown."""
+    kept = " (kept; fill in to replace it)"
+    fields = "".join(
+        f"<label for='{escape(config.name)}-{name}'>{name}{kept if name in given else ''}</label>"
+        f"<input id='{escape(config.name)}-{name}' type=password autocomplete=off name='value-{name}'>"
+        for name in config.user_values
+    )
+    return (
+        f"<form method=post action='{PATH}'>{csrf_field(visitor.who)}"
+        f"<input type=hidden name=server value='{escape(config.name)}'>{fields}"
+        "<p><button class=go name=do value=save>Save</button></p></form>"
+    )
+
+
+def _form(visitor: _PageReader, server: str, action: str, label: str, *, go: bool = False) -> str:
     kind = " class=go" if go else ""
     return (
         f"<form method=post action='{PATH}'>{csrf_field(visitor.who)}"

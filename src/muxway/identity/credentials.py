@@ -111,6 +111,10 @@ class ServerCredentials:
         """Texts that must never be shown."""
         return frozenset() if self._login is None else self._login.secrets
 
+    def fill(self, config: ServerConfig) -> ServerConfig:
+        """See `Credentials`; a login is shown with each request."""
+        return config
+
     # --- before a request ---------------------------------------------------------------------
 
     def due(self) -> bool:
@@ -408,7 +412,7 @@ def login_key(config: ServerConfig, owner: Owner = LOCAL) -> LoginKey:
 
 def takes_login(config: ServerConfig) -> bool:
     """Whether muxway may log in to a server: it is remote, and has no credentials written down."""
-    if config.url is None or config.transport == "stdio" or not config.oauth.enabled:
+    if config.url is None or config.transport == "stdio" or not config.oauth.enabled or config.user_values:
         return False
     if "@" in config.url.partition("//")[2].partition("/")[0]:
         return False

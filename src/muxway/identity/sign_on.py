@@ -69,7 +69,7 @@ class SignedOn(msgspec.Struct, frozen=True, array_like=True):
         return Identity(issuer=self.issuer, subject=self.subject, user=self.user, groups=self.groups)
 
 
-class _Begun(msgspec.Struct, frozen=True, array_like=True):
+class _OpenSignOn(msgspec.Struct, frozen=True, array_like=True):
     """What a browser keeps while its user is at the issuer."""
 
     state: str
@@ -86,7 +86,7 @@ class _Provider(NamedTuple):
     says_issuer: bool
 
 
-class _Refused(Exception):
+class _NotSignedOn(Exception):
     """Nobody is signed on. The text is for the log; what came may be anybody's."""
 
 
@@ -122,6 +122,11 @@ class SignOn:
         self._used: dict[str, float] = {}
         """States that have been answered, and when they would have ended."""
 
+    @property
+    def issuer(self) -> str:
+        """Who says who somebody is."""
+        return self._settings.issuer
+
     def base(self, request: PageRequest) -> str:
         """The base URL that a browser knows us by."""
         return self._public or f"http://{request.host}"
@@ -149,7 +154,7 @@ class SignOn:
             log.warning(f"nobody can sign on: the issuer {trouble.what}", issuer=self._settings.issuer)
             return say(502, "Nobody can sign on", "The issuer cannot be asked at present. The gateway's log says why.")
         state, nonce, verifier = (secrets.token_urlsafe(size) for size in (32, 32, 48))
-        begun = _Begun(state, nonce, verifier, back)
+        begun = _OpenSignOn(state, nonce, verifier, back)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(begun.verifier.encode()).digest()).rstrip(b"=").decode()
         base = self.base(request)
         fields = {
@@ -170,12 +175,12 @@ class SignOn:
         """The page that the issuer sends browsers back to."""
         base = self.base(request)
         forget = self._cookies.drop(base, _BEGUN)
-        begun = self._cookies.get(request, base, _BEGUN, _Begun)
+        begun = self._cookies.get(request, base, _BEGUN, _OpenSignOn)
         try:
             if begun is None:
-                raise _Refused("it did not begin in this browser, or too long ago")
+                raise _NotSignedOn("it did not begin in this browser, or too long ago")
             who = await self._signed_on(base, self._code(request, begun), begun)
-        except _Refused as refused:
+        except _NotSignedOn as refused:
             log.warning("sign-on refused", why=str(refused))
             return say(400, "You are not signed on", "Go back and begin again; the gateway's log says why.", [forget])
         except HttpTrouble as trouble:
@@ -184,23 +189,23 @@ class SignOn:
         log.info("signed on", user=who.user)
         return send_to(base + begun.back, [forget, self._cookies.put(base, _SESSION, who, LASTS)])
 
-    def _code(self, request: PageRequest, begun: _Begun) -> str:
-        """The code in what came back, once. Raises _Refused."""
+    def _code(self, request: PageRequest, begun: _OpenSignOn) -> str:
+        """The code in what came back, once. Raises _NotSignedOn."""
         said = read_fields(request.query)
         if said is None or not hmac.compare_digest(said.get("state", "").encode(), begun.state.encode()):
-            raise _Refused("the answer belongs to another one")
+            raise _NotSignedOn("the answer belongs to another one")
         if not self._use(begun.state):
-            raise _Refused("the answer has been used before")
+            raise _NotSignedOn("the answer has been used before")
         issuer = said.get("iss")
         says_issuer = self._provider is not None and self._provider[0].says_issuer
         if issuer is not None and issuer != self._settings.issuer:
-            raise _Refused("the answer comes from another issuer")
+            raise _NotSignedOn("the answer comes from another issuer")
         if issuer is None and says_issuer:
-            raise _Refused("the answer does not name the issuer, which always does")
+            raise _NotSignedOn("the answer does not name the issuer, which always does")
         if "error" in said:
-            raise _Refused(f"the issuer says {printable(said['error'])[:80]}")
+            raise _NotSignedOn(f"the issuer says {printable(said['error'])[:80]}")
         if not said.get("code"):
-            raise _Refused("there is no code in the answer")
+            raise _NotSignedOn("there is no code in the answer")
         return said["code"]
 
     def _use(self, state: str) -> bool:
@@ -213,8 +218,8 @@ class SignOn:
         self._used[state] = now + _BEGUN_LASTS
         return True
 
-    async def _signed_on(self, base: str, code: str, begun: _Begun) -> SignedOn:
-        """Trade a code for who somebody is. Raises _Refused, HttpTrouble."""
+    async def _signed_on(self, base: str, code: str, begun: _OpenSignOn) -> SignedOn:
+        """Trade a code for who somebody is. Raises _NotSignedOn, HttpTrouble."""
         provider, client = await self._find_provider(), self._client
         form = {
             "grant_type": "authorization_code",
@@ -234,7 +239,7 @@ class SignOn:
         given = await fetch_json(provider.token_endpoint, headers, urlencode(form).encode())
         token = given.get("id_token")
         if not isinstance(token, str):
-            raise _Refused("the issuer gave no ID token")
+            raise _NotSignedOn("the issuer gave no ID token")
         return self._read(await self._claims(token.encode()), begun)
 
     async def _claims(self, token: bytes) -> dict[str, Any]:
@@ -246,25 +251,25 @@ class SignOn:
             try:
                 said = signed_claims(token, self._keys)
             except UnknownKey:
-                raise _Refused("the ID token is signed with a key that the issuer does not have") from None
+                raise _NotSignedOn("the ID token is signed with a key that the issuer does not have") from None
         if isinstance(said, Rejected):
-            raise _Refused(said.why)
+            raise _NotSignedOn(said.why)
         return said
 
-    def _read(self, claims: dict[str, Any], begun: _Begun) -> SignedOn:
-        """Who an ID token says that somebody is (OpenID Connect Core, section 3.1.3.7). Raises _Refused."""
+    def _read(self, claims: dict[str, Any], begun: _OpenSignOn) -> SignedOn:
+        """Who an ID token says that somebody is (OpenID Connect Core, section 3.1.3.7). Raises _NotSignedOn."""
         client_id = self._client.client_id
         found = check_claims(claims, self._settings, self._now())
         if isinstance(found, Rejected):
-            raise _Refused(found.why.replace("access token", "ID token"))
+            raise _NotSignedOn(found.why.replace("access token", "ID token"))
         if client_id not in found.audience or claims.get("azp", client_id) != client_id:
-            raise _Refused("the ID token is for another client")
+            raise _NotSignedOn("the ID token is for another client")
         nonce = claims.get("nonce")
         if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), begun.nonce.encode()):
-            raise _Refused("the ID token belongs to another sign-on")
+            raise _NotSignedOn("the ID token belongs to another sign-on")
         identity = found.identity
         if not identity.subject:
-            raise _Refused("the ID token names nobody")
+            raise _NotSignedOn("the ID token names nobody")
         return SignedOn(
             identity.issuer, identity.subject, identity.user, _fitting(identity.groups), secrets.token_urlsafe(24)
         )

@@ -79,7 +79,6 @@ class Instance:
         "dial",
         "feeds",
         "hooks",
-        "mask",
         "pool",
         "room",
         "server",
@@ -123,8 +122,6 @@ class Instance:
         self.dial = dial
         self.room = room
         self.credentials = credentials
-        self.mask = masker(config.secrets)
-        """Hides secrets in what it said, where people see it."""
         self.sessions: SessionSide | None = None
         """What it is for handshake callers, if it has a connection for them, or had one."""
         self.pool = Pool(self, sharing)
@@ -170,6 +167,11 @@ class Instance:
         await asyncio.gather(self.pool.stop(), self.pool.first.stop())
 
     # --- what happens ---------------------------------------------------------------------------
+
+    def mask(self, text: str) -> str:
+        """Hides secrets in what it said, where people see it."""
+        secrets = self.config.secrets
+        return masker(secrets if self.credentials is None else secrets | self.credentials.secrets)(text)
 
     def changed(self, slot: Slot) -> None:
         """Something about one of its slots has changed."""

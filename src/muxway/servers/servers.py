@@ -333,6 +333,12 @@ class Servers:
             if asleep:
                 self._end(self._forget_user(server, min(asleep)[1]).instance)
 
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What users have shown servers, and nobody else may see."""
+        every = [one.instance.credentials for one in self._each()]
+        return frozenset[str]().union(*(one.secrets for one in every if one is not None))
+
     def those_with_logins(self) -> list[ServerConfig]:
         """Those that are known to want a login."""
         shown = [(one.config, one.instance.credentials) for one in self.by_name.values()]
@@ -360,7 +366,7 @@ class Servers:
             own.instance.renew()
 
     def _instance(self, server: ManagedServer, config: ServerConfig, thing: object) -> Instance:
-        by_login = config.url is not None and thing is None
+        by_login = thing is None and (config.url is not None or bool(config.user_values))
         credentials = self._credentials(config, server.owner) if by_login else None
         instance = Instance(
             server,
@@ -567,6 +573,8 @@ class Servers:
 
 def _personal(config: ServerConfig, credentials: Credentials | None) -> Callable[[], bool] | None:
     """How to find out whether a server is used with the login of one user; None: it never is."""
+    if credentials is not None and config.user_values:
+        return lambda: True
     if credentials is None or config.oauth.shared or not config.oauth.interactive:
         return None
     return lambda: credentials.header is not None

@@ -32,9 +32,11 @@ def source_of(server: ManagedServer, offers: Mapping[Kind, Offer]) -> Source:
         listed and [(kind, offer.natives, offer.hint) for kind, offer in listed.items()]
         for listed in (offers, for_sessions)
     ]
-    made_of = [config, greeting, in_sessions, server.prefix, server.bare, *lists]
+    # What was listed in somebody's name is nothing that others may be given.
+    private = server.owner is not None or not server.is_everybodys
+    made_of = [config, greeting, in_sessions, server.prefix, server.bare, private, *lists]
     if server.shown is None or server.shown[0] != made_of:
-        server.shown = made_of, _source(server, offers, for_sessions, greeting, in_sessions)
+        server.shown = made_of, _source(server, offers, for_sessions, greeting, in_sessions, private=private)
     return server.shown[1]
 
 
@@ -44,6 +46,8 @@ def _source(
     for_sessions: Mapping[Kind, Offer] | None,
     greeting: Negotiated | None,
     in_sessions: Negotiated | None,
+    *,
+    private: bool,
 ) -> Source:
     config = server.config
     sides = [one for one in (greeting, in_sessions) if one is not None]
@@ -68,7 +72,9 @@ def _source(
         declared_to_sessions=_declared(in_sessions),
         completes=any(one.completes for one in sides),
         unlisted=_unlisted(offers, for_sessions),
-        hints={kind.name: offer.hint for kind, offer in offers.items()},
+        hints={
+            kind.name: offer.hint._replace(public=offer.hint.public and not private) for kind, offer in offers.items()
+        },
         instructions="" if greeting is None else greeting.instructions,
     )
 

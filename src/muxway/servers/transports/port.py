@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.config.model import ServerConfig
     from muxway.errors import RpcError
-    from muxway.wire.envelopes import Buffer, Envelope
+    from muxway.wire.envelopes import Buffer
     from muxway.wire.framing import Oversized
+    from muxway.wire.large import Opened
 
 
 RENEWED: Final = "muxway/renewed"
@@ -34,10 +36,10 @@ UNTOLD: Final = Outgoing()
 class Hear(Protocol):
     """Takes what a server sent."""
 
-    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Envelope | None = None) -> int:
+    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Opened | None = None) -> int:
         """Take frames; `about` is the id of our request on whose own stream they came, where there is such a thing.
 
-        `opened` is the envelope of the only frame, if it has been opened already.
+        `opened` is what came of the only frame, if it has been opened already, as a large one must be (`wire.large`).
 
         Returns how many of them answer nothing that was asked.
         """
@@ -106,6 +108,14 @@ class Credentials(Protocol):
     @property
     def secrets(self) -> frozenset[str]:
         """Texts that must never be shown."""
+        ...
+
+    def fill(self, config: ServerConfig) -> ServerConfig:
+        """The configuration with what only this user has put in.
+
+        Raises:
+            UpstreamError: "login_needed"; the user has to give it first.
+        """
         ...
 
     def due(self) -> bool:
