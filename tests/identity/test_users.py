@@ -15,6 +15,7 @@ from muxway.identity.connect import ConnectPages
 from muxway.identity.sealed_cookies import SealedCookies
 from muxway.testing import ScriptedServer
 
+from ..remote.scripted import Remote, serving
 from ..serve.harness import a_web, request
 from .company import Browser
 from .logging_in import log_in, server
@@ -255,3 +256,26 @@ async def test_on_a_laptop_the_page_is_of_whoever_runs_the_gateway(provider: Pro
         assert (moved.status, moved.headers["Location"]) == (303, url)
         web.door.admit(["a-token-of-the-config"], {})
         assert (await other.get(url)).status == 404
+
+
+async def test_there_are_only_so_many_users_of_a_server_at_a_time(provider: Provider) -> None:
+    """docs/configuration.md: `maxInstances`; lists do not fail for it, and who is idle makes room."""
+    top = {"gateway": {"maxInstances": 1}}
+    async with team_at(provider, top=top) as team, Browser("ann") as hers, Browser("bob") as his:
+        await team.log_in(hers)
+        assert await team.says("ann") == "ann"
+        await team.log_in(his)
+        assert [await team.says(user) for user in ("bob", "ann", "bob")] == ["bob", "ann", "bob"]
+        assert await team.tools("ann") == ["guarded__who", "guarded__write"]
+
+
+async def test_an_open_server_that_ends_stays_listed_for_users(provider: Provider) -> None:
+    """docs/behaviour.md: what a server had listed stays until a start fails, for users, too."""
+    remote = Remote()
+    async with serving(remote) as url, team_at(provider) as team:
+        await team.gateway.add("open", url=url)
+        assert await team.tools("ann") == ["open__echo"]
+        first = team.gateway.runtime.servers["open"].first  # type: ignore[attr-defined]
+        first.lost("has ended")
+        assert await team.tools("ann") == ["open__echo"]
+        assert (await team.call("ann", "open__echo"))["content"][0]["text"] == "{}"

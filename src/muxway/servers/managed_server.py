@@ -13,6 +13,7 @@ from muxway.catalog.kinds import KINDS
 from muxway.net.processes.journal import Journal
 from muxway.servers.counters import ServerCounters
 from muxway.servers.slot import SESSIONS
+from muxway.servers.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +45,9 @@ class ManagedServer:
         "instance",
         "journal",
         "limit",
+        "listed_for_all",
         "make_own",
+        "make_room",
         "of_users",
         "owner",
         "prefix",
@@ -64,6 +67,10 @@ class ManagedServer:
         """The same server, used in the name of each of these."""
         self.make_own: Callable[[Owner], ManagedServer | None] | None = None
         """Begins to use it in the name of a user; gives None if it need not be. None: it never is."""
+        self.make_room: Callable[[], None] = _no_limit
+        """Sees that it may be used in the name of one more user at a time. Raises UpstreamError if not."""
+        self.listed_for_all = False
+        """Whether what it lists was listed without a login."""
         self.waiting = WaitingCalls()
         self.prefix = ""
         self.unprefixed = self.bare = False
@@ -136,6 +143,8 @@ class ManagedServer:
         server = self if identity is None else self.of(identity.owner)
         if server is self:
             return self.instance.pool.choose(call)
+        if server.first.state.now is State.SLEEPING:
+            self.make_room()
         connection = server.instance.pool.choose(call)
         if connection is None:
             refuse(self.config.name, server)
@@ -147,7 +156,7 @@ class ManagedServer:
         if self.make_own is None:
             return True
         credentials = self.instance.credentials
-        return credentials is not None and not credentials.wanted and self.connection is not None
+        return self.listed_for_all and credentials is not None and not credentials.wanted
 
     @property
     def arriving(self) -> dict[Held, None] | None:
@@ -224,6 +233,10 @@ class ManagedServer:
         """What it lists over the connection for handshake callers, if there is one."""
         slot = self.instance.pool.slots.get(SESSIONS)
         return None if slot is None else slot.lists
+
+
+def _no_limit() -> None:
+    """There may be any number."""
 
 
 def _away(call: Call, /) -> None:

@@ -293,6 +293,8 @@ class Servers:
         server = instance.server
         own = instance.pool.sharing.personal is not None
         server.make_own = partial(self._for_user, server) if own else None
+        server.make_room = partial(self._make_room, server)
+        server.listed_for_all = False
         server.put(instance)
 
     def _for_user(self, server: ManagedServer, owner: Owner) -> ManagedServer | None:
@@ -300,7 +302,6 @@ class Servers:
         credentials = server.instance.credentials
         if credentials is None or not credentials.wanted or self._stopping:
             return None
-        self._make_room(server)
         own = ManagedServer(owner, server)
         own.prefix, own.unprefixed, own.bare = server.prefix, server.unprefixed, server.bare
         instance = self._instance(own, server.config, server.instance.thing)
@@ -308,6 +309,12 @@ class Servers:
         self._settle_terms(instance)
         server.of_users[owner] = own
         self._subscriptions.add(instance.place, instance.feeds)
+        try:
+            self._make_room(server)
+        except UpstreamError:
+            # A call will try again, and say so; a list is of what there is.
+            own.first.lie_down()
+            return own
         own.first.start()
         # Lists wait for it, but not for long.
         asyncio.get_running_loop().call_later(PATIENCE, own.waiting.release)
@@ -477,6 +484,8 @@ class Servers:
         if first.connection is not None:
             if instance.thing is None and first.greeting is not None and server.owner is None:
                 self._memory.keep(instance.config, first.greeting, first.lists.offers)
+            if server.owner is None:
+                server.listed_for_all = instance.credentials is None or not instance.credentials.wanted
             if self._has_sessions:
                 instance.pool.open_for_sessions()
         waits = instance is not server.instance or first.starting
