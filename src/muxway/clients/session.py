@@ -291,6 +291,10 @@ class Session:
                 return True
             say(envelopes.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
             return True
+        if envelope.method is not None and envelope.id is not ABSENT:
+            # A request, as nearly always.
+            self.hear_request(envelope, envelope.method, say, self.say)
+            return True
         return self._hear(envelope, say, self.say)
 
     def _hear(
@@ -411,10 +415,11 @@ class Session:
                         return
                 admission.running += 1
                 self.called = True
+                here = None
+            else:
+                here = self._here.get(method)
             call = Call(caller, method, params, meta)
-            exchange = ClientRequest(self, id_, key, call, say, tell)
-            self.peer.theirs[key] = exchange
-            here = self._here.get(method)
+            exchange = self.peer.theirs[key] = ClientRequest(self, id_, key, call, say, tell)
             if here is None or not here(exchange):
                 exchange.running = self._dispatcher.handle(call, exchange)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer

@@ -166,7 +166,16 @@ class Dispatcher:
                 # Nearly all calls: nothing need be done to them.
                 if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
                     tools.check_arguments(target, arguments)
-                return self._forwarder.send(target, call, sink)
+                backend = self.runtime.servers.get(target.server)
+                connection = None if backend is None else backend.choose(call)
+                if backend is None or connection is None:
+                    return self._forwarder.send(target, call, sink)
+                caller, untouched = call.caller, target.rewrite is None and not target.tasked
+                eras = (caller.revision, connection.revision, target.wrapped)
+                if untouched and caller.log_level is None and visible.settings.converters.get(eras, self) is None:
+                    # Both sides speak alike: nothing is put between them.
+                    return connection.request(target.head, call, sink, idle=backend.idle, limit=backend.limit)
+                return self._forwarder.forward(target, call, sink, backend, connection)
             kind = _LISTS.get(call.method)
             if kind is not None:
                 return self._list(visible, kind, call, sink)

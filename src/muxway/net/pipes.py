@@ -45,18 +45,14 @@ class Turn:
     the loop's next round would cost a system call and a wake-up on every single call.
     """
 
-    __slots__ = ("dirty", "metronome", "reading")
+    __slots__ = ("began", "dirty", "metronome", "reading")
 
     def __init__(self) -> None:
         self.metronome = Metronome()
         self.reading = False
-        self.dirty: list[PipeWriter] = []
-
-    def end(self) -> None:
-        """Send what this turn has produced."""
-        dirty, self.dirty = self.dirty, []
-        for writer in dirty:
-            writer.flush()
+        self.began = 0.0
+        """When, by `perf_counter`."""
+        self.dirty: deque[PipeWriter] = deque()
 
 
 def enlarge(fd: int) -> None:
@@ -152,15 +148,16 @@ class PipeReader:
         elif self._read_size != _SMALL_READ:
             self._read_size = _SMALL_READ
         turn = self._turn
-        if perf_counter() > turn.metronome.due:
+        turn.began = began = perf_counter()
+        if began > turn.metronome.due:
             turn.metronome.look()
         turn.reading = True
         try:
             self._on_data(data)
         finally:
             turn.reading = False
-            if turn.dirty:
-                turn.end()
+            while turn.dirty:
+                turn.dirty.popleft().flush()
         return True
 
 

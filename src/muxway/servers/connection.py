@@ -23,7 +23,7 @@ from muxway.log import EventLog
 from muxway.servers.attribution import Attribution, related_task
 from muxway.servers.call_queue import CallQueue
 from muxway.servers.circuit import Circuit
-from muxway.servers.counters import ServerCounters
+from muxway.servers.counters import ServerCounters, bucket
 from muxway.servers.deadlines import Deadlines
 from muxway.servers.junk import Junk
 from muxway.servers.limits import DEFAULT, ServerLimits
@@ -198,13 +198,9 @@ class Connection:
 
     def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Pending | QueuedCall:
         """Send a call on its way, or let it wait for its turn; see `calls.ports.LiveConnection`."""
-        most = self.queue.most
-        if len(self.peer.ours) >= most and self.queue.in_flight >= most:
-            return self.queue.enter(QueuedCall(self, head, call, sink, idle, limit))
-        return self.send(head, call, sink, idle, limit)
-
-    def send(self, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> Pending:
-        """Send a call on its way."""
+        queue = self.queue
+        if len(self.peer.ours) >= queue.most and queue.in_flight >= queue.most:
+            return queue.enter(QueuedCall(self, head, call, sink, idle, limit))
         meta, caller = call.meta, call.caller
         if (caller.principal or caller.party) != self.user:
             self.user = user_after(self.user, caller)
@@ -216,7 +212,7 @@ class Connection:
             pending.task = "" if call.method != "tasks/result" else related_task(meta)
             if not pending.task:
                 pending.caller = None
-                self.queue.exempt += 1
+                queue.exempt += 1
         frame: list[Buffer] = [b'{"jsonrpc":"2.0","id":%d,' % pending.id, head]
         for name, raw in call.params.items():
             if name == "arguments":
@@ -412,9 +408,10 @@ class Connection:
             log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
             return
         self.answers += 1
-        called = pending.caller is not None
+        called, counters = pending.caller is not None, self.counters
         if called:
-            self.counters.answered(self.heard - pending.began)
+            counters.calls += 1
+            counters.buckets[bucket(self.heard - pending.began)] += 1
         self._over(pending)
         if nameless and envelope.error is ABSENT:
             # It may as well be a late answer to a call that was given up: no ground to deliver it.
