@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.kinds import Kind
-    from muxway.exchange.router import Router
     from muxway.exchange.runtime import Runtime
+    from muxway.routing.router import Router
     from muxway.routing.snapshot import Snapshot, Visible
     from muxway.routing.target import Target
     from muxway.wire.envelopes import Buffer
@@ -150,9 +150,9 @@ class Dispatcher:
                 visible = visible.whole
             if call.method == "tools/call":
                 params = call.params
-                if target is None:
-                    target = visible.targets.get(bytes(params.get("name", b"")))
-                if target is None or target.found_in is not visible.tools or target.error is not None:
+                if target is None and (known := visible.targets.get(bytes(params.get("name", b"")))) is not None:
+                    target = known
+                elif target is None or target.found_in is not visible.tools or target.error is not None:
                     # A call that has chosen a subtool is that subtool's by now, which callers need not see.
                     if target is None or target.chosen is None:
                         target = self._router.resolve(visible, call)

@@ -127,8 +127,9 @@ class PipeReader:
                 os.close(self._fd)
 
     def _ready(self) -> bool:
+        size = self._read_size
         try:
-            data = os.read(self._fd, self._read_size)
+            data = os.read(self._fd, size)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -143,9 +144,9 @@ class PipeReader:
         # The buffer is allocated anew for each read, and a large one from the system, which costs more than all
         # the rest of a small call: only while large messages arrive. Of a flood of small ones, only so many at once,
         # so that others have their turn in between.
-        if len(data) == self._read_size and data.count(b"\n") < _FEW:
+        if len(data) == size and data.count(b"\n") < _FEW:
             self._read_size = _LARGE_READ
-        elif self._read_size != _SMALL_READ:
+        elif size != _SMALL_READ:
             self._read_size = _SMALL_READ
         turn = self._turn
         turn.began = began = perf_counter()
