@@ -172,7 +172,7 @@ async def test_a_fault_in_what_a_client_says_does_not_end_its_connection(monkeyp
     """Ours: notifications and answers have nobody who waits; the next message is heard all the same."""
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
-        for owner, name in ((Session, "_cancel"), (ClientQuestions, "hear_answer"), (Session, "hear_batch")):
+        for owner, name in ((Session, "_cancel"), (Session, "hear_answer"), (Session, "hear_batch")):
             fault = Fault(monkeypatch, owner, name)
             fault.armed = True
             client.tell("notifications/cancelled", {"requestId": 99})

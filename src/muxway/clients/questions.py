@@ -77,12 +77,6 @@ class ClientQuestions:
         self.early: list[ServerRequest] = []
         """What servers wanted to know before the client was ready."""
 
-    def hear_answer(self, envelope: Envelope) -> None:
-        """Take the answer to something the client was asked; what answers nothing is dropped."""
-        question = self._session.peer.take(bytes(envelope.id))
-        if question is not None:
-            question.answered(envelope)
-
     def put(self, ask: ServerRequest, caller: Caller, tell: Callable[[Sequence[Buffer]], None]) -> None:
         """Ask the client; the question goes to `tell`."""
         if len(self._session.peer.ours) >= _MOST_QUESTIONS:

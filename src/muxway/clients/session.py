@@ -249,13 +249,19 @@ class Session:
         self, envelope: Envelope, say: Callable[[Sequence[Buffer]], None], tell: Callable[[Sequence[Buffer]], None]
     ) -> bool:
         if envelope.method is None:
-            self.questions.hear_answer(envelope)
+            self.hear_answer(envelope)
             return False
         if envelope.id is ABSENT:
             self.hear_notice(envelope.method, envelope.params or _NOTHING)
             return False
         self.hear_request(envelope, envelope.method, say, tell)
         return True
+
+    def hear_answer(self, envelope: Envelope) -> None:
+        """Take the answer to something the client was asked; what answers nothing is dropped."""
+        question = self.peer.take(bytes(envelope.id))
+        if question is not None:
+            question.answered(envelope)
 
     def consult(self, ask: ServerRequest) -> None:
         """A server whose only client this is asks it something outside any call. See `calls.ports.Client`."""

@@ -604,7 +604,7 @@ class HttpClientTransport:
             session.endpoint.hear_request(envelope, method, reply.say, reply.tell)
             return
         if method is None:
-            session.endpoint.questions.hear_answer(envelope)
+            session.endpoint.hear_answer(envelope)
         else:
             session.endpoint.hear_notice(method, envelope.params or {})
         connection.answer(202, b"")
