@@ -57,7 +57,7 @@ def launch_work(slot: Slot) -> float | None:
 
 def is_child(config: ServerConfig, thing: object) -> bool:
     """Whether a server is a process of ours."""
-    return config.transport == "stdio" and thing is None
+    return config.transport == "stdio" and thing is None and config.commands is None
 
 
 class Dialing:
@@ -92,7 +92,10 @@ class Dialing:
         """How the start of a connection waits for a place; None if it needs none."""
         if not is_child(config, thing):
             return None
-        return lambda: self._queue.take(lambda: self._settings().max_processes, self._settings().queue_wait)
+        return self._wait_for_room
+
+    async def _wait_for_room(self) -> None:
+        await self._queue.take(lambda: self._settings().max_processes, self._settings().queue_wait)
 
     def dial(
         self,
@@ -130,6 +133,12 @@ class Dialing:
 
             server = as_server(thing, config.name)
             return lambda _: MemoryServerTransport(server)
+
+        if config.commands is not None:
+            from muxway.servers.transports.memory import MemoryServerTransport
+            from muxway.servers.transports.program import ProgramServer
+
+            return lambda _: MemoryServerTransport(ProgramServer(current(), self._processes, self._wait_for_room))
 
         def limit() -> int:
             return current().max_message_bytes or self._settings().max_message_bytes
