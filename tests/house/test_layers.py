@@ -13,7 +13,7 @@ HOME = SOURCE / "muxway"
 
 CONNECTION_PARTS = (
     *("attribution", "call_queue", "circuit", "connection", "counters", "deadlines", "junk", "limits"),
-    *("notices", "odd_frames", "pending", "questions"),
+    *("notices", "odd_frames", "own_requests", "pending", "questions"),
 )
 RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "transports towards servers know no connection": (

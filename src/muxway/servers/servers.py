@@ -352,7 +352,7 @@ class Servers:
             slots = pool.slots.values() if only is not None and only.client is party else pool.of(party)
             for slot in slots:
                 if slot.connection is not None and not slot.connection.revision.stateless:
-                    slot.connection.notify("notifications/roots/list_changed")
+                    slot.connection.own.notify("notifications/roots/list_changed")
 
     def _changed(self, instance: Instance) -> None:
         """Something about the first connection of a server, or about its lists, has changed."""
