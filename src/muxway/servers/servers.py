@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.catalog import build
 from muxway.log import EventLog
+from muxway.net.threads import in_own_thread
 from muxway.servers.dialing import Dialing, is_child, launch_work, may_fetch, start_timeout, takes_several
 from muxway.servers.endings import Endings
 from muxway.servers.instance import Hooks, Instance, ServerTerms
@@ -119,7 +120,7 @@ class Servers:
 
     async def recollect(self, configs: Sequence[ServerConfig]) -> None:
         """Before these are added: read beside the event loop what they had when they last ran."""
-        known = await asyncio.to_thread(lambda: [(config, self._memory.recall(config)) for config in configs])
+        known = await in_own_thread(lambda: [(config, self._memory.recall(config)) for config in configs])
         self._recollected = {config.name: (config, had) for config, had in known}
 
     def _recall(self, instance: Instance) -> bool:
