@@ -37,6 +37,7 @@ VERBS = {
     "logout": "Give logins back, and forget them.",
     "auth": "Show which logins are kept, and until when.",
     "key": "Make, list and revoke API keys for machines.",
+    "secret": "Set, list and remove secrets that configs refer to.",
     "status": "Show how a running gateway and its servers are.",
     "top": "Watch a running gateway and its servers, every second.",
     "logs": "Print what a server of a running gateway wrote to stderr.",

@@ -700,6 +700,8 @@ class Config:
     """The file it came from, if any."""
     warnings: tuple[Problem, ...] = ()
     """Doubtful things that did not prevent loading."""
+    files: tuple[str, ...] = field(default=(), compare=False)
+    """Where the values of `${secret:…}`, `${input:…}` and `${file:…}` are kept: if one changes, it is read again."""
     objects: Mapping[str, object] = field(default_factory=dict[str, object], compare=False, repr=False)
     """Servers that are Python objects in this process, by name; only a chain written in Python has them."""
     middleware: tuple[object, ...] = field(default=(), compare=False, repr=False)

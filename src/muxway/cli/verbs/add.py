@@ -16,11 +16,14 @@ from muxway.cli.exits import Unreachable
 from muxway.cli.help import Verb
 from muxway.cli.output import badge, dim, one_line
 from muxway.config.documents import format_of
+from muxway.config.report import as_list, as_mapping
 from muxway.config.values import SECRET_KEY
+from muxway.net.secret_store import SecretStore
 from muxway.setup.env_files import with_secrets
 from muxway.setup.importing import container_of
 from muxway.setup.packages import addition
 from muxway.setup.splicing import entries_in, with_entry
+from muxway.setup.stored_secrets import NewSecrets
 
 if TYPE_CHECKING:
     from muxway.results import Server
@@ -46,6 +49,7 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 @click.option("--name", help="What to call it.  [default: made from SOURCE]")
 @click.option("--env", multiple=True, metavar="KEY[=VALUE]", help="Variable for it; without a value, you are asked.")
 @click.option("--header", multiple=True, metavar="KEY=VALUE", help="HTTP header for a URL.")
+@click.option("--secret-store", is_flag=True, help="Keep secrets in muxway's sealed store instead of NAME.env.")
 @click.option("--no-try", is_flag=True, help="Write it without starting it first.")
 @click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 @dry_run_option
@@ -57,6 +61,7 @@ def command(
     env: tuple[str, ...],
     header: tuple[str, ...],
     *,
+    secret_store: bool,
     no_try: bool,
     yes: bool,
     dry_run: bool,
@@ -72,8 +77,8 @@ def command(
     anything is written. Comments and order of the config stay.
 
     Values of secret-looking variables go to NAME.env beside the config, which only
-    you can read, and never into the config. Where nobody can be asked, a variable
-    without a value is taken from the environment.
+    you can read, or into the sealed store, and never into the config. Where nobody
+    can be asked, a variable without a value is taken from the environment.
 
     Exit 1 if SOURCE cannot be added, 4 if the server does not start.
     """
@@ -83,10 +88,14 @@ def command(
     found = addition(source, [*args], os.environ)
     found = _named(found, name, [*entries_in(file.text, kind, container)])
     found = _with_headers(_with_variables(found, env), header)
-    secrets = with_secrets(file.path, found.name, found.secrets) if found.secrets else None
-    entry = {**found.entry, **({"envFile": secrets[0].path.name} if secrets is not None else {})}
+    kept = NewSecrets(SecretStore())
+    in_file = with_secrets(file.path, found.name, found.secrets) if found.secrets and not secret_store else None
+    entry = {**found.entry, **({"envFile": in_file[0].path.name} if in_file is not None else {})}
+    if found.secrets and secret_store:
+        references = {key: kept.refer(found.name, key, value) for key, value in found.secrets.items()}
+        entry["env"] = {**(as_mapping(entry.get("env")) or {}), **references}
     after = with_entry(file.text, kind, container, (found.name, entry))
-    _show(found)
+    _show(found, "the sealed store" if secret_store else f"{found.name}.env")
     show_difference(file, after)
     if dry_run:
         return
@@ -95,7 +104,8 @@ def command(
         return
     if not no_try:
         _try(found)
-    write_config(file, after, [] if secrets is None else [secrets])
+    kept.write()
+    write_config(file, after, [] if in_file is None else [in_file])
     click.echo(f"{badge('ok')}  {found.name} is in {file.path}")
     click.echo(dim(f"The way back: muxway remove {shlex.quote(found.name)}"))
 
@@ -143,28 +153,22 @@ def _with_headers(found: Addition, given: tuple[str, ...]) -> Addition:
             raise click.BadParameter("write KEY=VALUE.", param_hint="--header")
         if SECRET_KEY.search(key) and "${" not in value:
             raise click.BadParameter(
-                f"{one_line(key)} is a secret, and a config is no place for it: write '{key}=Bearer ${{NAME}}', and "
-                "set that variable.",
+                f"{one_line(key)} is a secret, and a config is no place for it: write '{key}=Bearer ${{secret:NAME}}' "
+                "after `muxway secret set NAME`.",
                 param_hint="--header",
             )
     headers = {key: value for key, _, value in pairs}
     return replace(found, entry={**found.entry, **({"headers": headers} if headers else {})})
 
 
-def _show(found: Addition) -> None:
+def _show(found: Addition, place: str) -> None:
     if found.pinned:
         click.echo(f"Pinned: {found.pinned}")
     if "command" in found.entry:
-        words = [str(found.entry["command"]), *map(str, _words(found.entry.get("args")))]
+        words = [str(found.entry["command"]), *map(str, as_list(found.entry.get("args")) or ())]
         click.echo(f"Runs: {one_line(shlex.join(words))}")
     for key in found.secrets:
-        click.echo(f"{key} goes to {found.name}.env, not into the config.")
-
-
-def _words(args: object) -> list[object]:
-    from muxway.config.report import as_list
-
-    return as_list(args) or []
+        click.echo(f"{key} goes to {place}, not into the config.")
 
 
 def _try(found: Addition) -> None:
