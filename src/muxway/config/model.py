@@ -427,6 +427,12 @@ class GatewaySettings:
         default=None,
         example="https://mcp.example.com",
     )
+    registry: str | None = base_url(
+        "Address of the MCP registry that `muxway add` and `muxway registry` ask. By default the official one; "
+        "`MUXWAY_REGISTRY` and `--registry` win over it.",
+        default=None,
+        example="https://registry.example.com",
+    )
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
         "What is done around every request, the outermost first: the name of a built-in one or of a plug-in, or "
         "`module:Class`, with its options; `match` limits it to tools, prompts or URIs by glob.",
