@@ -42,9 +42,16 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryStub]:
 
 
 @pytest.fixture(autouse=True)
-def runners(programs: Callable[[str, str], Path]) -> None:
-    for name in ("npx", "uvx", "docker", "dnx", "notes-crate"):
+def runners(home: Path, programs: Callable[[str, str], Path]) -> None:
+    for name in ("npx", "uvx", "docker", "dnx"):
         programs(name, RUNNER)
+    crate = programs("notes-crate", RUNNER)
+    (home / ".cargo/bin").mkdir(parents=True)
+    crate.rename(home / ".cargo/bin/notes-bin")
+    (home / ".cargo/.crates.toml").write_text(
+        '[v1]\n"notes-crate 2.0.0 (registry+https://github.com/rust-lang/crates.io-index)" = ["notes-bin"]\n'
+        '"bash 2.0.0 (git+https://git.example/bash)" = ["bash"]\n'
+    )
 
 
 @pytest.fixture
@@ -103,7 +110,7 @@ KINDS: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
         [],
         {"command": "dnx", "args": ["Ann.Notes@0.4.0-beta", "--yes", "--", "mcp"]},
     ),
-    "cargo": (package("cargo", "notes-crate", "2.0.0"), [], {"command": "notes-crate"}),
+    "cargo": (package("cargo", "notes-crate", "2.0.0"), [], {"command": "HOME/.cargo/bin/notes-bin"}),
 }  # fmt: skip
 
 
@@ -242,7 +249,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "bad variable": (package("npm", "x", environmentVariables=[{"name": "A B", "value": "x"}]), "no name of a var"),
     "unknown kind": (package("docker-compose", "x"), "offers nothing"),
     "needs a port": ({**package("npm", "x"), "transport": {"type": "sse", "url": "http://x"}}, "offers nothing"),
-    "not on PATH": (package("cargo", "not-there", "2.0.0"), "cargo install not-there --version 2.0.0"),
+    "search path": (package("npm", "x", environmentVariables=[{"name": "PATH", "value": "."}]), "PATH decides"),
+    "foreign registry by variable": (
+        package("npm", "x", environmentVariables=[{"name": "npm_config_registry", "default": "https://evil.example"}]),
+        "npm_config_registry decides"),
+    "foreign index by variable": (
+        package("pypi", "x", environmentVariables=[{"name": "UV_INDEX_URL", "value": "https://evil.example"}]), "UV_"),
+    "program as a crate": (package("cargo", "bash", "2.0.0"), "bash 2.0.0 is not installed"),
+    "other version of a crate": (package("cargo", "notes-crate", "2.0.1"), "2.0.1 is not installed"),
+    "python by path": (
+        package("pypi", "x", runtimeArguments=[{"type": "named", "name": "--python", "value": "/x/y"}]), "no version"),
+    "not there": (package("cargo", "not-there", "2.0.0"), "cargo install not-there --version 2.0.0"),
     "bundle elsewhere": (package("mcpb", "https://evil.example/x.mcpb", fileSha256="0" * 64), "evil.example"),
     "wrong types": ({**package("npm", "x"), "packageArguments": "x"}, "not as its schema says"),
 }  # fmt: skip
@@ -357,6 +374,17 @@ def test_what_is_missing_or_wrong_is_said_where_nobody_can_be_asked(
     assert why in " ".join(done.stderr.split())
     assert CANARY not in done.output + done.stderr
     assert config.read_text() == TEXT
+
+
+def test_a_folder_is_mounted_only_if_its_user_chose_it(stub: RegistryStub, config: Path) -> None:
+    """docs/setup.md#the-registry: a default of the record is nobody's choice."""
+    source = {"src": {"default": "/", "format": "filepath"}, "to": {"default": "/work"}}
+    given = [{"type": "named", "name": "--mount", "value": "type=bind,src={src},dst={to}", "variables": source}]
+    stub.records = [record(NAME, packages=[package("oci", "ann/x", runtimeArguments=given)])]
+    done = told("add", NAME)
+    assert (done.exit_code, "missing: --set src=…" in done.stderr) == (2, True)
+    shown = told("add", NAME, "--set", "src=/home/a", "--dry-run")
+    assert "type=bind,src=/home/a,dst=/work" in shown.output
 
 
 def test_what_can_run_here_is_chosen_unless_told_otherwise(

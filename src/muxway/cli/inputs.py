@@ -30,7 +30,9 @@ def ask_inputs(file: Path) -> None:
         root = read_document(file).value
     except ConfigError:
         return  # who reads the whole of it will tell
-    wanted = dict.fromkeys(name for kind, name in references_in(root) if kind == "input" and is_name(name))
+    # What is switched off needs none.
+    found = references_in(root, off=False)
+    wanted = dict.fromkeys(name for kind, name in found if kind == "input" and is_name(name))
     if not wanted:
         return
     inputs = read_inputs((as_mapping(root) or {}).get("inputs"), Report())

@@ -90,7 +90,7 @@ def watch_option(default: bool) -> Callable[[_F], _F]:
     return click.option(
         "--watch/--no-watch",
         default=default,
-        help="Reload when the config file, or an envFile it names, changes.",
+        help="Reload when the config, or a file or secret that it names, changes.",
     )
 
 

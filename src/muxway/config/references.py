@@ -132,8 +132,8 @@ def read_inputs(raw: object, report: Report) -> dict[str, Input]:
     return found
 
 
-def references_in(value: object) -> Iterator[tuple[str, str]]:
-    """Kind and name of every reference to a secret in plain data; what is switched off needs none."""
+def references_in(value: object, *, off: bool = True) -> Iterator[tuple[str, str]]:
+    """Kind and name of every reference to a secret in plain data, also in what is switched off, unless told so."""
     left = [value]
     while left:
         one = left.pop()
@@ -141,7 +141,7 @@ def references_in(value: object) -> Iterator[tuple[str, str]]:
         if isinstance(one, str):
             yield from ((match[1], match[2]) for match in REFERENCE.finditer(one))
         elif mapping is not None:
-            if mapping.get("enabled") is not False and mapping.get("disabled") is not True:
+            if off or (mapping.get("enabled") is not False and mapping.get("disabled") is not True):
                 left += reversed([*mapping.values()])
         elif listed is not None:
             left += reversed(listed)

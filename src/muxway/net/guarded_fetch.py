@@ -116,12 +116,14 @@ class _Guard(AbstractResolver):
 class GuardedFetch:
     """Asks small things of addresses that were named by others."""
 
-    def __init__(self, written: Iterable[str]) -> None:
+    def __init__(self, written: Iterable[str], *, keep_alive: bool = False) -> None:
         """Prepare.
 
         Args:
             written: URLs that the user wrote down. Their hosts may be asked wherever they are.
+            keep_alive: keep connections for further requests: for who has many.
         """
+        self._keep_alive = keep_alive
         urls = [*map(URL, written)]
         hosts = [(url.host or "").lower() for url in urls]
         self._written = frozenset(hosts)
@@ -253,7 +255,9 @@ class GuardedFetch:
         parsed = self.check(url)
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=_Guard(self), use_dns_cache=False, force_close=True),
+                connector=aiohttp.TCPConnector(
+                    resolver=_Guard(self), use_dns_cache=False, force_close=not self._keep_alive
+                ),
                 timeout=aiohttp.ClientTimeout(connect=_CONNECT),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,

@@ -184,6 +184,9 @@ def _of_registry(
 
     trial = recipe.entry(answers, plainly, args)
     entry = recipe.entry(answers, by_reference, args)
+    for shown, real in zip(as_list(entry.get("args")) or (), as_list(trial.get("args")) or (), strict=True):
+        if str(real).startswith("-") and str(shown).startswith("${secret:"):
+            raise click.UsageError("a secret that begins with `-` would be taken as an option of the program.")
     secrets = {name: "" for name, question in questions.items() if question.secret and answers.get(name)}
     pinned = recipe.pinned or f"{record.server.name} {one_line(record.server.version)}"
     return replace(found, entry=entry, pinned=pinned, secrets=secrets), trial, recipe.bundle

@@ -36,7 +36,7 @@ class Registry:
             raise RegistryError(f"{printable(base)[:_MOST_DETAIL]} is no address of a registry.")
         self.base = base.rstrip("/")
         self.host = parts.hostname.lower()
-        self._fetch = GuardedFetch([base])
+        self._fetch = GuardedFetch([base], keep_alive=True)
 
     async def __aenter__(self) -> Self:
         return self

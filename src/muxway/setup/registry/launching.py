@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 import shutil
+import tomllib
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from muxway.config.loader_variables import is_loader
+from muxway.config.report import as_list, as_mapping
 from muxway.log import printable
 from muxway.setup.packages import NPM_NAME, PYPI_NAME
-from muxway.setup.registry.questions import EntryText, template, text_of
+from muxway.setup.registry.questions import EntryText, Question, template, text_of
 from muxway.setup.registry.recipes import Recipe, RecipeArgument
 from muxway.setup.registry.records import RegistryError, RegistryTransport, is_exact
 
@@ -66,6 +70,14 @@ _HARMLESS: Final = {
 """Options of what runs a package that only say how. Others fetch more code, or open what is closed."""
 _FLAG: Final = re.compile(r"-{0,2}[A-Za-z0-9][\w.:-]{0,99}", re.ASCII)
 _ENV: Final = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
+_STEERING: Final = re.compile(
+    r"path|home|cargo_home|dotnet_root|(?:npm_config|uv|pip|nuget|docker|xdg)_.*|(?:https?|all|no)_proxy", re.IGNORECASE
+)
+"""Variables that decide where packages come from, or which program a name means. Their user may set them."""
+_CRATES: Final = re.compile(
+    r"\((?:registry\+https://github\.com/rust-lang/crates\.io-index|sparse\+https://index\.crates\.io/)\)"
+)
+_PYTHON: Final = re.compile(r"[A-Za-z0-9.@+-]{1,30}", re.ASCII)
 _HEADER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", re.ASCII)
 _FIXED_PLACE: Final = re.compile(r"[/~.$]")
 _FIXED_SOURCE: Final = re.compile(r"(?:src|source)=[/~.$]")
@@ -94,8 +106,8 @@ def choose(
         if not packages and not remotes:
             raise RegistryError(f"{server.name} is not offered as {wanted}, but as {', '.join(offered)}.")
     for package in packages:
-        runner = _RUNNERS.get(package.registry_type, (package.identifier,))[0]
-        if package.registry_type == "mcpb" or shutil.which(runner, path=environ.get("PATH")):
+        runner = _RUNNERS.get(package.registry_type)
+        if runner is None or shutil.which(runner[0], path=environ.get("PATH")):
             return package
     return remotes[0] if remotes else packages[0]
 
@@ -133,9 +145,8 @@ def package_recipe(package: RegistryPackage, environ: Mapping[str, str]) -> Reci
     arguments = _arguments(package.package_arguments or ())
     env = _environment(package.environment_variables or ())
     if kind == "cargo":
-        if not shutil.which(name, path=environ.get("PATH")):
-            raise RegistryError(f"{name} is not on PATH: cargo install {name} --version {version} --locked")
-        return Recipe(kind=kind, pinned=pinned, command=name, arguments=arguments, env=env)
+        command = _installed_crate(name, version, environ)
+        return Recipe(kind=kind, pinned=pinned, command=command, arguments=arguments, env=env)
     command, remedy = _RUNNERS[kind]
     if not shutil.which(command, path=environ.get("PATH")):
         raise RegistryError(f"{command} is needed to run a package of {kind}, and is not on PATH: {remedy}.")
@@ -190,6 +201,24 @@ def _image(name: str, version: str) -> str:
     return name if match["tag"] or match["digest"] else f"{name}:{tag}"
 
 
+def _installed_crate(name: str, version: str, environ: Mapping[str, str]) -> str:
+    """The program of a crate that its user has installed, as cargo wrote it down. Raises RegistryError.
+
+    A program on PATH will not do: a record may be called like any of them.
+    """
+    home = Path(environ.get("CARGO_HOME") or Path(environ.get("HOME") or "/", ".cargo"))
+    try:
+        known = as_mapping(tomllib.loads((home / ".crates.toml").read_text("utf-8")).get("v1")) or {}
+    except (OSError, ValueError):
+        known = {}
+    for key, programs in known.items():
+        words = str(key).split(" ")
+        found = as_list(programs) or []
+        if words[:2] == [name, version] and _CRATES.fullmatch(" ".join(words[2:])) and found:
+            return str(home / "bin" / str(name if name in found else found[0]))
+    raise RegistryError(f"{name} {version} is not installed: cargo install {name} --version {version} --locked")
+
+
 def _environment(given: Sequence[RegistryInput]) -> dict[str, EntryText]:
     env: dict[str, EntryText] = {}
     for one in given:
@@ -198,6 +227,8 @@ def _environment(given: Sequence[RegistryInput]) -> dict[str, EntryText]:
             raise RegistryError(f"{printable(name[:60]) or 'nothing'} is no name of a variable.")
         if is_loader(name, one.value or (one.default if isinstance(one.default, str) else None)):
             raise RegistryError(f"{name} decides which code a program runs, and is not set for a record.")
+        if _STEERING.fullmatch(name) and (one.value is not None or one.default is not None):
+            raise RegistryError(f"{name} decides what is run, and where it comes from: a record may not set it.")
         env[name] = text_of(one, name, secret_name=name)
     return env
 
@@ -220,6 +251,19 @@ def _argument(given: RegistryInput, number: int) -> RecipeArgument:
     return RecipeArgument(None, text_of(given, name, secret_name=name))
 
 
+def _chosen(mount: EntryText) -> EntryText:
+    """What is mounted, with the folder of this machine asked for: a default of the record is nobody's choice."""
+    parts = list[str | Question]()
+    before = ""
+    for part in mount.parts:
+        is_source = not before or before.endswith(("src=", "source="))
+        if isinstance(part, Question) and is_source:
+            part = replace(part, required=True, default=())
+        parts.append(part)
+        before += part if isinstance(part, str) else "\0"
+    return replace(mount, parts=tuple(parts))
+
+
 def _runtime(kind: str, given: Sequence[RegistryInput]) -> tuple[tuple[RecipeArgument, ...], dict[str, EntryText]]:
     """What stands before the package, and variables that an image gets by an option. Raises RegistryError."""
     found: list[RecipeArgument] = [RecipeArgument("run")] if kind == "oci" else []
@@ -237,6 +281,8 @@ def _runtime(kind: str, given: Sequence[RegistryInput]) -> tuple[tuple[RecipeArg
             raise RegistryError(
                 f"The record has {said} for {_RUNNERS[kind][0]}, which is not among what is safe to take over."
             )
+        if one.flag == "--python" and not _PYTHON.fullmatch(plain):
+            raise RegistryError(f"{printable(plain[:60])} is no version of Python.")
         if (one.flag in ("-v", "--volume") and _FIXED_PLACE.match(plain)) or (
             one.flag == "--mount" and _FIXED_SOURCE.search(plain)
         ):
@@ -248,7 +294,8 @@ def _runtime(kind: str, given: Sequence[RegistryInput]) -> tuple[tuple[RecipeArg
                 raise RegistryError("The record has a variable for its image whose name is none.")
             env[name] = EntryText((first.removeprefix(f"{name}="), *others))
         elif one not in found:
-            found.append(one)
+            mounted = one.value if one.flag in ("-v", "--volume", "--mount") else None
+            found.append(one if mounted is None else RecipeArgument(one.flag, _chosen(mounted)))
     flags = {one.flag for one in found}
     if kind == "npm" and not flags & {"-y", "--yes"}:
         found.insert(0, RecipeArgument("-y"))

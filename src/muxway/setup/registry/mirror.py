@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 POLL_EVERY: Final = 3600.0
 """Seconds, as the registry asks of its clients."""
-_PATIENCE: Final = 180.0
+_PATIENCE: Final = 300.0
 """Seconds for all pages together."""
 _LARGEST: Final = 256 << 20
 _MOST_TERMS: Final = 16
@@ -148,6 +149,8 @@ def renewed(old: Mirror, records: Iterable[RegistryRecord], moment: float) -> Mi
         else:
             servers[name] = _known(record)
     known = [servers[name] for name in sorted(servers)]
+    # What claims to be of tomorrow would hide what changes until then.
+    since = min(since, datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z"))
     return Mirror(
         base=old.base,
         fetched=moment,

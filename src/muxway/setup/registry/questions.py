@@ -50,7 +50,7 @@ class Question:
 
     def check(self, value: str, folder: Path, home: str) -> str:
         """The answer as it is used. Raises ValueError with what is wrong with it, which never shows it."""
-        if _CONTROL.search(value) or len(value) > _LONGEST_ANSWER:
+        if _CONTROL.search(value.replace("\n", "") if self.secret else value) or len(value) > _LONGEST_ANSWER:
             raise ValueError("has control characters, or is too long")
         if _REFERENCE.search(value):
             raise ValueError("has {env: or {file: in it, which a config would replace")
