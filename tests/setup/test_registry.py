@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -94,6 +95,12 @@ KINDS: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
                 packageArguments=[PORT, {"type": "named", "name": "--quiet"}]),
         ["--set", "port=81"],
         {"command": "uvx", "args": ["ann-notes@1.0.0", "--port", "81", "--quiet"]},
+    ),
+    "pypi, a program called otherwise": (
+        package("pypi", "ann-suite", runtimeArguments=[{"type": "positional", "value": "--from"}],
+                packageArguments=[{"type": "positional", "value": "ann-notes"}]),
+        [],
+        {"command": "uvx", "args": ["--from", "ann-suite==1.0.0", "ann-notes"]},
     ),
     "oci": (
         package("oci", IMAGE, None, environmentVariables=[KEY], runtimeArguments=[
@@ -507,6 +514,31 @@ def test_a_registry_in_trouble_leaves_the_copy_as_it_is(case: str, shelf: Regist
     asked = len(shelf.asked)
     told("registry", "search", "postgres")
     assert len(shelf.asked) == asked
+
+
+def test_a_registry_that_never_answers_is_given_up(shelf: RegistryStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/setup.md#the-registry: there is an end to waiting, and the copy stays."""
+    told("registry", "search", "postgres")
+    stale(shelf)
+    over = threading.Event()
+    shelf.answer = lambda _path, _words: (500, b"") if over.wait(20) else None
+    monkeypatch.setattr("muxway.setup.registry.mirror._PATIENCE", 0.3)
+    try:
+        done = told("registry", "search", "postgres", "--json")
+    finally:
+        over.set()
+    assert len(names(done)) == 2
+    assert "did not answer in full within 0.3 s" in " ".join(done.stderr.split())
+
+
+def test_a_copy_that_was_damaged_is_made_anew(shelf: RegistryStub) -> None:
+    """Ours: it is only a copy."""
+    told("registry", "search", "postgres")
+    file = mirror_file(shelf.url)
+    whole = file.read_bytes()
+    for damaged in (b"", b"{}", whole[:-20], whole + b"\nx", b"\xff\xfe", whole.replace(b"[", b"{")):
+        file.write_bytes(damaged)
+        assert names(told("registry", "search", "sql", "--json")) == ["io.github.bob/sql"]
 
 
 def test_one_bad_record_hides_no_other(shelf: RegistryStub) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from muxway.cli.exits import Failed
 from muxway.cli.help import SETTINGS, Verb
@@ -79,8 +80,6 @@ def show(name: str, config: str | None, registry: str | None, *, as_json: bool) 
         raise click.BadParameter(f"{one_line(name)} is no name like io.github.owner/server.", param_hint="NAME")
     record = run(_record(base_of(registry, _config(config)), *wanted))
     if as_json:
-        import msgspec
-
         show_json(msgspec.to_builtins(record))
         return
     server = record.server
@@ -129,20 +128,30 @@ def _status(found: KnownServer) -> str:
 
 async def _search(base: str, query: str, limit: int) -> tuple[Mirror, list[KnownServer], str]:
     line = StatusLine()
+    file = mirror_file(base)
+
+    def tell(count: int) -> None:
+        line.show(f"{count} servers of the registry …")
+
     try:
         async with Registry(base) as registry:
-            mirror, why = await refreshed(
-                registry, mirror_file(base), lambda count: line.show(f"{count} servers of the registry …")
-            )
+            mirror, why = await refreshed(registry, file, tell)
+            try:
+                found = search_mirror(mirror, query, limit)
+            except msgspec.MsgspecError:
+                # Damaged. It is only a copy.
+                file.unlink(missing_ok=True)
+                mirror, why = await refreshed(registry, file, tell)
+                found = search_mirror(mirror, query, limit)
             if mirror.fetched:
-                return mirror, search_mirror(mirror, query, limit), why
+                return mirror, found, why
             # There is no copy yet. The registry itself can be searched, by name.
             try:
                 records = await registry.search(query[:100])
             except RegistryError:
                 raise Failed(why) from None
-            direct = renewed(mirror, records, 0.0)
-            return mirror, search_mirror(direct, query, limit), f"{why} Only names are searched, by the registry."
+            found = search_mirror(renewed(mirror, records, 0.0), query, limit)
+            return mirror, found, f"{why} Only names are searched, by the registry."
     finally:
         line.wipe()
 

@@ -57,6 +57,8 @@ _IDENTIFIERS: Final = {
     "nuget": re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII),
     "cargo": re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII),
 }
+_FROM: Final = RecipeArgument("--from")
+_PROGRAM: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 _HARMLESS: Final = {
     "npm": {"-y", "--yes", "-q", "--quiet", "--prefer-offline"},
     "pypi": {"--python", "-q", "--quiet"},
@@ -151,6 +153,11 @@ def package_recipe(package: RegistryPackage, environ: Mapping[str, str]) -> Reci
     if not shutil.which(command, path=environ.get("PATH")):
         raise RegistryError(f"{command} is needed to run a package of {kind}, and is not on PATH: {remedy}.")
     before, more = _runtime(kind, package.runtime_arguments or ())
+    if before and before[-1] == _FROM:
+        # The program in the package is called otherwise: its name is the first of the package's own arguments.
+        if not arguments or arguments[0].flag is not None or not _PROGRAM.fullmatch(_fixed(arguments[0])):
+            raise RegistryError(f"The record does not say which program of {name} to run.")
+        words = (f"{name}=={version}",)
     if kind == "nuget":
         words = (*words, "--yes", *(["--"] if arguments else []))
         before = tuple(one for one in before if one.flag not in ("-y", "--yes"))
@@ -251,6 +258,12 @@ def _argument(given: RegistryInput, number: int) -> RecipeArgument:
     return RecipeArgument(None, text_of(given, name, secret_name=name))
 
 
+def _fixed(argument: RecipeArgument) -> str:
+    """The value of an argument, with a NUL in place of each answer."""
+    parts = () if argument.value is None else argument.value.parts
+    return "".join(part if isinstance(part, str) else "\0" for part in parts)
+
+
 def _chosen(mount: EntryText) -> EntryText:
     """What is mounted, with the folder of this machine asked for: a default of the record is nobody's choice."""
     parts = list[str | Question]()
@@ -268,15 +281,16 @@ def _runtime(kind: str, given: Sequence[RegistryInput]) -> tuple[tuple[RecipeArg
     """What stands before the package, and variables that an image gets by an option. Raises RegistryError."""
     found: list[RecipeArgument] = [RecipeArgument("run")] if kind == "oci" else []
     env: dict[str, EntryText] = {}
-    for one in _arguments(given):
-        plain = "" if one.value is None else "".join(p if isinstance(p, str) else "\0" for p in one.value.parts)
+    for number, one in enumerate(_arguments(given), 1):
+        plain = _fixed(one)
         if one.flag is None and plain.startswith("-"):
             flag, equals, rest = plain.partition("=")
             one = RecipeArgument(flag, EntryText((rest,)) if equals and "\0" not in plain else None)
             plain = rest
         if kind == "oci" and one.flag is None and plain == "run":
             continue
-        if one.flag not in _HARMLESS[kind]:
+        is_from = kind == "pypi" and one == _FROM and number == len(given)
+        if one.flag not in _HARMLESS[kind] and not is_from:
             said = printable((one.flag or plain)[:60])
             raise RegistryError(
                 f"The record has {said} for {_RUNNERS[kind][0]}, which is not among what is safe to take over."

@@ -187,7 +187,11 @@ _decode = msgspec.json.Decoder(KnownServer).decode
 
 
 def search(mirror: Mirror, query: str, limit: int) -> list[KnownServer]:
-    """The servers that have every word of the query, the best first: a hit in the name counts most."""
+    """The servers that have every word of the query, the best first: a hit in the name counts most.
+
+    Raises:
+        MsgspecError: the mirror was tampered with.
+    """
     plain = query[:_LONGEST_QUERY].strip().lower()
     terms = [term.encode() for term in dict.fromkeys(_WORD.findall(plain))][:_MOST_TERMS]
     if not terms:
@@ -204,15 +208,13 @@ def search(mirror: Mirror, query: str, limit: int) -> list[KnownServer]:
         hits = [*dict.fromkeys((*called, *named, *hits))][:_MOST_JUDGED]
     scores = {number: _score(texts[number], terms, plain.encode()) for number in hits}
     hits.sort(key=lambda number: (-scores[number], texts[number]))
-    try:
-        found = [_decode(mirror.records[number]) for number in hits[:limit]]
-    except msgspec.MsgspecError:
-        return []
+    found = [_decode(mirror.records[number]) for number in hits[:limit]]
     return sorted(found, key=lambda one: one.status != "active")
 
 
 def _score(text: bytes, terms: list[bytes], plain: bytes) -> int:
-    name, title, description = text.split(b"\t")
+    name, _, rest = text.partition(b"\t")
+    title, _, description = rest.partition(b"\t")
     tail = name.rpartition(b"/")[2]
     words = _PARTS.split(tail)
     score = 1000 * (name == plain) + 100 * (tail == plain)
