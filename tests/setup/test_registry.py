@@ -244,6 +244,21 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "code by short runtime": (package("npm", "x", runtimeArguments=[{"type": "positional", "value": "-c"}]), "-c"),
     "other package": (
         package("pypi", "x", runtimeArguments=[{"type": "named", "name": "--from", "value": "evil"}]), "--from"),
+    "package in a switch": (
+        package("npm", "x", runtimeArguments=[{"type": "named", "name": "-y", "value": "evil"}]), "has -y for npx"),
+    "package in place of a value": (
+        package("pypi", "x", runtimeArguments=[{"type": "named", "name": "--python"}]), "has --python for uvx"),
+    "image in place of a value": (
+        package("oci", "ann/x:1", runtimeArguments=[{"type": "named", "name": "-e"}],
+                packageArguments=[{"type": "positional", "value": "evil.example/x"}]), "has -e for docker"),
+    "image in a switch": (
+        package("oci", "ann/x:1", runtimeArguments=[{"type": "positional", "value": "--rm=evil"}]), "has --rm"),
+    "root in capitals": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "--mount", "value": "type=bind,SRC=/,dst=/x"}]), "has not chosen"),
+    "above what was chosen": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "-v", "value": "{src}/../..:/x", "variables": {"src": {}}}]), "has not chosen"),
     "privileged": (package("oci", "ann/x:1", runtimeArguments=[{"type": "named", "name": "--privileged"}]), "--priv"),
     "docker socket": (
         package("oci", "ann/x:1", runtimeArguments=[

@@ -59,17 +59,23 @@ _IDENTIFIERS: Final = {
 }
 _FROM: Final = RecipeArgument("--from")
 _PROGRAM: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
-_HARMLESS: Final = {
+_SWITCHES: Final = {
     "npm": {"-y", "--yes", "-q", "--quiet", "--prefer-offline"},
-    "pypi": {"--python", "-q", "--quiet"},
-    "oci": {
-        *("-i", "--interactive", "--rm", "--init", "-e", "--env", "-v", "--volume", "--mount", "--network", "--net"),
-        *("-p", "--publish", "-w", "--workdir", "--platform", "-u", "--user", "--read-only", "--add-host", "--pull"),
-        *("-m", "--memory", "--cpus", "--tmpfs"),
-    },
+    "pypi": {"-q", "--quiet"},
+    "oci": {"-i", "--interactive", "--rm", "--init", "--read-only"},
     "nuget": {"-y", "--yes", "--prerelease"},
 }
-"""Options of what runs a package that only say how. Others fetch more code, or open what is closed."""
+_SETTINGS: Final = {
+    "npm": set[str](),
+    "pypi": {"--python"},
+    "oci": {
+        *("-e", "--env", "-v", "--volume", "--mount", "--network", "--net", "-p", "--publish", "-w", "--workdir"),
+        *("--platform", "-u", "--user", "--add-host", "--pull", "-m", "--memory", "--cpus", "--tmpfs"),
+    },
+    "nuget": set[str](),
+}
+"""Options of what runs a package that only say how, without a value and with one. Others fetch more code, or open what
+is closed. A switch with a value, or a setting without one, would put something else in the place of the package."""
 _FLAG: Final = re.compile(r"-{0,2}[A-Za-z0-9][\w.:-]{0,99}", re.ASCII)
 _ENV: Final = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 _STEERING: Final = re.compile(
@@ -81,8 +87,8 @@ _CRATES: Final = re.compile(
 )
 _PYTHON: Final = re.compile(r"[A-Za-z0-9.@+-]{1,30}", re.ASCII)
 _HEADER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", re.ASCII)
-_FIXED_PLACE: Final = re.compile(r"[/~.$]")
-_FIXED_SOURCE: Final = re.compile(r"(?:src|source)=[/~.$]")
+_FIXED_PLACE: Final = re.compile(r"(?![\0A-Za-z0-9_])|.*\.\.", re.DOTALL)
+_FIXED_SOURCE: Final = re.compile(r"(?:src|source)\s*=\s*(?![\0A-Za-z0-9_])|\.\.", re.IGNORECASE)
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _TRANSPORTS: Final = {"streamable-http": "http", "sse": "sse"}
 
@@ -269,7 +275,7 @@ def _chosen(mount: EntryText) -> EntryText:
     parts = list[str | Question]()
     before = ""
     for part in mount.parts:
-        is_source = not before or before.endswith(("src=", "source="))
+        is_source = not before or before.lower().rstrip(" ").endswith(("src=", "source="))
         if isinstance(part, Question) and is_source:
             part = replace(part, required=True, default=())
         parts.append(part)
@@ -290,7 +296,7 @@ def _runtime(kind: str, given: Sequence[RegistryInput]) -> tuple[tuple[RecipeArg
         if kind == "oci" and one.flag is None and plain == "run":
             continue
         is_from = kind == "pypi" and one == _FROM and number == len(given)
-        if one.flag not in _HARMLESS[kind] and not is_from:
+        if one.flag not in (_SWITCHES if one.value is None else _SETTINGS)[kind] and not is_from:
             said = printable((one.flag or plain)[:60])
             raise RegistryError(
                 f"The record has {said} for {_RUNNERS[kind][0]}, which is not among what is safe to take over."
