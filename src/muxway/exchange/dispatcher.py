@@ -18,14 +18,14 @@ from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from muxway.calls.backend import Held
+    from muxway.calls.backend import Held, WaitingCalls
     from muxway.calls.call import Call, Caller
     from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.kinds import Kind
-    from muxway.exchange.router import Router
     from muxway.exchange.runtime import Runtime
+    from muxway.routing.router import Router
     from muxway.routing.snapshot import Snapshot, Visible
     from muxway.routing.target import Target
     from muxway.wire.envelopes import Buffer
@@ -101,7 +101,11 @@ class Dispatcher:
         """What a caller sees now."""
         return self._visible if self._snapshot is self.runtime.snapshot else self._look(caller)
 
-    def _find(self, caller: Caller) -> Visible | None:
+    def making(self, caller: Caller) -> WaitingCalls | None:
+        """What to wait for, if it takes long to say what a caller sees."""
+        return self.runtime.making(self.view, caller.identity)
+
+    def find(self, caller: Caller) -> Visible | None:
         """What a caller sees now; None: it takes long to say."""
         snapshot = self.runtime.snapshot
         if snapshot.settings.access is None:
@@ -126,11 +130,11 @@ class Dispatcher:
 
         Returns the request under way, to cancel it by, or None when it is already over.
         """
-        visible = self._visible if self._snapshot is self.runtime.snapshot else self._find(call.caller)
+        visible = self._visible if self._snapshot is self.runtime.snapshot else self.find(call.caller)
         if visible is None:
-            queue = self.runtime.unmade(self.view, call.caller.identity)
-            if queue is not None:
-                return _HeldCall(queue, self._router, self.handle, call, sink, counts=False)
+            making = self.making(call.caller)
+            if making is not None:
+                return _HeldCall(making.held, self._router, self.handle, call, sink, counts=False)
             visible = self._look(call.caller)
         return self._answer(visible, call, sink) if visible.chain is None else visible.chain.handle(call, sink)
 
@@ -141,7 +145,14 @@ class Dispatcher:
 
     def answer(self, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         """Start a request with nothing around it; `target` is what it is about, if that has been found already."""
-        return self._answer(self.seen(call.caller), call, sink, target)
+        visible = self._visible if self._snapshot is self.runtime.snapshot else self.find(call.caller)
+        if visible is None:
+            making = self.making(call.caller)
+            if making is not None:
+                again = partial(self.answer, target=target)
+                return _HeldCall(making.held, self._router, again, call, sink, counts=False)
+            visible = self._look(call.caller)
+        return self._answer(visible, call, sink, target)
 
     def _answer(self, visible: Visible, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         try:
@@ -150,9 +161,9 @@ class Dispatcher:
                 visible = visible.whole
             if call.method == "tools/call":
                 params = call.params
-                if target is None:
-                    target = visible.targets.get(bytes(params.get("name", b"")))
-                if target is None or target.found_in is not visible.tools or target.error is not None:
+                if target is None and (known := visible.targets.get(bytes(params.get("name", b"")))) is not None:
+                    target = known
+                elif target is None or target.found_in is not visible.tools or target.error is not None:
                     # A call that has chosen a subtool is that subtool's by now, which callers need not see.
                     if target is None or target.chosen is None:
                         target = self._router.resolve(visible, call)
@@ -166,7 +177,16 @@ class Dispatcher:
                 # Nearly all calls: nothing need be done to them.
                 if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
                     tools.check_arguments(target, arguments)
-                return self._forwarder.send(target, call, sink)
+                backend = self.runtime.servers.get(target.server)
+                connection = None if backend is None else backend.choose(call)
+                if backend is None or connection is None:
+                    return self._forwarder.send(target, call, sink)
+                caller, untouched = call.caller, target.rewrite is None and not target.tasked
+                eras = (caller.revision, connection.revision, target.wrapped)
+                if untouched and caller.log_level is None and visible.settings.converters.get(eras, self) is None:
+                    # Both sides speak alike: nothing is put between them.
+                    return connection.request(target.head, call, sink, idle=backend.idle, limit=backend.limit)
+                return self._forwarder.forward(target, call, sink, backend, connection)
             kind = _LISTS.get(call.method)
             if kind is not None:
                 return self._list(visible, kind, call, sink)
@@ -304,8 +324,8 @@ class Dispatcher:
         runtime = self.runtime
         if runtime.waiting_sessions is not None:
             return runtime.waiting_sessions
-        if (unmade := runtime.unmade(self.view, identity)) is not None:
-            return unmade
+        if (making := runtime.making(self.view, identity)) is not None:
+            return making.held
         name, naming = next(iter(self.visible.servers.items()), ("", None))
         if naming is None or not naming.bare:
             return None
@@ -316,7 +336,7 @@ class Dispatcher:
 
     def shows_server(self, name: str, caller: Caller) -> bool:
         """Whether a caller may see anything of a server."""
-        return name in self.seen(caller).servers
+        return self.runtime.snapshot.shows_server(self.view, caller.identity, name)
 
     def listen(
         self,

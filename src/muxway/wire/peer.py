@@ -7,16 +7,18 @@ the progress token, so one table serves both.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from msgspec import Raw
 
 _LONGEST: Final = 20
+_LONGEST_QUOTED: Final = 4 * _LONGEST
 
 Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
@@ -28,25 +30,21 @@ class Peer(Generic[Ours, Theirs]):
     `theirs` is keyed by the id's JSON text (`envelopes.read_id`), so `1` and `"1"` are two requests.
     """
 
-    __slots__ = ("_last", "dropped", "ours", "theirs")
+    __slots__ = ("dropped", "mint", "ours", "theirs")
 
     def __init__(self, last: int = 0) -> None:
         """Begin; our ids count up from what follows `last`."""
-        self._last = last
+        self.mint: Callable[[], int] = count(last + 1).__next__
+        """Gives a fresh id, never used before on this connection."""
         self.ours: dict[int, Ours] = {}
         self.theirs: dict[bytes, Theirs] = {}
         self.dropped = 0
         """Answers and notices for nothing that is open: late, repeated or invented. Counted, never an error."""
 
-    def mint(self) -> int:
-        """A fresh id, never used before on this connection."""
-        self._last += 1
-        return self._last
-
     def take(self, id_: bytes) -> Ours | None:
         """Close the request of ours that this id answers; None (and counted) if none is open."""
         # Our ids are integers; what else may mean one of them is rare.
-        pending = self.ours.pop(int(id_) if id_.isdigit() and len(id_) < _LONGEST else _integer(id_), None)
+        pending = self.ours.pop(int(id_) if len(id_) < _LONGEST and id_.isdigit() else _integer(id_), None)
         if pending is None:
             self.dropped += 1
         return pending
@@ -81,5 +79,5 @@ class Peer(Generic[Ours, Theirs]):
 
 def _integer(raw: Raw | bytes) -> int:
     # A server that sends an id back as a string still means that one. -1 is never minted: it finds nothing.
-    text = bytes(raw).strip(b'"')
+    text = bytes(memoryview(raw)[:_LONGEST_QUOTED]).strip(b'"')
     return int(text) if text.isdigit() and len(text) < _LONGEST else -1
