@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from muxway.config.model import ServerConfig
-    from muxway.net.http_client import HttpClient, HttpResponse
+    from muxway.net.http_client import HttpClient
+    from muxway.net.http_response import HttpResponse
     from muxway.servers.transports.port import Credentials, Fail, Hear
     from muxway.wire.envelopes import Buffer, Envelope
     from muxway.wire.sse import SseEvent
