@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
+    from muxway.clients.transports.http_sessions import HttpSession
 
 HeaderList: TypeAlias = "Sequence[tuple[bytes, bytes]]"
 
@@ -62,7 +63,7 @@ class RequestHead:
         "path",
         "principal",
         "query",
-        "session_id",
+        "session",
         "view",
     )
 
@@ -102,7 +103,8 @@ class RequestHead:
         """What of it some server is to get."""
         self.modern = False
         """Whether it is for the stateless ladder, if only to fail there."""
-        self.session_id: str | None = None
+        self.session: HttpSession | None = None
+        """That it names, once somebody has looked for it."""
 
     def all(self, name: bytes) -> Sequence[bytes]:
         """Every value of a header."""
