@@ -88,15 +88,25 @@ class HttpClient:
     # --- requests -----------------------------------------------------------------------------
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, *, redirects: bool = True
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        redirects: bool = True,
+        sent: HttpResponse | None = None,
     ) -> HttpResponse:
         """Send a request; returns when the head of the answer is there. Follows redirects to the same origin, or none.
+
+        What was `sent` already, by `post`, is not sent again.
 
         Raises:
             HttpTrouble: there is no answer, or it points elsewhere.
         """
         for _ in range(_MOST_REDIRECTS):
-            response = await self._ask(method, url, headers, body)
+            response = await (self._ask(method, url, headers, body) if sent is None else _begun(sent))
+            sent = None
             location = response.header("Location") if 300 <= response.status < 400 else None
             if location is None:
                 return response
@@ -115,9 +125,9 @@ class HttpClient:
         raise HttpTrouble("redirects in circles")
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes) -> HttpResponse | None:
-        """Send a POST at once, if a connection is free and its body is not large; None if not. Follows no redirect.
+        """Send a POST at once, if a connection is free and its body is not large; None if not. Raises HttpTrouble.
 
-        What comes back has no head yet.
+        What comes back has no head yet; `request` waits for it.
         """
         line = None if len(body) > _AT_ONCE else self._free_line()
         return None if line is None else line.send(self._head("POST", url, headers, len(body)), body)
@@ -241,6 +251,15 @@ def _tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+async def _begun(response: HttpResponse) -> HttpResponse:
+    try:
+        await response.until_begun()
+    except BaseException:
+        response.close()
+        raise
+    return response
 
 
 def _origin_of(location: str) -> str:

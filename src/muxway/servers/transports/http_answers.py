@@ -1,0 +1,149 @@
+"""What a remote server says: the body of an answer, or the events of a stream, as messages for whoever asked."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from muxway.errors import ParseError
+from muxway.net.http_errors import HttpTrouble, excerpt
+from muxway.servers.transports.http_intake import HttpIntake
+from muxway.wire import envelopes
+from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire.framing import Oversized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from msgspec import Raw
+
+    from muxway.net.http_response import HttpResponse
+    from muxway.servers.transports.http_message import HttpMessage
+    from muxway.servers.transports.port import Hear
+    from muxway.wire.envelopes import Envelope
+    from muxway.wire.sse import SseEvent, SseParser
+
+_LINGER: Final = 0.25
+"""Seconds that a stream may stay open after its answer: if it ends by then, its connection can be used again."""
+_EXCERPT: Final = 4096
+_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
+
+
+class Ended(NamedTuple):
+    """How a stream ended, and how many messages it brought."""
+
+    why: str
+    heard: int = 0
+
+
+class HttpAnswers:
+    """Hears what one server says."""
+
+    def __init__(
+        self,
+        hear: Hear,
+        limit: int,
+        secrets: Callable[[], frozenset[str]],
+        note: Callable[[HttpMessage, Envelope, bytes], bytes],
+        on_flood: Callable[[], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            hear: takes messages.
+            limit: the largest of them, in bytes.
+            secrets: texts that must not be shown.
+            note: looks at an answer before it is heard; gives back what to hear.
+            on_flood: called when a flood of what nobody asked for goes on for too long.
+        """
+        self.hear = hear
+        self.limit = limit
+        self._secrets = secrets
+        self._note = note
+        self.intake = HttpIntake(on_flood)
+
+    def take(self, frame: bytes, message: HttpMessage | None) -> int:
+        """Take one JSON-RPC message of the server's, or something that should have been one.
+
+        Returns how much of it nobody had asked for. Raises HttpTrouble.
+        """
+        if b"\n" in frame or b"\r" in frame:
+            # Outside strings these are only layout, and inside they cannot be. The other side is made of lines.
+            frame = frame.translate(_SPACES)
+        if message is None or message.answered:
+            return self.hear([frame], b"" if message is None else message.id)
+        unasked = 0
+        parts = [frame]
+        if envelopes.is_batch(frame):
+            with contextlib.suppress(ParseError, NotAnEnvelope):
+                parts = envelopes.decode_batch(frame)
+        for part in parts:
+            opened: Envelope | None = None
+            try:
+                envelope = opened = envelopes.decode(part)
+            except (ParseError, NotAnEnvelope) as error:
+                salvaged = envelopes.salvage(part)
+                if salvaged is None:
+                    said = excerpt(part[:_EXCERPT], self._secrets())
+                    raise HttpTrouble(f"sent an answer that cannot be read ({error}): {said}", "malformed") from None
+                envelope = salvaged
+            if message.is_answer(envelope):
+                answer = self._note(message, envelope, part)
+                self.answer(message, answer, opened if answer is part else None)
+            elif _nameless_error(envelope):
+                self.answer(message, with_id(message.id, envelope.error))
+            else:
+                unasked += self.hear([part], message.id, opened)
+        return unasked
+
+    def answer(self, message: HttpMessage, frame: bytes, opened: Envelope | None = None) -> None:
+        """This is the answer to a message."""
+        message.answered = True
+        if not message.quiet:
+            self.hear([frame], b"", opened)
+
+    def take_event(self, event: SseEvent, message: HttpMessage | None) -> int:
+        """Take an event of a stream. Returns how much of it nobody had asked for. Raises HttpTrouble."""
+        if not _is_message(event):
+            return 1
+        if not event.cut:
+            return self.take(event.data, message)
+        if message is None or message.answered:
+            return self.hear([Oversized(event.data)])
+        raise HttpTrouble(f"sent an event over the size limit of {self.limit} bytes (maxMessageBytes)", "too_large")
+
+    async def listen(
+        self, response: HttpResponse, parser: SseParser, message: HttpMessage | None, idle: float | None = None
+    ) -> Ended:
+        """Hear a stream until its end, or shortly after the answer waited for. Returns how it ended."""
+        heard = 0
+
+        def take(event: SseEvent) -> int:
+            nonlocal heard
+            heard += _is_message(event)
+            return self.take_event(event, message)
+
+        try:
+            while data := await response.chunk(idle):
+                await self.intake.read(data, parser, take, response.handling)
+                if message is not None and message.answered:
+                    idle = _LINGER
+        except HttpTrouble as trouble:
+            if trouble.reason in ("too_large", "malformed"):
+                raise
+            return Ended("broke off its event stream" if trouble.reason == "lost" else trouble.what, heard)
+        return Ended("ended its event stream", heard)
+
+
+def _is_message(event: SseEvent) -> bool:
+    # An empty one only tells where to resume.
+    return event.type == "message" and event.data != b""
+
+
+def _nameless_error(envelope: Envelope) -> bool:
+    return envelope.method is None and envelope.error is not ABSENT and bytes(envelope.id) in (b"", b"null")
+
+
+def with_id(id_: bytes, error: Raw) -> bytes:
+    """An error as the answer to this request."""
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, bytes(error).translate(_SPACES))
