@@ -8,23 +8,19 @@ has none does not pay for it. Whatever goes wrong on the way becomes an `HttpTro
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import socket
-import ssl
-from base64 import b64encode
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
-import aiohappyeyeballs
 from yarl import URL
 
 from muxway import __version__
 from muxway.errors import SpawnError
-from muxway.net.http_errors import CONNECT, HttpTrouble
+from muxway.net.http_dialing import HttpDialer, credentials
+from muxway.net.http_errors import HttpTrouble
 from muxway.net.http_line import HttpLine
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
     from muxway.net.http_response import HttpResponse
@@ -32,8 +28,6 @@ if TYPE_CHECKING:
 _KEEP_ALIVE: Final = 4.0
 """Seconds an unused connection is kept: less than the 5 after which uvicorn and Node close it in our face."""
 _AT_ONCE: Final = 1 << 20
-_NEXT_ADDRESS: Final = 0.25
-"""Seconds after which another address of a host is tried beside the one that does not answer (RFC 8305 §5)."""
 _MOST_REDIRECTS: Final = 5
 _REDIRECTS: Final = {"GET": frozenset((301, 302, 303, 307, 308)), "POST": frozenset((307, 308))}
 """For a POST only those that keep it a POST."""
@@ -44,13 +38,22 @@ _UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]").search
 
 
 class HttpClient:
-    """Requests to one server, on connections that are kept for the next ones.
+    """Requests to one server, on connections that are kept for the next ones."""
 
-    Raises:
-        SpawnError: the URL or a configured header cannot be used.
-    """
+    def __init__(
+        self, url: str, headers: Mapping[str, str], *, tls: ssl.SSLContext | None = None, proxy: str | None = None
+    ) -> None:
+        """Prepare.
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        Args:
+            url: where the server is; requests go to its origin alone.
+            headers: what every request has.
+            tls: how the server is known, if not by the system's authorities alone.
+            proxy: what is on the way; the empty text: nothing; None: what the environment says.
+
+        Raises:
+            SpawnError: the URL, the proxy or a configured header cannot be used.
+        """
         for name, value in headers.items():
             if _TOKEN(name) is None or _UNSENDABLE(value) is not None:
                 raise SpawnError(f"its header `{name}` has characters that no HTTP header can have")
@@ -62,10 +65,10 @@ class HttpClient:
         if self._origin.scheme not in ("http", "https"):
             raise SpawnError(f"its `url` must begin with http:// or https://, not {self._origin.scheme}://")
         written = {name.lower() for name in headers}
+        self._dialer = HttpDialer(self._origin, tls, proxy)
+        self._target, to_proxy = self._dialer.told_of_proxy
         ours = {"Host": self._origin.raw_authority, "User-Agent": f"muxway/{__version__}"}
-        if given.user is not None or given.password is not None:
-            pair = f"{given.user or ''}:{given.password or ''}".encode()
-            ours["Authorization"] = f"Basic {b64encode(pair).decode()}"
+        ours |= credentials("Authorization", given) | to_proxy
         self._headers = {**{name: value for name, value in ours.items() if name.lower() not in written}, **headers}
         accepted = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
         self._accepted = {name: value for name, value in accepted.items() if name.lower() not in written}
@@ -168,7 +171,10 @@ class HttpClient:
             }
             if any(_UNSENDABLE(value) is not None for value in sent.values()):
                 raise HttpTrouble("could not be asked: a header has characters that no HTTP header can have")
-            lines = [f"{method} {URL(url).raw_path_qs} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
+            lines = [
+                f"{method} {self._target}{URL(url).raw_path_qs} HTTP/1.1",
+                *(f"{name}: {value}" for name, value in sent.items()),
+            ]
             start = "\r\n".join(lines).encode("latin-1")
             self._last = (method, url, headers, start)
         return start + (b"\r\n\r\n" if size is None else b"\r\nContent-Length: %d\r\n\r\n" % size)
@@ -206,27 +212,7 @@ class HttpClient:
 
     async def _connect(self) -> HttpLine:
         """Make a new connection. Raises HttpTrouble."""
-        origin, loop = self._origin, asyncio.get_running_loop()
-        host, port = origin.host or "", origin.port or 0
-        try:
-            async with asyncio.timeout(CONNECT):
-                addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                connected = await aiohappyeyeballs.start_connection(  # pyright: ignore[reportUnknownMemberType] - its tuples
-                    addresses, happy_eyeballs_delay=_NEXT_ADDRESS
-                )
-                tls = _tls() if origin.scheme == "https" else None
-                try:
-                    _, line = await loop.create_connection(
-                        lambda: HttpLine(self._freed, self._lost),
-                        sock=connected,
-                        ssl=tls,
-                        server_hostname=None if tls is None else host,
-                    )
-                except BaseException:
-                    connected.close()
-                    raise
-        except (OSError, ValueError) as error:
-            raise HttpTrouble(_meaning(error), broken=True) from error
+        line = await self._dialer.connect(lambda: HttpLine(self._freed, self._lost))
         if self._closed:
             line.abort()
             raise HttpTrouble("was stopped")
@@ -245,14 +231,6 @@ class HttpClient:
         await asyncio.sleep(0)
 
 
-@cache
-def _tls() -> ssl.SSLContext:
-    """What every certificate is checked with. Made once: to read all that are trusted takes a while."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
 async def _begun(response: HttpResponse) -> HttpResponse:
     try:
         await response.until_begun()
@@ -267,17 +245,3 @@ def _origin_of(location: str) -> str:
         return str(URL(location).origin())
     except ValueError:
         return "which cannot be read"
-
-
-def _meaning(error: Exception) -> str:
-    """Why there is no connection. An error's own text may hold the URL with a token in it, so it is not shown."""
-    if isinstance(error, ssl.SSLError | ssl.CertificateError):
-        return "has no TLS certificate that can be trusted, or does not speak TLS at all"
-    if isinstance(error, socket.gaierror | UnicodeError):
-        return "cannot be reached: its host name is not known; check `url`"
-    if isinstance(error, TimeoutError):
-        return f"cannot be reached: no connection within {CONNECT:g} s; check `url`"
-    # When several addresses were tried there is no one number for it.
-    number = error.errno if isinstance(error, OSError) else None
-    why = os.strerror(number) if number else "connection refused"
-    return f"cannot be reached: {why.lower()}; does it run, and is its URL right?"

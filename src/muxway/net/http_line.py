@@ -6,12 +6,13 @@ HTTP/1.1 on httptools' parser. Of an answer so much is read as somebody takes, a
 from __future__ import annotations
 
 import asyncio
+import ssl
 from time import thread_time
 from typing import TYPE_CHECKING, Final
 
 import httptools
 
-from muxway.net.http_errors import HttpTrouble
+from muxway.net.http_errors import HttpTrouble, tls_refusal
 from muxway.net.http_response import MOST_UNREAD, HttpResponse
 
 if TYPE_CHECKING:
@@ -62,7 +63,11 @@ class HttpLine(asyncio.Protocol):
 
     def send(self, head: bytes, body: bytes) -> HttpResponse:
         """Send a request; what comes back. Its body may be empty, but not large."""
-        response = self._response = HttpResponse(self)
+        response = HttpResponse(self)
+        if self.transport.is_closing():
+            response.fail(HttpTrouble("reset the connection", broken=True))
+            return response
+        self._response = response
         self._bare = 0
         self._ended = self._lasts = False
         if len(body) > _AT_ONCE:
@@ -107,18 +112,25 @@ class HttpLine(asyncio.Protocol):
         if self._room is not None:
             self._room.set()
         if response is not None:
-            if response.status and self._to_the_end and exc is None:
+            if isinstance(exc, ssl.SSLError):
+                # With TLS 1.3 the other side refuses our certificate only after the connection is made.
+                response.fail(HttpTrouble(tls_refusal(exc), broken=True))
+            elif response.status and self._to_the_end and exc is None:
                 response.received = True
                 response.wake()
             elif response.status:
                 response.fail(HttpTrouble("broke off in the middle of an answer", broken=True))
-            elif exc is None:
+            elif exc is None and not self._is_refused():
                 response.fail(HttpTrouble("closed the connection without an answer", broken=True))
             else:
                 response.fail(HttpTrouble("reset the connection", broken=True))
         self._on_lost(self)
         # It holds us as we hold it.
         del self._parser
+
+    def _is_refused(self) -> bool:
+        """Whether TLS was given up before anything was said: its reason often does not arrive (RFC 8446 §4.4.2.4)."""
+        return not self.used and self.transport.get_extra_info("ssl_object") is not None
 
     def abort(self) -> None:
         """End it at once."""

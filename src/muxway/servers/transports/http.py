@@ -114,7 +114,7 @@ class HttpServerTransport:
     async def open(self, hear: Hear, lost: Callable[[str], None], fail: Fail, /) -> None:
         self._report_lost, self._report_failure = lost, fail
         self._answers = HttpAnswers(hear, self._limit, lambda: self._requests.secrets, self._note_answer, self._flooded)
-        self._requests.open()
+        await self._requests.open()
         if self._kind == "sse":
             try:
                 await self._open_events()

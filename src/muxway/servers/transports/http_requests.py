@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from muxway.config.tls import ServerTls
 from muxway.net.http_errors import HttpTrouble
+from muxway.net.tls import Certificate, client_context
 
 if TYPE_CHECKING:
+    import ssl
+
     from muxway.config.model import ServerConfig
     from muxway.net.http_client import HttpClient
     from muxway.net.http_response import HttpResponse
@@ -31,7 +36,7 @@ class HttpRequests:
 
     def __init__(self, config: ServerConfig, credentials: Credentials | None) -> None:
         self.url = config.url or ""
-        self._headers = config.headers
+        self._config = config
         self.credentials = credentials
         # A server may send back the headers it got, in an error page for instance.
         sent = config.headers.values()
@@ -41,13 +46,15 @@ class HttpRequests:
         self.greeted = False
         """Whether the server has taken a request."""
 
-    def open(self) -> HttpClient:
-        """Prepare. Raises SpawnError."""
+    async def open(self) -> None:
+        """Prepare. Raises SpawnError, TlsFileError."""
         # Here, so that whoever has no remote server never loads the library.
         from muxway.net.http_client import HttpClient
 
-        self.client = HttpClient(self.url, self._headers)
-        return self.client
+        config = self._config
+        # A context takes milliseconds to make: it reads all the system's authorities.
+        tls = None if config.tls == ServerTls() else await asyncio.to_thread(tls_context, config.tls)
+        self.client = HttpClient(self.url, config.headers, tls=tls, proxy=config.proxy)
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -102,3 +109,9 @@ class HttpRequests:
 def with_credentials(headers: dict[str, str], shown: str | None) -> dict[str, str]:
     """These headers, and credentials, if there are any."""
     return headers if shown is None else {**headers, _AUTHORIZATION: shown}
+
+
+def tls_context(tls: ServerTls) -> ssl.SSLContext:
+    """How a server is known, and we to it. Raises TlsFileError."""
+    certificate = None if tls.cert is None else Certificate(tls.cert, tls.key)
+    return client_context(tls.ca, certificate, verify=tls.verify)
