@@ -19,19 +19,12 @@ from typing import TYPE_CHECKING, Final
 from muxway.calls.incidents import internal
 from muxway.errors import STATELESS_CODES, MethodNotFound, ParseError, SpawnError, UpstreamError
 from muxway.log import EventLog
-from muxway.net.http_errors import HttpTrouble, excerpt, refusal
-from muxway.servers.transports.http_answers import Ended, HttpAnswers, with_id
+from muxway.net.http_errors import HttpTrouble, refusal
+from muxway.servers.transports.http_answers import EVENTS, JSON, HttpAnswers, with_id
 from muxway.servers.transports.http_message import HttpMessage, Turns
 from muxway.servers.transports.http_requests import HttpRequests, with_credentials
-from muxway.servers.transports.http_retry import Pauses, RemoteSession, session_after
-from muxway.servers.transports.http_session import (
-    EVENTS,
-    LONGEST_PAUSE,
-    NOTICE,
-    RENEWAL,
-    TOOLS_CHANGED,
-    HandshakeSession,
-)
+from muxway.servers.transports.http_retry import RemoteSession, session_after
+from muxway.servers.transports.http_session import NOTICE, TOOLS_CHANGED, HandshakeSession
 from muxway.servers.transports.http_sse import SseServerTransport
 from muxway.servers.transports.http_tool_headers import ToolHeaders
 from muxway.servers.transports.intake import FLOOD_SECONDS
@@ -58,20 +51,14 @@ for their callers. Each has a connection of its own."""
 _NOTICES: Final = 8
 """The same for what must not wait behind them: cancellations and answers."""
 _POOL_WAIT: Final = 5.0
-_TRIES: Final = 5
-"""Attempts in a row to resume a stream, without anything new from it."""
-_RESUMED_AFTER: Final = 1.0
-"""Seconds between two attempts to resume the stream of a call, if the server does not wish for more."""
 _MAY_HAVE_RUN: Final = "the call may have run, so it was not sent again"
 _GOODBYE: Final = 2.0
 _OUR_FAULT: Final = "could not be asked, through a fault in muxway; its log says more"
 _EXCERPT: Final = 4096
 _ERROR_BODY: Final = 256 * 1024
-_JSON: Final = "application/json"
+_POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 _NO_SSE_HINT: Final = frozenset((401, 403, 429))
 """Refusals that say nothing about which transport is spoken."""
-_PAGES: Final = 100
-"""Most pages of a list that are read again."""
 
 log = EventLog("upstream")
 
@@ -150,7 +137,7 @@ class HttpServerTransport:
         # A courtesy: a server that is gone, slow or keeps its sessions forgets this one by itself some day.
         with contextlib.suppress(HttpTrouble, TimeoutError):
             async with asyncio.timeout(_GOODBYE):
-                headers = with_credentials(self._session.headers(), self._requests.shown)
+                headers = with_credentials(self._session.headers, self._requests.shown)
                 (await client.request("DELETE", self._requests.url, headers)).close()
 
     # --- sending ------------------------------------------------------------------------------
@@ -201,7 +188,7 @@ class HttpServerTransport:
         """Something has come back for a message that nobody waits for: most often, its whole answer."""
         if self._closed:
             return
-        is_json = response.status == 200 and response.content_type == _JSON
+        is_json = response.status == 200 and response.content_type == JSON
         body = response.whole() if is_json and 0 < response.unread <= self._limit else None
         if body is None:
             self._wait_for(message, self._go_on(message))
@@ -323,35 +310,14 @@ class HttpServerTransport:
     # --- one exchange -------------------------------------------------------------------------
 
     def _headers_for(self, message: HttpMessage) -> dict[str, str]:
-        headers = {"Content-Type": _JSON, "Accept": f"{_JSON}, {EVENTS}"}
         message.sent_in = None
         if message.stateless is not None:
-            return headers | message.stateless | self._tool_headers.of(message)
+            return _POSTED | message.stateless | self._tool_headers.of(message)
         if message.method == "initialize":
             # For servers of 2026-07-28, which want it with every request; the others do not look.
-            return headers | {names.METHOD: message.method}
+            return _POSTED | {names.METHOD: message.method}
         message.sent_in = self._session.id
-        return headers | self._session.headers()
-
-    async def _relearn_headers(self) -> None:
-        """List the tools again, to learn which headers they want now."""
-        log.info("wants other headers; listing its tools again", upstream=self._name)
-        params = dict(self._tool_headers.listing or {})
-        for _ in range(_PAGES):
-            about = Outgoing("tools/list", b'"muxway-headers"', params)
-            page = b"".join(envelopes.request(about.id, "tools/list", envelopes.object_of(params.items())))
-            asked = HttpMessage(page.rstrip(b"\n"), about, quiet=True)
-            try:
-                async with asyncio.timeout(RENEWAL):
-                    await self._exchange(asked)
-            except TimeoutError:
-                why = f"wants other headers than it said, and did not list its tools again within {RENEWAL:g} s"
-                raise HttpTrouble(why, "timeout") from None
-            if asked.cursor is None:
-                break
-            params["cursor"] = asked.cursor
-        # Clients have to learn them too.
-        self._answers.hear([TOOLS_CHANGED])
+        return _POSTED | self._session.headers
 
     async def _post(self, message: HttpMessage) -> None:
         try:
@@ -366,7 +332,9 @@ class HttpServerTransport:
         if message.stateless is None:
             await self._session.renew(message.sent_in, self._answers)
         else:
-            await self._relearn_headers()
+            await self._tool_headers.relearn(self._exchange)
+            # Clients have to learn them too.
+            self._answers.hear([TOOLS_CHANGED])
         await self._exchange(message, again=True)
 
     async def _exchange(self, message: HttpMessage, *, again: bool = False) -> bool:
@@ -404,25 +372,10 @@ class HttpServerTransport:
                 if message.method == "notifications/initialized" and not message.quiet:
                     self._session.overhear(self._answers)
                 return True
-            why = (await self._hear_body(message, response, parser)).why
+            why = (await self._answers.read(message, response, parser)).why
         if not message.answered and response.content_type == EVENTS:
-            await self._resume(message, parser, why)
+            await self._answers.resume(message, parser, why, self._get)
         return True
-
-    async def _hear_body(self, message: HttpMessage, response: HttpResponse, parser: SseParser) -> Ended:
-        if response.content_type == EVENTS:
-            return await self._answers.listen(response, parser, message)
-        if response.content_type == _JSON or response.content_type.endswith("+json"):
-            body = await response.read(self._limit)
-            if body:
-                self._answers.take(body, message)
-                return Ended("")
-        start = await response.start(_EXCERPT, _GOODBYE)
-        if not start:
-            raise HttpTrouble(f"took the request with HTTP status {response.status} but gave no answer", "malformed")
-        kind = response.content_type or "something of no stated type"
-        shown = excerpt(start, self._requests.secrets)
-        raise HttpTrouble(f"answered with {kind} instead of JSON or an event stream: {shown}", "malformed")
 
     async def _refused(self, message: HttpMessage, response: HttpResponse, start: bytes) -> None:
         """An HTTP error. What it says in JSON-RPC is the answer; otherwise its status is made into one."""
@@ -467,34 +420,10 @@ class HttpServerTransport:
         """Learn from an answer what this transport has to know; what to hear of it."""
         if message.method == "initialize" and not self._session.opened_by(message, envelope):
             self._lose("came back with another protocol version")
-        return self._tool_headers.learn(message, envelope, frame)
-
-    async def _resume(self, message: HttpMessage, parser: SseParser, why: str) -> None:
-        """Take up a stream that ended before its answer, as long as the server says where it stopped."""
-        tries, heard = 0, 0
-        pauses = Pauses(_RESUMED_AFTER)
-        while not message.answered:
-            if message.stateless is not None or not parser.last_id or tries == _TRIES:
-                after = f", and {tries} attempts to resume it brought nothing" if tries else ""
-                raise HttpTrouble(f"{why} before the answer{after}; the call may have run", broken=True)
-            parser, known = parser.again(), parser.last_id
-            # Also if the server wants none: one that ends each stream at once would have us ask it without a break.
-            await asyncio.sleep(min(pauses.next(parser.retry, fruitful=heard > 0), LONGEST_PAUSE))
-            tries, heard = tries + 1, 0
-            try:
-                response = await self._get(parser.last_id)
-            except HttpTrouble as trouble:
-                why = trouble.what
-                continue
-            async with response:
-                if response.status != 200 or response.content_type != EVENTS:
-                    raise HttpTrouble(f"{why} before the answer, and did not resume it (HTTP status {response.status})")
-                why, heard = await self._answers.listen(response, parser, message)
-            if parser.last_id != known:
-                tries = 0
+        return self._tool_headers.learn(message, envelope, frame) if message.method == "tools/list" else frame
 
     async def _get(self, last_id: str) -> HttpResponse:
-        headers = {"Accept": EVENTS, **self._session.headers()}
+        headers = {"Accept": EVENTS, **self._session.headers}
         if last_id:
             headers[names.LAST_EVENT_ID] = last_id
         return await self._requests.request("GET", self._requests.url, headers)
@@ -525,7 +454,7 @@ class HttpServerTransport:
             error = MethodNotFound("server/discover: not over HTTP+SSE")
             self._answers.hear([b"".join(envelopes.failure(message.id, error)).rstrip(b"\n")])
             return
-        headers = {"Content-Type": _JSON, "Accept": f"{_JSON}, {EVENTS}", **self._session.headers()}
+        headers = _POSTED | self._session.headers
         async with await self._requests.request("POST", events.endpoint, headers, message.body) as response:
             start = await response.start(_EXCERPT, _GOODBYE)
             if not 200 <= response.status < 300:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.errors import ParseError
 from muxway.net.http_errors import HttpTrouble, excerpt
 from muxway.servers.transports.http_intake import HttpIntake
+from muxway.servers.transports.http_retry import LONGEST_PAUSE, Pauses
 from muxway.wire import envelopes
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.framing import Oversized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from msgspec import Raw
 
@@ -25,7 +27,14 @@ if TYPE_CHECKING:
 
 _LINGER: Final = 0.25
 """Seconds that a stream may stay open after its answer: if it ends by then, its connection can be used again."""
+_TRIES: Final = 5
+"""Attempts in a row to resume a stream, without anything new from it."""
+_RESUMED_AFTER: Final = 1.0
+"""Seconds between two attempts to resume the stream of a call, if the server does not wish for more."""
+_GOODBYE: Final = 2.0
 _EXCERPT: Final = 4096
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -133,6 +142,48 @@ class HttpAnswers:
                 raise
             return Ended("broke off its event stream" if trouble.reason == "lost" else trouble.what, heard)
         return Ended("ended its event stream", heard)
+
+    async def read(self, message: HttpMessage, response: HttpResponse, parser: SseParser) -> Ended:
+        """Hear what comes back for a message, JSON or a stream. Raises HttpTrouble."""
+        if response.content_type == EVENTS:
+            return await self.listen(response, parser, message)
+        if response.content_type == JSON or response.content_type.endswith("+json"):
+            body = await response.read(self.limit)
+            if body:
+                self.take(body, message)
+                return Ended("")
+        start = await response.start(_EXCERPT, _GOODBYE)
+        if not start:
+            raise HttpTrouble(f"took the request with HTTP status {response.status} but gave no answer", "malformed")
+        kind = response.content_type or "something of no stated type"
+        shown = excerpt(start, self._secrets())
+        raise HttpTrouble(f"answered with {kind} instead of JSON or an event stream: {shown}", "malformed")
+
+    async def resume(
+        self, message: HttpMessage, parser: SseParser, why: str, get: Callable[[str], Awaitable[HttpResponse]]
+    ) -> None:
+        """Take up a stream that ended before its answer, as long as the server says where it stopped."""
+        tries, heard = 0, 0
+        pauses = Pauses(_RESUMED_AFTER)
+        while not message.answered:
+            if message.stateless is not None or not parser.last_id or tries == _TRIES:
+                after = f", and {tries} attempts to resume it brought nothing" if tries else ""
+                raise HttpTrouble(f"{why} before the answer{after}; the call may have run", broken=True)
+            parser, known = parser.again(), parser.last_id
+            # Also if the server wants none: one that ends each stream at once would have us ask it without a break.
+            await asyncio.sleep(min(pauses.next(parser.retry, fruitful=heard > 0), LONGEST_PAUSE))
+            tries, heard = tries + 1, 0
+            try:
+                response = await get(parser.last_id)
+            except HttpTrouble as trouble:
+                why = trouble.what
+                continue
+            async with response:
+                if response.status != 200 or response.content_type != EVENTS:
+                    raise HttpTrouble(f"{why} before the answer, and did not resume it (HTTP status {response.status})")
+                why, heard = await self.listen(response, parser, message)
+            if parser.last_id != known:
+                tries = 0
 
 
 def _is_message(event: SseEvent) -> bool:

@@ -27,7 +27,8 @@ class HttpMessage:
     def __init__(self, body: bytes, about: Outgoing, *, quiet: bool = False) -> None:
         self.body = body
         self.method, self.id, self.params = about
-        self.stateless = None if self.method is None else names.stateless_headers(self.method, self.params)
+        has_meta = self.method is not None and "_meta" in self.params
+        self.stateless = names.stateless_headers(self.method or "", self.params) if has_meta else None
         """What it repeats in headers, if it is of 2026-07-28."""
         self.quiet = quiet
         """Whether the answer is for this transport only."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble
-from muxway.servers.transports.http_retry import Pauses
+from muxway.servers.transports.http_answers import EVENTS
+from muxway.servers.transports.http_retry import LONGEST_PAUSE, Pauses
 from muxway.servers.transports.port import RENEWED
 from muxway.wire import envelopes
 from muxway.wire import headers as names
@@ -24,15 +25,13 @@ if TYPE_CHECKING:
 
 NOTICE: Final = 10.0
 """Seconds for a server to take what it need not answer."""
-RENEWAL: Final = 30.0
+_RENEWAL: Final = 30.0
 _IDLE: Final = 300.0
 """Seconds of silence after which the stream for unasked messages is opened anew."""
-LONGEST_PAUSE: Final = 30.0
 _UNHURRIED: Final = 1.0
 """Seconds after which the stream for unasked messages is opened anew, if the server does not say."""
 _LASTING: Final = 5.0
 """Seconds after which a stream that brought nothing was none in vain: it may just be how long they are kept open."""
-EVENTS: Final = "text/event-stream"
 TOOLS_CHANGED: Final = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
 _ALL_CHANGED: Final = (
     b'{"jsonrpc":"2.0","method":"%b"}' % RENEWED.encode(),
@@ -66,21 +65,14 @@ class HandshakeSession:
         self._exchange, self._get, self._spawn = exchange, get, spawn
         self.id: str | None = None
         self.version: str | None = None
+        self.headers: dict[str, str] = {}
+        """What every message in it has to carry."""
         self._hello: HttpMessage | None = None
         self._initialized: HttpMessage | None = None
         self.gate: asyncio.Task[None] | None = None
         """What later messages wait for: the server must have heard `notifications/initialized` before them."""
         self._renewal: asyncio.Task[None] | None = None
         self._overhearing: asyncio.Task[None] | None = None
-
-    def headers(self) -> dict[str, str]:
-        """What every message in it has to carry."""
-        headers: dict[str, str] = {}
-        if self.version is not None:
-            headers[names.VERSION] = self.version
-        if self.id is not None:
-            headers[names.SESSION] = self.id
-        return headers
 
     def opened_by(self, message: HttpMessage, envelope: Envelope) -> bool:
         """An `initialize` was answered; False if it was to open the same session again, and has opened another."""
@@ -91,6 +83,8 @@ class HandshakeSession:
             if version is not None and names.encode_value(version) == version:
                 self.version = version
             self.id, self._hello = message.session, message
+            given = {names.VERSION: self.version, names.SESSION: self.id}
+            self.headers = {name: value for name, value in given.items() if value is not None}
         return same
 
     def initialized(self, message: HttpMessage) -> None:
@@ -115,10 +109,10 @@ class HandshakeSession:
         log.info("session lost; opening a new one", upstream=self._name)
         again = hello.again()
         try:
-            async with asyncio.timeout(RENEWAL):
+            async with asyncio.timeout(_RENEWAL):
                 await self._exchange(again)
         except TimeoutError:
-            raise HttpTrouble(f"lost its session and did not open a new one within {RENEWAL:g} s", "timeout") from None
+            raise HttpTrouble(f"lost its session and did not open a new one within {_RENEWAL:g} s", "timeout") from None
         except HttpTrouble as trouble:
             why = f"lost its session, and a new one could not be opened: it {trouble.what}"
             raise HttpTrouble(why, broken=trouble.broken) from trouble

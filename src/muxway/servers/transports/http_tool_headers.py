@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from muxway.errors import HEADER_MISMATCH, ParseError
 from muxway.log import EventLog
+from muxway.net.http_errors import HttpTrouble
+from muxway.servers.transports.http_message import HttpMessage
+from muxway.servers.transports.port import Outgoing
 from muxway.wire import envelopes
 from muxway.wire import headers as names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from msgspec import Raw
 
-    from muxway.servers.transports.http_message import HttpMessage
     from muxway.wire.envelopes import Buffer, Envelope
 
 _ANNOTATION: Final = names.ANNOTATION.encode()
+_PAGES: Final = 100
+"""Most pages of a list that are read again."""
+_PATIENCE: Final = 30.0
+"""Seconds for each of them."""
 
 log = EventLog("upstream")
 
@@ -51,9 +58,27 @@ class ToolHeaders:
         said = None if error is None else envelopes.said_error(error)
         return said is not None and said.code == HEADER_MISMATCH
 
+    async def relearn(self, exchange: Callable[[HttpMessage], Awaitable[bool]]) -> None:
+        """List the tools again, to learn which headers they want now. Raises HttpTrouble."""
+        log.info("wants other headers; listing its tools again", upstream=self._name)
+        params = dict(self.listing or {})
+        for _ in range(_PAGES):
+            about = Outgoing("tools/list", b'"muxway-headers"', params)
+            page = b"".join(envelopes.request(about.id, "tools/list", envelopes.object_of(params.items())))
+            asked = HttpMessage(page.rstrip(b"\n"), about, quiet=True)
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await exchange(asked)
+            except TimeoutError:
+                why = f"wants other headers than it said, and did not list its tools again within {_PATIENCE:g} s"
+                raise HttpTrouble(why, "timeout") from None
+            if asked.cursor is None:
+                break
+            params["cursor"] = asked.cursor
+
     def learn(self, message: HttpMessage, envelope: Envelope, frame: bytes) -> bytes:
         """Learn from a list of tools which headers they want; leave out those that want it wrongly, as one must."""
-        if message.method != "tools/list" or message.stateless is None:
+        if message.stateless is None:
             return frame
         if _ANNOTATION not in frame and not self._wanted and not message.quiet:
             return frame
