@@ -7,11 +7,10 @@ import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from muxway.clients import notifications
 from muxway.clients.session import Session
 from muxway.clients.transports.http_gateway import LATER
 from muxway.clients.transports.http_request import Refused
-from muxway.clients.transports.http_response import EventResponse, Outlet, event, joined
+from muxway.clients.transports.http_response import EventResponse, Outlet, event, message_event
 from muxway.errors import InvalidRequest, ParseError
 from muxway.wire import envelopes
 from muxway.wire.envelopes import NotAnEnvelope
@@ -45,8 +44,8 @@ class SseClient:
         self.endpoint = Session(dispatcher, self._say, principal, lambda: self.outlet.waiting, identity=identity)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
-        message = joined(frame)
-        self.outlet.put(event(message), lossy=notifications.may_be_lost(message))
+        message, lossy = message_event(frame)
+        self.outlet.put(message, lossy=lossy)
 
 
 class SseEndpoint:

@@ -32,6 +32,7 @@ from muxway.servers.transports.port import Outgoing
 from muxway.wire import envelopes
 from muxway.wire import headers as names
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire.large import LARGE
 from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from muxway.net.http_response import HttpResponse
     from muxway.servers.transports.port import Credentials, Fail, Hear
     from muxway.wire.envelopes import Buffer, Envelope
+    from muxway.wire.large import Opened
+    from muxway.wire.sse import SseEvent
 
 _SPARE: Final = 36
 """Requests under way at once beside the calls that are let through (maxConcurrency): streams, lists, calls that wait
@@ -81,6 +84,8 @@ class HttpServerTransport:
         self._name = config.name
         self._kind = config.transport
         self._limit = max_message_bytes
+        self._most_at_once = min(max_message_bytes, LARGE)
+        """Bytes of an answer that is heard where it is read."""
         self._requests = HttpRequests(config, credentials)
         self._session = HandshakeSession(config.name, self._exchange, self._get, self._spawn)
         self._tool_headers = ToolHeaders(config.name)
@@ -189,7 +194,7 @@ class HttpServerTransport:
         if self._closed:
             return
         is_json = response.status == 200 and response.content_type == JSON
-        body = response.whole() if is_json and 0 < response.unread <= self._limit else None
+        body = response.whole() if is_json and 0 < response.unread <= self._most_at_once else None
         if body is None:
             self._wait_for(message, self._go_on(message))
             return
@@ -440,7 +445,10 @@ class HttpServerTransport:
         self._spawn(self._follow_events(self._events))
 
     async def _follow_events(self, events: SseServerTransport) -> None:
-        self._lose(await events.follow(lambda event: self._answers.take_event(event, None), self._nudge))
+        self._lose(await events.follow(self._hear_unasked, self._nudge))
+
+    def _hear_unasked(self, event: SseEvent, opened: Opened | None = None) -> int:
+        return self._answers.take_event(event, None, opened)
 
     def _nudge(self) -> None:
         """Ask the server whether it is there. Its answer is a sign of life; the connection knows no such request."""

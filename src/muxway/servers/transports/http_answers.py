@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.errors import ParseError
 from muxway.net.http_errors import HttpTrouble, excerpt
-from muxway.servers.transports.http_intake import HttpIntake
+from muxway.servers.transports.http_intake import HttpIntake, one_line
 from muxway.servers.transports.http_retry import LONGEST_PAUSE, Pauses
 from muxway.wire import envelopes
-from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire.envelopes import ABSENT, Envelope, NotAnEnvelope
 from muxway.wire.framing import Oversized
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muxway.net.http_response import HttpResponse
     from muxway.servers.transports.http_message import HttpMessage
     from muxway.servers.transports.port import Hear
-    from muxway.wire.envelopes import Envelope
+    from muxway.wire.large import Opened
     from muxway.wire.sse import SseEvent, SseParser
 
 _LINGER: Final = 0.25
@@ -35,7 +35,6 @@ _GOODBYE: Final = 2.0
 _EXCERPT: Final = 4096
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
-_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 class Ended(NamedTuple):
@@ -71,25 +70,24 @@ class HttpAnswers:
         self._note = note
         self.intake = HttpIntake(on_flood)
 
-    def take(self, frame: bytes, message: HttpMessage | None) -> int:
-        """Take one JSON-RPC message of the server's, or something that should have been one.
+    def take(self, frame: bytes, message: HttpMessage | None, known: Opened | None = None) -> int:
+        """Take one JSON-RPC message of the server's, or something that should have been one; what is `known` of it.
 
         Returns how much of it nobody had asked for. Raises HttpTrouble.
         """
-        if b"\n" in frame or b"\r" in frame:
-            # Outside strings these are only layout, and inside they cannot be. The other side is made of lines.
-            frame = frame.translate(_SPACES)
+        if known is None:
+            frame = one_line(frame)
         if message is None or message.answered:
-            return self.hear([frame], b"" if message is None else message.id)
+            return self.hear([frame], b"" if message is None else message.id, known)
         unasked = 0
         parts = [frame]
-        if envelopes.is_batch(frame):
+        if known is None and envelopes.is_batch(frame):
             with contextlib.suppress(ParseError, NotAnEnvelope):
                 parts = envelopes.decode_batch(frame)
         for part in parts:
             opened: Envelope | None = None
             try:
-                envelope = opened = envelopes.decode(part)
+                envelope = opened = _opened(part, known)
             except (ParseError, NotAnEnvelope) as error:
                 salvaged = envelopes.salvage(part)
                 if salvaged is None:
@@ -111,12 +109,12 @@ class HttpAnswers:
         if not message.quiet:
             self.hear([frame], b"", opened)
 
-    def take_event(self, event: SseEvent, message: HttpMessage | None) -> int:
+    def take_event(self, event: SseEvent, message: HttpMessage | None, opened: Opened | None = None) -> int:
         """Take an event of a stream. Returns how much of it nobody had asked for. Raises HttpTrouble."""
         if not _is_message(event):
             return 1
         if not event.cut:
-            return self.take(event.data, message)
+            return self.take(event.data, message, opened)
         if message is None or message.answered:
             return self.hear([Oversized(event.data)])
         raise HttpTrouble(f"sent an event over the size limit of {self.limit} bytes (maxMessageBytes)", "too_large")
@@ -127,10 +125,10 @@ class HttpAnswers:
         """Hear a stream until its end, or shortly after the answer waited for. Returns how it ended."""
         heard = 0
 
-        def take(event: SseEvent) -> int:
+        def take(event: SseEvent, opened: Opened | None = None) -> int:
             nonlocal heard
             heard += _is_message(event)
-            return self.take_event(event, message)
+            return self.take_event(event, message, opened)
 
         try:
             while data := await response.chunk(idle):
@@ -150,7 +148,8 @@ class HttpAnswers:
         if response.content_type == JSON or response.content_type.endswith("+json"):
             body = await response.read(self.limit)
             if body:
-                self.take(body, message)
+                body, opened = await self.intake.open(body)
+                self.take(body, message, opened)
                 return Ended("")
         start = await response.start(_EXCERPT, _GOODBYE)
         if not start:
@@ -186,6 +185,14 @@ class HttpAnswers:
                 tries = 0
 
 
+def _opened(frame: bytes, known: Opened | None) -> Envelope:
+    if known is None:
+        return envelopes.decode(frame)
+    if isinstance(known, Envelope):
+        return known
+    raise known
+
+
 def _is_message(event: SseEvent) -> bool:
     # An empty one only tells where to resume.
     return event.type == "message" and event.data != b""
@@ -197,4 +204,4 @@ def _nameless_error(envelope: Envelope) -> bool:
 
 def with_id(id_: bytes, error: Raw) -> bytes:
     """An error as the answer to this request."""
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, bytes(error).translate(_SPACES))
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, one_line(bytes(error)))
