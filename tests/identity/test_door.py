@@ -261,7 +261,7 @@ async def test_what_the_newest_token_says_of_a_user_counts_for_a_session(issuer:
     """Ours: who has left a group is not kept in it by an open session."""
     async with a_web({"up": ScriptedServer()}, authenticator=issuer.server()) as web:
         client = await web.session(headers=bearer(issuer.token(groups=["dev", "ops"])))
-        (session,) = web.door._sessions
+        (session,) = web.door._handshake.sessions
         for groups in (["dev"], ["dev"], []):
             client.headers.update(bearer(issuer.token(groups=groups)))
             assert (await client.ask("tools/list")).status == 200
@@ -355,7 +355,7 @@ async def test_a_stream_ends_with_the_token_it_was_opened_with(kind: str, http: 
         await stream.rest()
     again = await http.ask("GET", path, {**soon, "Accept": "text/event-stream"})
     assert (again.status, challenge(again)["error"]) == (401, "invalid_token")
-    assert not http.door._ends
+    assert not http.door.gateway.ends
 
 
 async def test_a_stream_of_http_sse_lasts_as_long_as_its_client_shows_newer_tokens(
@@ -367,7 +367,7 @@ async def test_a_stream_of_http_sse_lasts_as_long_as_its_client_shows_newer_toke
     where = (await stream.event()).data.decode()
     newer = bearer(issuer.token(aud=aud(http, "/sse")))
     assert (await http.post(initialize("2024-11-05"), newer, path=where)).status == 202
-    ((until, _),) = http.door._ends.values()
+    ((until, _),) = http.door.gateway.ends.values()
     assert until > time.time() + 200
 
 

@@ -156,7 +156,7 @@ async def served(company: Company, **server: Any) -> AsyncIterator[tuple[Web, Au
         made = open_server(own[0], settings, settings.server, sign_on, resources)
         resources.server = made.issuer
         tokens = AccessTokens(settings)
-        web.door.pages, web.door.endpoints = {**made.pages, CALLBACK: sign_on.callback}, made.endpoints
+        web.door.pages.pages, web.door.pages.endpoints = {**made.pages, CALLBACK: sign_on.callback}, made.endpoints
         web.door.admit((), {}, ResourceServer(tokens, resources, None, made))
         yield web, made
         tokens.close()
@@ -196,7 +196,7 @@ async def test_a_program_registers_itself_and_its_user_lets_it_in(company: Compa
         claims = claims_of(given["access_token"])
         assert (claims["iss"], claims["sub"], claims["aud"]) == (made.issuer, "ann", f"http://{web.host}/mcp")
         assert await program.status(given["access_token"]) == 200
-        (session,) = web.door._sessions
+        (session,) = web.door._handshake.sessions
         assert session.identity is not None
         # As the company names them, so that logins at servers are the user's, whichever way they came.
         assert (session.identity.issuer, session.identity.subject) == (company.url, "ann")

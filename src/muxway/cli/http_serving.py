@@ -254,20 +254,20 @@ class _Serving:
 
     def _serve_pages(self, config: Config) -> None:
         """Serve what people are shown: where they log in to servers, if there is any, and where they allow programs."""
-        self._pages, self.transport.pages, self.transport.endpoints = None, {}, {}
+        self._pages, self.transport.pages.pages, self.transport.pages.endpoints = None, {}, {}
         sign_on = self._signing_on(config)
         if any(server.url is not None or server.user_values for server in config.servers.values()):
             from muxway.identity.connect import ConnectPages
 
             base, cookies = config.gateway.public_url, self._sealed_cookies(config.gateway.state_key)
             self._pages = ConnectPages(base or self._terms.address.url, lambda: self.gateway, cookies, sign_on)
-            self.transport.pages = self._pages.handlers
+            self.transport.pages.pages = self._pages.handlers
         if self._server is not None and sign_on is not None:
             from muxway.identity.sign_on import CALLBACK
 
             server = self._server[1]
-            self.transport.pages = {**self.transport.pages, **server.pages, CALLBACK: sign_on.callback}
-            self.transport.endpoints = server.endpoints
+            self.transport.pages.pages = {**self.transport.pages.pages, **server.pages, CALLBACK: sign_on.callback}
+            self.transport.pages.endpoints = server.endpoints
         if self.gateway is not None:
             self.gateway.connect_pages = self._pages
 
@@ -309,7 +309,7 @@ class _Serving:
     def _wake(self) -> None:
         if self.gateway is None:
             self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
-            self.transport.runtime = self.gateway.runtime
+            self.transport.gateway.runtime = self.gateway.runtime
             self.transport.metronome = self.gateway.metronome
             self.gateway.connect_pages = self._pages
             self.gateway.start()
@@ -333,7 +333,7 @@ class _Serving:
             changes = plan(self._config, config)
             # Nothing is started, but what cannot be used shows, and views are known to the transport.
             self._prepared = Gateway(config, trace=self._terms.trace)
-            self.transport.runtime = self._prepared.runtime
+            self.transport.gateway.runtime = self._prepared.runtime
         else:
             changes = await self.gateway.apply(config)
         if (config.gateway.host, config.gateway.port) != (self._config.gateway.host, self._config.gateway.port):
