@@ -32,6 +32,7 @@ from muxway.net.memory_limit import Footprint
 from muxway.opening import OpeningGateway
 from muxway.publisher import Publisher
 from muxway.results import (
+    FoundTool,
     Prompt,
     PromptResult,
     Resource,
@@ -305,6 +306,23 @@ class Gateway:
             if not page.get("nextCursor"):
                 return listed
             params = {"cursor": envelopes.encode(page["nextCursor"])}
+
+    def search(self, query: str, *, view: str | None = None, limit: int = 5) -> list[FoundTool]:
+        """The tools, of a view if one is given, that fit a query best, as `search_tools` finds them before rules.
+
+        UnknownName: no such view.
+        """
+        # Only for those who search.
+        from muxway.search.index import Index, explained
+        from muxway.search.meaning import Meaning
+
+        routes = self._visible(view).tools.routes
+        index = Index(Meaning() if self.config.gateway.semantic else None)
+        for _ in index.follow(routes):
+            pass
+        rarities = index.rarities(query)
+        found = index.search(query, limit).matches
+        return [FoundTool(_tool(routes[one.name]), one.score, explained(routes[one.name], rarities)) for one in found]
 
     async def hidden_by(self, tool: str, view: str | None = None) -> Layer | None:
         """The middleware that takes a tool out of the list, if one does. Raises as `list_tools` does."""

@@ -31,7 +31,7 @@ _ROOM: Final = 500
 """Bytes for what is said besides."""
 _SENTENCE: Final = 200
 _SCHEMA: Final = 1200
-_BARE_SCHEMA: Final = 3000
+_BARE_SCHEMA: Final = 7000
 """Bytes of a schema that stands beside a tool as it is, and of one without descriptions."""
 _SCHEMA_OF_ERROR: Final = 8000
 _MOST_SERVERS: Final = 200

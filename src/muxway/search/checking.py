@@ -29,6 +29,7 @@ _MOST_BYTES: Final = 256 * 1024
 _DEEPEST: Final = 32
 _MOST_TOLD: Final = 8
 _PLAIN: Final = frozenset(("type", "title", "description", "default", "examples", "format"))
+_UNIONS: Final = frozenset(("allOf", "anyOf", "oneOf"))
 _STARTS: Final = {"string": b'"', "object": b"{", "array": b"[", "boolean": b"tf", "null": b"n"}
 _NUMBER: Final = b"-0123456789"
 
@@ -93,9 +94,12 @@ class _Checker:
             raise _Enough
         if schema is False:
             yield place, "may not be given"
-        if not isinstance(schema, Mapping):
+        if not isinstance(schema, dict):
             return
         fields = cast("Schema", schema)
+        if isinstance(kind := fields.get("type"), str) and fields.keys() <= _PLAIN and _is(value, kind):
+            # Most ask for nothing but a type.
+            return
         if isinstance(reference := fields.get("$ref"), str):
             # What stands beside it counts in some drafts of JSON Schema, and in others it does not.
             yield from self.look(value, self._referred(reference), place, depth + 1)
@@ -108,8 +112,9 @@ class _Checker:
             yield place, f"must be {_shown(fields['const'])}"
         if isinstance(fields.get("enum"), list) and not any(_same(value, one) for one in _list(fields["enum"])):
             yield place, f"must be one of {', '.join(map(_shown, _list(fields['enum'])[:20]))}"
-        yield from self._unions(value, fields, place, depth)
-        if isinstance(value, Mapping):
+        if not _UNIONS.isdisjoint(fields):
+            yield from self._unions(value, fields, place, depth)
+        if isinstance(value, dict):
             members = cast("Mapping[str, object]", value)
             yield from self.names(members, fields, place)
             for name, inner in _object(fields.get("properties")).items():
@@ -192,7 +197,7 @@ def _kind(value: object) -> str:
             return "number"
         case str():
             return "string"
-        case Mapping():
+        case dict():
             return "object"
         case _:
             return "array"
@@ -202,8 +207,12 @@ def _same(one: object, other: object) -> bool:
     """Whether two values are the same to JSON: true is not 1, but 1.0 is."""
     if _kind(one) != _kind(other):
         return False
-    if isinstance(one, Mapping | list):
-        return envelopes.encode(one, order="deterministic") == envelopes.encode(other, order="deterministic")
+    if isinstance(one, dict):
+        its, others = _object(cast("object", one)), _object(other)
+        return its.keys() == others.keys() and all(_same(value, others[name]) for name, value in its.items())
+    if isinstance(one, list):
+        these, those = _list(cast("object", one)), _list(other)
+        return len(these) == len(those) and all(map(_same, these, those))
     return one == other
 
 
@@ -236,7 +245,7 @@ def _shown(value: object) -> str:
 
 
 def _object(value: object) -> Schema:
-    return cast("Schema", value) if isinstance(value, Mapping) else {}
+    return cast("Schema", value) if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> list[Any]:

@@ -69,7 +69,8 @@ def telling(found: list[str]) -> list[str]:
 def _of_word(word: str) -> tuple[str, ...]:
     """The terms of a word in ASCII: its parts, and itself if it has several, as in `GitHub`."""
     parts = _PARTS(word)
-    found = [stem(part.lower()) for part in parts]
+    # `IDs` is a plural, however short.
+    found = [stem((part[:-1] if part[-1] == "s" and part[:-1].isupper() else part).lower()) for part in parts]
     if len(parts) > 1 and not word.isupper():
         found.append(stem(word.lower()))
     return tuple(found)
