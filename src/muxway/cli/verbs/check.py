@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
+from muxway.cli.certificates import chains_of
 from muxway.cli.composed import composed_problems, subtool_problems
 from muxway.cli.describing import holdings, middlewares, trouble
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
@@ -30,6 +31,7 @@ from muxway.servers.transports.command import child_environment, resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from muxway.cli.certificates import Chains
     from muxway.config import Config, ServerConfig
     from muxway.results import Server
 
@@ -93,18 +95,20 @@ def command(
             _show_warnings(warnings)
         raise click.exceptions.Exit(CONFIG_INVALID) from None
     logins: Logins = {}
+    chains: Chains = {}
     if connect:
-        found, problems, doubts, logins = run(_connect(loaded))
+        found, problems, doubts, logins, chains = run(_connect(loaded))
     else:
         found, problems, doubts = {}, (), programs_missing(loaded)
     loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
     ok = all(server.error is None or server.status is Status.RUNNING for server in found.values())
     if as_json:
-        document = _document(loaded.source, loaded, found, logins, ok=ok and not problems, problems=problems)
+        document = _document(loaded.source, loaded, found, logins, chains, ok=ok and not problems, problems=problems)
         show_json(document if changes is None else {**document, "plan": changes.document})
     else:
         _show(loaded, found)
         _show_logins(logins)
+        _show_chains(chains)
         if changes is not None:
             _show_changes(changes)
         for problem in problems:
@@ -182,14 +186,14 @@ Logins = dict[str, dict[str, Any]]
 """Server name → how its login is."""
 
 
-async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins]:
+async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins, Chains]:
     async with opened(awake(config)) as gateway:
         found = {server.name: server for server in gateway.servers()}
         problems, doubts = composed_problems(config, gateway)
         problems += subtool_problems(config, gateway)
         notes = [(name, note) for name in config.views for note in gateway.notes(name)]
         doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
-        return found, problems, doubts, await _logins(config, found)
+        return found, problems, doubts, await _logins(config, found), await chains_of(config, found)
 
 
 async def _logins(config: Config, found: Found) -> Logins:
@@ -206,6 +210,12 @@ async def _logins(config: Config, found: Found) -> Logins:
 
 
 # --- for people -------------------------------------------------------------------------------
+
+
+def _show_chains(chains: Chains) -> None:
+    for name, chain in chains.items():
+        for depth, certificate in enumerate(chain):
+            click.echo(one_line(f"{name}: {'TLS certificate of' if depth == 0 else 'signed by'} {certificate}"))
 
 
 def _show_problems(error: ConfigError) -> None:
@@ -324,6 +334,7 @@ def _document(
     config: Config | None = None,
     found: Found | None = None,
     logins: Logins | None = None,
+    chains: Chains | None = None,
     *,
     ok: bool = False,
     problems: Sequence[Problem] = (),
@@ -334,7 +345,9 @@ def _document(
     return {
         "ok": ok,
         "file": file,
-        "servers": [_described(server, (found or {}).get(server.name), logins or {}) for server in servers],
+        "servers": [
+            _described(server, (found or {}).get(server.name), logins or {}, chains or {}) for server in servers
+        ],
         "compoundTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.subtools],
         "composedTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.steps],
         "views": [] if config is None else [*config.views],
@@ -343,7 +356,7 @@ def _document(
     }
 
 
-def _described(server: ServerConfig, found: Server | None, logins: Logins) -> dict[str, Any]:
+def _described(server: ServerConfig, found: Server | None, logins: Logins, chains: Chains) -> dict[str, Any]:
     facts = {
         "name": server.name,
         "transport": server.transport,
@@ -354,7 +367,8 @@ def _described(server: ServerConfig, found: Server | None, logins: Logins) -> di
         return facts
     tail = list(found.stderr[-_STDERR_SHOWN:])
     login = {"login": logins[server.name]} if server.name in logins else {}
-    return {**facts, **describe(found), "ms": round((found.seconds or 0) * 1000), "stderr": tail, **login}
+    chain = {"certificates": chains[server.name]} if server.name in chains else {}
+    return {**facts, **describe(found), "ms": round((found.seconds or 0) * 1000), "stderr": tail, **login, **chain}
 
 
 def describe(server: Server) -> dict[str, Any]:
