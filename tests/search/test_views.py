@@ -496,6 +496,55 @@ async def test_a_tool_that_changes_between_search_and_call_is_called_as_it_is_th
         assert len(calls(server)) == 1
 
 
+async def test_a_rule_that_asks_asks_about_the_tool() -> None:
+    """docs/access.md: `ask` holds a call by `call_tool` as a direct one, and names the tool."""
+    asked: list[str] = []
+    async with world(access=[{"tools": ["hub__create_issue"], "do": "ask"}]) as made:
+        client = await client_of(made, capabilities={"elicitation": {"form": {}}})
+
+        def agree(params: dict[str, Any]) -> dict[str, Any]:
+            asked.append(params["message"])
+            return {"action": "accept", "content": {}}
+
+        client.answers["elicitation/create"] = agree
+        inner = {"name": "hub__create_issue", "arguments": {"title": "x"}}
+        assert said((await client.call("call_tool", inner)).result) == {"title": "x"}
+        assert len(asked) == 1
+        assert "hub__create_issue" in asked[0]
+
+
+async def test_three_searches_among_500_tools_cost_less_than_a_tenth_of_the_list() -> None:
+    """docs/discovery.md: what it is for."""
+    words = ("weather", "issue", "file", "mail", "calendar", "map", "invoice", "image", "video", "music")
+    definitions = [
+        {
+            "name": f"{verb}_{word}_{number}",
+            "description": f"Can {verb} one {word} of kind {number}. " + "It does so with all due care. " * 12,
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    f"p{count}": {"type": "string", "description": "What to use it for."} for count in range(4)
+                },
+            },
+        }
+        for word in words
+        for verb in ("get", "list", "create", "delete", "update")
+        for number in range(10)
+    ]
+    server = ScriptedServer(tools={one["name"]: None for one in definitions}, definitions=definitions)
+    views = {"v": {"discovery": "search"}}
+    async with a_world({"up": server}, views=views) as made:
+        full = len((await (await client_of(made)).ask("tools/list")).line)
+        client = await client_of(made, view="v")
+        cost = len((await client.ask("tools/list")).line)
+        for query in ("create an invoice", "delete a file", "list my calendar"):
+            reply = await client.call("search_tools", {"query": query})
+            verb, _, word = query.partition(" ")
+            assert text(reply.result).startswith(f"up__{verb}_{word.split()[-1]}")
+            cost += len(reply.line)
+        assert cost < full / 10
+
+
 # --- doors ------------------------------------------------------------------------------------
 
 

@@ -270,7 +270,9 @@ class Dispatcher:
         holds = min((part for part in parts if part is not None), default=None)
         key = (self.view, visible.judge, stateless, kind)
         earlier = runtime.half_read.get(key, ()) if "cursor" in call.params else ()
-        listing = visible.everything(stateless=stateless) if call.everything else visible.lists[stateless][kind]
+        listing = visible.lists[stateless][kind]
+        if call.everything and kind is TOOLS and visible.discovery is not None:
+            listing = visible.everything(stateless=stateless)
         sink.done(*listing.answer(call, earlier, holds))
         return None
 
