@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from muxway.calls.incidents import internal
+from muxway.calls.incidents import attempt, internal
 from muxway.calls.ports import aside, in_turns, log
 from muxway.catalog.kinds import TOOLS
 from muxway.errors import RpcError
@@ -39,16 +39,21 @@ _MOST_TRIES: Final = 3
 class _Search:
     """One search that waits. Implements `Running`."""
 
-    __slots__ = ("_go", "over")
+    __slots__ = ("_go", "_refuse", "over")
 
-    def __init__(self, go: Callable[[], None]) -> None:
+    def __init__(self, go: Callable[[], None], refuse: Give) -> None:
         self._go = go
+        self._refuse = refuse
         self.over = False
 
     def go(self) -> None:
-        """Go on, unless nobody wants it any more."""
+        """Go on, unless nobody wants it any more. Others wait for the same: what goes wrong here is not theirs."""
         if not self.over:
-            self._go()
+            attempt(self._failed, self._go)
+
+    def _failed(self, error: RpcError) -> None:
+        self.over = True
+        self._refuse(error.message)
 
     def cancel(self, reason: str | None) -> None:
         """Nobody wants it any more; the index is made all the same."""
@@ -60,6 +65,7 @@ class _ViewIndex:
     """The index of one view, and who waits for it."""
 
     def __init__(self, meaning: Meaning | None) -> None:
+        self.meaning = meaning
         self.index = Index(meaning)
         self.waiting: list[Callable[[], None]] | None = None
         """Whoever waits until it is in step; None: it is not being made."""
@@ -97,7 +103,7 @@ class Searches:
             if isinstance(hidden, RpcError):
                 refuse(hidden.message)
             else:
-                give(self._text(view, visible, wanted, hidden))
+                give(self._text(self._of(view, visible).index, visible, wanted, hidden))
 
         def look() -> None:
             if visible.chain is None:
@@ -105,13 +111,13 @@ class Searches:
             else:
                 visible.chain.hidden(TOOLS, call.caller, found)
 
-        search = _Search(look)
+        search = _Search(look, refuse)
         self._when_in_step(view, visible, search.go)
         return None if search.over else search
 
     # --- the answer ---------------------------------------------------------------------------
 
-    def _text(self, view: str | None, visible: Visible, wanted: SearchQuery, hidden: Collection[str]) -> str:
+    def _text(self, index: Index, visible: Visible, wanted: SearchQuery, hidden: Collection[str]) -> str:
         routes = visible.tools.routes
 
         def named(name: str) -> Route | None:
@@ -133,7 +139,6 @@ class Searches:
             return self._hits(visible, listed[: wanted.limit], len(listed), wanted)
         exact = named(wanted.query.strip())
         narrowed = visible.before_rules is not None or bool(hidden)
-        index = self._views[view].index
         found = index.search(
             wanted.query,
             wanted.limit,
@@ -158,9 +163,7 @@ class Searches:
         if self._loading is not None:
             self._loading.append(lambda: self._when_in_step(view, visible, then, tries))
             return
-        known = self._views.get(view)
-        if known is None:
-            known = self._views[view] = _ViewIndex(self._meaning if visible.settings.semantic else None)
+        known = self._of(view, visible)
         if (visible.before_rules or visible).tools.routes is known.index.of or tries >= _MOST_TRIES:
             then()
             return
@@ -169,6 +172,14 @@ class Searches:
             return
         known.waiting = [then]
         in_turns(self._follow(known, (visible.before_rules or visible).tools.routes))
+
+    def _of(self, view: str | None, visible: Visible) -> _ViewIndex:
+        """The index of a view; another one if the configuration says otherwise now whether words have a meaning."""
+        meaning = self._meaning if visible.settings.semantic else None
+        known = self._views.get(view)
+        if known is None or known.meaning is not meaning:
+            known = self._views[view] = _ViewIndex(meaning)
+        return known
 
     def _follow(self, known: _ViewIndex, routes: Mapping[str, Route]) -> Generator[None]:
         try:
