@@ -142,12 +142,12 @@ def stopwatch() -> float:
     return time.perf_counter()
 
 
-def in_turns(steps: Iterator[object]) -> None:
+def in_turns(steps: Iterator[object], turn: float = TURN) -> None:
     """Do work step by step, for as long as a turn of the loop may last; the rest in later turns."""
-    until = stopwatch() + TURN
+    until = stopwatch() + turn
     for _ in steps:
         if stopwatch() > until:
-            later(0.0, in_turns, steps)
+            later(0.0, in_turns, steps, turn)
             return
 
 

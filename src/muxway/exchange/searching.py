@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     Give = Callable[[str], None]
 
 _LONGEST_NAME: Final = 256
+_TURN: Final = 0.002
+"""Seconds of indexing after which others have their turn: there may be thousands of tools, and nobody is to notice."""
 _MOST_TRIES: Final = 3
 """How often a search waits for an index to be brought in step, where lists never stand still."""
 
@@ -126,16 +128,14 @@ class Searches:
 
         if wanted.names:
             return answers.definitions([(name, named(name)) for name in wanted.names])
-        counts = _counts(visible, hidden)
         server = wanted.server
-        if server is not None:
-            # By its name, or by what stands before the names of its tools.
-            prefixes = {naming.prefix: name for name, naming in visible.servers.items()}
-            server = server if server in counts else prefixes.get(server, server)
+        if server is not None and server not in visible.servers:
+            # By what stands before the names of its tools.
+            server = next((name for name, naming in visible.servers.items() if naming.prefix == server), server)
         if not wanted.query.strip():
             listed = [one for one in routes.values() if one.upstream == server and one.public not in hidden]
             if not server or not listed:
-                return answers.nothing("", counts, server)
+                return answers.nothing("", _counts(visible, hidden), server)
             return self._hits(visible, listed[: wanted.limit], len(listed), wanted)
         exact = named(wanted.query.strip())
         narrowed = visible.before_rules is not None or bool(hidden)
@@ -148,7 +148,7 @@ class Searches:
         best = [routes[one.name] for one in found.matches if exact is None or one.name != exact.public]
         shown = [*([exact] if exact is not None else []), *best][: wanted.limit]
         if not shown:
-            return answers.nothing(wanted.query, counts, server)
+            return answers.nothing(wanted.query, _counts(visible, hidden), server)
         return self._hits(visible, shown, max(found.total, len(shown)), wanted)
 
     def _hits(self, visible: Visible, shown: list[Route], count: int, wanted: SearchQuery) -> str:
@@ -171,7 +171,7 @@ class Searches:
             known.waiting.append(lambda: self._when_in_step(view, visible, then, tries + 1))
             return
         known.waiting = [then]
-        in_turns(self._follow(known, (visible.before_rules or visible).tools.routes))
+        in_turns(self._follow(known, (visible.before_rules or visible).tools.routes), _TURN)
 
     def _of(self, view: str | None, visible: Visible) -> _ViewIndex:
         """The index of a view; another one if the configuration says otherwise now whether words have a meaning."""
