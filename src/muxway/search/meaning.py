@@ -26,6 +26,8 @@ _TEXT: Final = 300
 """Characters of a description that say what a tool is; the rest is mostly how to use it."""
 _PIECES: Final = 512
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[^\W_A-Za-z]+").findall
+_LEAST: Final = 0.15
+"""How much a tool must be like a query, from 0 to 1, to be found at all."""
 _STEP: Final = 16
 """Tools whose vectors are made at a time."""
 
@@ -95,6 +97,8 @@ class Meaning:
         # Equal ones stay in the order of the list.
         order: list[int] = numpy.argsort(-likeness, kind="stable").tolist()
         for number in order:
+            if likeness[number] < _LEAST:
+                break
             if sees is None or sees(names[number]):
                 near.append(names[number])
                 if len(near) == limit:
