@@ -25,7 +25,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema_rs
 from msgspec import Raw
+from tests.search.reading import arguments_of
 
 from muxway.catalog.build import Source, build
 from muxway.catalog.model import NativeTool
@@ -175,11 +177,18 @@ def figures(made: Callable[[Sequence[Tool]], Rank], data: Mapping[str, Any]) -> 
 
 
 def usable(tools: Sequence[Tool]) -> tuple[int, list[str]]:
-    """How many tools can be called by their hit alone: a line that says all, or the schema; and which cannot."""
+    """How many tools can be called by their hit alone, and which cannot.
+
+    Arguments are made of the line, where it says all, and must fit the schema; else the hit must have the schema.
+    """
     lacking: list[str] = []
     for route in routes_of(tools):
-        text = answers.hits([route], 1, answers.LIMIT, tiers=False)
-        if not signature(route.describe().get("inputSchema")).complete and "\nschema: {" not in text:
+        text, schema = answers.hits([route], 1, answers.LIMIT, tiers=False), route.describe()["inputSchema"]
+        if signature(schema).complete:
+            fits = jsonschema_rs.is_valid(schema, arguments_of(text.splitlines()[0].removeprefix(route.public)))
+        else:
+            fits = "\nschema: {" in text
+        if not fits:
             lacking.append(route.public)
     return len(tools) - len(lacking), lacking
 

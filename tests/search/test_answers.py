@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from msgspec import Raw
 from muxway.search import answers
 from muxway.search.signatures import signature
 from tests.search.making import tool
+from tests.search.reading import arguments_of
 
 
 def of(**properties: Any) -> dict[str, Any]:
@@ -66,6 +68,39 @@ def test_a_line_says_all_of_a_simple_schema(schema: object, text: str) -> None:
 def test_a_line_that_says_less_than_the_schema_is_not_complete(schema: object) -> None:
     """docs/discovery.md#what-a-model-sees: then the schema stands beside it."""
     assert not signature(schema).complete
+
+
+def _integer(low: int, more: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": low, "maximum": low + more}
+
+
+def _string(low: int, more: int) -> dict[str, Any]:
+    return {"type": "string", "minLength": low, "maxLength": low + more}
+
+
+def _array(items: dict[str, Any], low: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": low}
+
+
+KINDS = st.one_of(
+    st.just({}),
+    st.builds(_integer, st.integers(-5, 5), st.integers(0, 5)),
+    st.builds(lambda low: {"type": "number", "exclusiveMinimum": low}, st.integers(-5, 5)),
+    st.builds(_string, st.integers(0, 3), st.integers(0, 3)),
+    st.builds(lambda words: {"enum": words}, st.lists(st.text('ab,|: ("', max_size=4), min_size=1, max_size=3)),
+    st.sampled_from([{"type": kind} for kind in ("string", "boolean", "null", "object", "array", "integer")]),
+    st.just({"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+)
+PARAMETERS = KINDS | st.builds(_array, KINDS, st.integers(0, 2))
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b_c", "d e", "f?"]), PARAMETERS, max_size=3))
+def test_a_call_made_of_the_line_fits_the_schema(properties: dict[str, Any]) -> None:
+    """docs/discovery.md#what-a-model-sees: one search and one call suffice."""
+    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    line, complete = signature(schema)
+    if complete:
+        assert jsonschema_rs.is_valid(schema, arguments_of(line)), line
 
 
 def test_five_hits_stay_within_eight_kilobytes() -> None:
