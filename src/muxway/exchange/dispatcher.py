@@ -18,7 +18,7 @@ from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from muxway.calls.backend import Held
+    from muxway.calls.backend import Held, WaitingCalls
     from muxway.calls.call import Call, Caller
     from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
@@ -101,7 +101,11 @@ class Dispatcher:
         """What a caller sees now."""
         return self._visible if self._snapshot is self.runtime.snapshot else self._look(caller)
 
-    def _find(self, caller: Caller) -> Visible | None:
+    def making(self, caller: Caller) -> WaitingCalls | None:
+        """What to wait for, if it takes long to say what a caller sees."""
+        return self.runtime.making(self.view, caller.identity)
+
+    def find(self, caller: Caller) -> Visible | None:
         """What a caller sees now; None: it takes long to say."""
         snapshot = self.runtime.snapshot
         if snapshot.settings.access is None:
@@ -126,11 +130,11 @@ class Dispatcher:
 
         Returns the request under way, to cancel it by, or None when it is already over.
         """
-        visible = self._visible if self._snapshot is self.runtime.snapshot else self._find(call.caller)
+        visible = self._visible if self._snapshot is self.runtime.snapshot else self.find(call.caller)
         if visible is None:
-            queue = self.runtime.unmade(self.view, call.caller.identity)
-            if queue is not None:
-                return _HeldCall(queue, self._router, self.handle, call, sink, counts=False)
+            making = self.making(call.caller)
+            if making is not None:
+                return _HeldCall(making.held, self._router, self.handle, call, sink, counts=False)
             visible = self._look(call.caller)
         return self._answer(visible, call, sink) if visible.chain is None else visible.chain.handle(call, sink)
 
@@ -141,7 +145,14 @@ class Dispatcher:
 
     def answer(self, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         """Start a request with nothing around it; `target` is what it is about, if that has been found already."""
-        return self._answer(self.seen(call.caller), call, sink, target)
+        visible = self._visible if self._snapshot is self.runtime.snapshot else self.find(call.caller)
+        if visible is None:
+            making = self.making(call.caller)
+            if making is not None:
+                again = partial(self.answer, target=target)
+                return _HeldCall(making.held, self._router, again, call, sink, counts=False)
+            visible = self._look(call.caller)
+        return self._answer(visible, call, sink, target)
 
     def _answer(self, visible: Visible, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         try:
@@ -324,8 +335,8 @@ class Dispatcher:
         runtime = self.runtime
         if runtime.waiting_sessions is not None:
             return runtime.waiting_sessions
-        if (unmade := runtime.unmade(self.view, identity)) is not None:
-            return unmade
+        if (making := runtime.making(self.view, identity)) is not None:
+            return making.held
         name, naming = next(iter(self.visible.servers.items()), ("", None))
         if naming is None or not naming.bare:
             return None
@@ -336,7 +347,7 @@ class Dispatcher:
 
     def shows_server(self, name: str, caller: Caller) -> bool:
         """Whether a caller may see anything of a server."""
-        return name in self.seen(caller).servers
+        return self.runtime.snapshot.shows_server(self.view, caller.identity, name)
 
     def listen(
         self,

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from muxway.routing.listings import Listing
     from muxway.routing.snapshot import Ruled, Settings, Visible
 
+    _Looking = Callable[[], tuple[Visible, Ruled]]
+
 _HALF_READ: Final = 8
 """Lists before the one in force in which a client may still turn pages."""
 
@@ -47,6 +49,18 @@ class Prepared(NamedTuple):
     before: Snapshot
     """The one that was in force when it was begun."""
     snapshot: Snapshot
+
+
+class _Then:
+    """What is done when something has been made. Implements `calls.backend.Held`."""
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        self.release = go_on
+
+
+def _changes(look: _Looking, sees: Visible) -> dict[bool, frozenset[str]]:
+    seen, _ = look()
+    return {era: sees.changes_since(seen, stateless=era) for era in (False, True)}
 
 
 class _Listener(NamedTuple):
@@ -87,6 +101,8 @@ class Runtime:
         self._in_making: dict[tuple[str | None, Judge], WaitingCalls | None] = {}
         """Classes of callers whose part of the snapshot is being made; None: it could not be, beside the loop."""
         self._listeners: dict[object, _Listener] = {}
+        self._untold: dict[object, _Looking] = {}
+        """What listeners saw who have yet to be told what they see otherwise now."""
         self._dispatchers: dict[str | None, Dispatcher] = {}
         self._searches: Searches | None = None
 
@@ -147,7 +163,7 @@ class Runtime:
                 classes[one.view, judge] = now.known(one.view, identity)
         return classes
 
-    def unmade(self, view: str | None, identity: Identity | None) -> dict[Held, None] | None:
+    def making(self, view: str | None, identity: Identity | None) -> WaitingCalls | None:
         """Where requests wait until what their class of callers sees has been made; None: they need not.
 
         With many definitions that takes long, and others need not wait for it.
@@ -162,8 +178,7 @@ class Runtime:
         if key not in self._in_making:
             self._in_making[key] = waiting = WaitingCalls()
             aside(snapshot.making(view, judge), partial(self._made, snapshot, key, waiting))
-        waiting = self._in_making[key]
-        return None if waiting is None else waiting.held
+        return self._in_making[key]
 
     def _made(
         self, snapshot: Snapshot, key: tuple[str | None, Judge], waiting: WaitingCalls, outcome: Callable[[], Ruled]
@@ -192,14 +207,14 @@ class Runtime:
     def replace(self, snapshot: Snapshot) -> None:
         """Put a snapshot in force; whoever listens hears of what it sees otherwise now."""
         last = self.snapshot
-        listeners = [(one, (one.view, one.who())) for one in self._listeners.values()]
-        views = dict.fromkeys((None, *last.views, *(one.view for one, _ in listeners)))
+        listeners = [(key, one, (one.view, one.who())) for key, one in self._listeners.items()]
+        views = dict.fromkeys((None, *last.views, *(one.view for _, one, _ in listeners)))
         before = {view: last.visible(view) for view in views}
-        before_of = {who: last.seen(*who) for _, who in listeners}
+        before_of = {who: last.known(*who) for *_, who in listeners}
         self.snapshot = snapshot
         self._in_making = {}
         snapshot.whole.resources.forget_others()
-        now_of = {who: snapshot.seen(*who, seen) for who, seen in before_of.items()}
+        now_of = {who: snapshot.known(*who, seen) for who, seen in before_of.items()}
         for view in views:
             if view is None or view in snapshot.views:
                 self._keep_half_read(view, before[view], snapshot.visible(view))
@@ -209,9 +224,74 @@ class Runtime:
             if view is None or view in snapshot.views:
                 self._keep_half_read(view, ruled, snapshot.ruled.get((view, judge)))
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
-        for one, who in listeners if self.waiting_listings is None else ():
-            if kinds := now_of[who].changes_since(before_of[who], stateless=one.stateless):
+        late: dict[tuple[object, ...], list[object]] = {}
+        looks: dict[tuple[str | None, Judge | None], _Looking] = {}
+        for key, one, who in listeners if self.waiting_listings is None else ():
+            seen, sees = before_of[who], now_of[who]
+            if seen is None or sees is None or key in self._untold:
+                judge = last.judge(*who)
+                if (look := self._untold.get(key) or looks.get((one.view, judge))) is None:
+                    look = looks[one.view, judge] = last.looking(one.view, judge)
+                self._untold[key] = look
+                late.setdefault((look, one.view, snapshot.judge(*who)), []).append(key)
+            elif kinds := sees.changes_since(seen, stateless=one.stateless):
                 one.changed(kinds)
+        for keys in late.values():
+            one = self._listeners[keys[0]]
+            self._compare(self._untold[keys[0]], one.view, one.who(), partial(self._tell_late, keys))
+
+    def _tell_late(self, keys: Sequence[object], changes: Mapping[bool, frozenset[str]]) -> None:
+        for key in keys:
+            self._untold.pop(key, None)
+            one = self._listeners.get(key)
+            if one is not None and self.waiting_listings is None and changes[one.stateless]:
+                one.changed(changes[one.stateless])
+
+    def compare(
+        self, view: str | None, old: Identity | None, new: Identity | None, tell: Callable[[frozenset[str]], None]
+    ) -> None:
+        """Tell which lists a caller with a handshake sees otherwise who was somebody else before."""
+        snapshot = self.snapshot
+        seen, sees = snapshot.known(view, old), snapshot.known(view, new)
+        if seen is None or sees is None:
+            look = snapshot.looking(view, snapshot.judge(view, old))
+            self._compare(look, view, new, lambda changes: tell(changes[False]))
+        elif seen is not sees:
+            tell(sees.changes_since(seen, stateless=False))
+
+    def _compare(
+        self,
+        look: _Looking,
+        view: str | None,
+        identity: Identity | None,
+        tell: Callable[[Mapping[bool, frozenset[str]]], None],
+    ) -> None:
+        """Find beside the event loop what somebody sees otherwise than it saw: with many definitions it takes long.
+
+        If something changes again meanwhile nothing is told: it will be with that.
+        """
+        snapshot = self.snapshot
+
+        def go_on() -> None:
+            sees = snapshot.known(view, identity)
+            if snapshot is not self.snapshot or sees is None:
+                return
+            aside(partial(_changes, look, sees), then)
+
+        def then(outcome: Callable[[], Mapping[bool, frozenset[str]]]) -> None:
+            try:
+                changes = outcome()
+            except Exception as error:  # noqa: BLE001 - there may be others to be told
+                internal(error)
+                return
+            if snapshot is self.snapshot:
+                tell(changes)
+
+        making = self.making(view, identity)
+        if making is None:
+            go_on()
+        else:
+            making.held[_Then(go_on)] = None
 
     def _keep_half_read(self, view: str | None, before: Visible, now: Visible | None) -> None:
         for stateless in (False, True):
@@ -245,7 +325,12 @@ class Runtime:
         """Call `changed` with the lists that a caller of a view sees otherwise. Returns how to stop that."""
         key = object()
         self._listeners[key] = _Listener(view, changed, who, stateless)
-        return lambda: self._listeners.pop(key, None) and None
+
+        def stop() -> None:
+            self._listeners.pop(key, None)
+            self._untold.pop(key, None)
+
+        return stop
 
     # --- waiting ------------------------------------------------------------------------------
 

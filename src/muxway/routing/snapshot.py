@@ -270,20 +270,37 @@ class Snapshot:
         known = self.views.get(view)
         return known if known is not None else _selected(self, self.whole, view, _NOTHING)
 
+    def judge(self, view: str | None, identity: Identity | None) -> Judge | None:
+        """Who decides what a caller of a view may use, the same for all of its class; None: nobody need."""
+        access = self.settings.access
+        return None if access is None else access.judge(identity, view)
+
     def seen(self, view: str | None, identity: Identity | None, before: Visible | None = None) -> Visible:
         """What a caller of a view may use. With what the same caller saw `before`, equal lists are the very same."""
-        access = self.settings.access
-        judge = None if access is None else access.judge(identity, view)
+        judge = self.judge(view, identity)
         return self.visible(view) if judge is None else self._judged(view, judge, before)
 
-    def known(self, view: str | None, identity: Identity | None) -> Visible | None:
+    def known(self, view: str | None, identity: Identity | None, before: Visible | None = None) -> Visible | None:
         """The same, if it need not be made, or is made in no time."""
-        access = self.settings.access
-        judge = None if access is None else access.judge(identity, view)
+        judge = self.judge(view, identity)
         if judge is None:
             return self.visible(view)
         ruled = self.ruled.get((view, judge))
-        return ruled if ruled is not None or are_many(self.given) else self._judged(view, judge)
+        # To find what is the same as before takes as long as to make it.
+        many = are_many(self.given) or (before is not None and are_many(before.sources))
+        return ruled if ruled is not None or many else self._judged(view, judge, before)
+
+    def looking(self, view: str | None, judge: Judge | None) -> Callable[[], tuple[Visible, Ruled]]:
+        """What any thread may do to see what a class of callers sees. It gives that, and what is to be kept of it."""
+        known = self.visible(view) if judge is None else self.ruled.get((view, judge))
+        if judge is None or known is not None:
+            return partial(_at_hand, known or self.visible(view))
+        return partial(_look, self.making(view, judge), (view, judge))
+
+    def shows_server(self, view: str | None, identity: Identity | None, name: str) -> bool:
+        """Whether a caller of a view may see anything of a server. Nothing need be made to tell."""
+        judge = self.judge(view, identity)
+        return name in self.visible(view).servers and (judge is None or not judge.shuts(name))
 
     def making(self, view: str | None, judge: Judge, before: Visible | None = None) -> Callable[[], Ruled]:
         """What any thread may do to make what the callers of a class see, for `keep`."""
@@ -467,6 +484,15 @@ def _make(shown: Visible, view: str | None, judge: Judge, whole: Visible | None,
         if len(one.tools.routes) + len(one.prompts.routes) > _MANY:
             one.spell()
     return made
+
+
+def _at_hand(visible: Visible) -> tuple[Visible, Ruled]:
+    return visible, {}
+
+
+def _look(make: Callable[[], Ruled], key: tuple[str | None, Judge]) -> tuple[Visible, Ruled]:
+    made = make()
+    return made[key], made
 
 
 def _open_servers(shown: Visible, judge: Judge) -> dict[str, ServerNaming]:
