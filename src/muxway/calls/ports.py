@@ -142,9 +142,9 @@ def stopwatch() -> float:
     return time.perf_counter()
 
 
-def in_turns(steps: Iterator[object], turn: float = TURN) -> None:
+def in_turns(steps: Iterator[object], turn: float | None = None) -> None:
     """Do work step by step, for as long as a turn of the loop may last; the rest in later turns."""
-    until = stopwatch() + turn
+    until = stopwatch() + (TURN if turn is None else turn)
     for _ in steps:
         if stopwatch() > until:
             later(0.0, in_turns, steps, turn)
