@@ -12,20 +12,16 @@ from muxway.calls.incidents import attempt, internal
 from muxway.calls.ports import aside, in_turns, log
 from muxway.catalog.kinds import TOOLS
 from muxway.errors import RpcError
-from muxway.search import answers, checking
+from muxway.search import answers
 from muxway.search.index import Index
-from muxway.search.listing import CALL, tier_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
-
-    from msgspec import Raw
 
     from muxway.calls.call import Call
     from muxway.calls.ports import Running
     from muxway.catalog.model import Route
     from muxway.routing.snapshot import Visible
-    from muxway.routing.target import Target
     from muxway.search.answers import SearchQuery
     from muxway.search.meaning import Meaning
 
@@ -209,20 +205,6 @@ class Searches:
                 then()
 
         aside(Meaning, loaded)
-
-
-def misfit(visible: Visible, finder: Route, target: Target, arguments: Raw | None) -> str | None:
-    """Why a tool is not called by this one, with these arguments; None: it is."""
-    route = target.chosen or target.route
-    if route is None:
-        return None
-    definition = target.definition if route is target.route else route.describe()
-    if visible.discovery is not None and visible.discovery.tiers:
-        right = tier_of(definition)
-        if finder.public != f"{CALL}_{right}":
-            return answers.wrong_tier(route, finder.public, right)
-    problems = checking.problems(arguments, definition.get("inputSchema"))
-    return answers.misfit(route, problems) if problems else None
 
 
 def _counts(visible: Visible, hidden: Collection[str]) -> dict[str, int]:
