@@ -116,7 +116,11 @@ class Keycloak:
                 [*command, *ports], stdout=log, stderr=log, env={**os.environ, "JAVA_OPTS_APPEND": "-Xmx512m"}
             )
         self.issuer = f"http://127.0.0.1:{port}/realms/main"
-        self._wait()
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
 
     def _wait(self) -> None:
         deadline = time.monotonic() + UP_IN
@@ -139,7 +143,7 @@ class Keycloak:
             return json.load(answer)["access_token"]
 
     def stop(self) -> None:
-        self._process.terminate()
+        self._process.kill()
         self._process.wait(30)
 
 
