@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tarfile
@@ -113,7 +114,11 @@ class Keycloak:
         ports += ["--http-enabled=true", "--hostname-strict=false"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, *ports], stdout=log, stderr=log, env={**os.environ, "JAVA_OPTS_APPEND": "-Xmx512m"}
+                [*command, *ports],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "JAVA_OPTS_APPEND": "-Xmx512m"},
             )
         self.issuer = f"http://127.0.0.1:{port}/realms/main"
         try:
@@ -143,7 +148,8 @@ class Keycloak:
             return json.load(answer)["access_token"]
 
     def stop(self) -> None:
-        self._process.kill()
+        # Java is a child of the script.
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
 
 
