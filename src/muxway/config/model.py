@@ -32,6 +32,7 @@ Transport = Literal["stdio", "http", "sse", "auto"]
 Era = Literal["auto", "modern", "legacy"]
 Isolation = Literal["shared", "principal", "session"]
 Start = Literal["eager", "lazy"]
+DiscoveryMode = Literal["full", "search"]
 Separator = Literal["__", ":", "."]
 OnError = Literal["fail", "skip", "continue"]
 
@@ -459,11 +460,40 @@ class GatewaySettings:
         default=None,
         example="https://mcp.example.com",
     )
+    registry: str | None = base_url(
+        "Address of the MCP registry that `muxway add` and `muxway registry` ask. By default the official one; "
+        "`MUXWAY_REGISTRY` and `--registry` win over it.",
+        default=None,
+        example="https://registry.example.com",
+    )
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
         "What is done around every request, the outermost first: the name of a built-in one or of a plug-in, or "
         "`module:Class`, with its options; `match` limits it to tools, prompts or URIs by glob.",
         default=(),
         example=["log", {"use": "limit", "match": ["github__*"], "rate": "10/s"}],
+    )
+    discovery: DiscoveryMode = kinds.choice(*get_args(DiscoveryMode))(
+        "What clients that use no view get listed: all tools (`full`), or `search_tools` and `call_tool`, by which "
+        "they find and call them (`search`). Views have their own.",
+        default="full",
+        example="search",
+    )
+    pinned: tuple[str, ...] = kinds.strings(
+        "With `discovery: search`, globs of tools that are listed all the same, by their public names.",
+        default=(),
+        example=["github__search_*"],
+    )
+    tiers: bool = kinds.flag(
+        "With `discovery: search`, list `call_tool_read`, `call_tool_write` and `call_tool_destructive` instead of "
+        "`call_tool`, so that clients can allow them apart. Tools without annotations are destructive.",
+        default=False,
+        example=True,
+    )
+    semantic: bool = kinds.flag(
+        "Let `search_tools` also find tools by the meaning of words, with a small model that runs inside muxway. Needs "
+        "the extra: `pip install 'muxway[semantic]'`.",
+        default=False,
+        example=True,
     )
     access: tuple[AccessRule, ...] = access.access_rules(
         "Rules on who may use what, in their order: the first that matches decides, and what none matches is allowed. "
@@ -687,6 +717,23 @@ class ViewConfig:
         default=(),
         example={"github__search_code": {"description": "Search the code of our repositories"}},
     )
+    discovery: DiscoveryMode = kinds.choice(*get_args(DiscoveryMode))(
+        "What is listed: all its tools (`full`), or `search_tools` and `call_tool`, by which clients find and call "
+        "them (`search`).",
+        default="full",
+        example="search",
+    )
+    pinned: tuple[str, ...] = kinds.strings(
+        "With `discovery: search`, globs of tools that are listed all the same, by their public names.",
+        default=(),
+        example=["github__search_*"],
+    )
+    tiers: bool = kinds.flag(
+        "With `discovery: search`, list `call_tool_read`, `call_tool_write` and `call_tool_destructive` instead of "
+        "`call_tool`, so that clients can allow them apart. Tools without annotations are destructive.",
+        default=False,
+        example=True,
+    )
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
         "What is done around requests to this view, inside what the gateway does around all.",
         default=(),
@@ -732,6 +779,8 @@ class Config:
     """The file it came from, if any."""
     warnings: tuple[Problem, ...] = ()
     """Doubtful things that did not prevent loading."""
+    files: tuple[str, ...] = field(default=(), compare=False)
+    """Where the values of `${secret:…}`, `${input:…}` and `${file:…}` are kept: if one changes, it is read again."""
     objects: Mapping[str, object] = field(default_factory=dict[str, object], compare=False, repr=False)
     """Servers that are Python objects in this process, by name; only a chain written in Python has them."""
     middleware: tuple[object, ...] = field(default=(), compare=False, repr=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muxway.calls.backend import StillStarting
 from muxway.calls.incidents import attempt, internal
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
-from muxway.errors import MethodNotFound, RpcError, UpstreamError
+from muxway.errors import CallRefused, MethodNotFound, RpcError, UpstreamError
 from muxway.exchange import completion, logins, prompts, resources, tasks, tools
 from muxway.likeness import short
 from muxway.wire import envelopes
@@ -170,9 +170,12 @@ class Dispatcher:
                     if target is None or target.chosen is None:
                         target = self._router.resolve(visible, call)
                         call = target.call or call
+                        params = call.params
                     if target.error is not None:
                         raise target.error
                 if not target.plain or "task" in params or "requestState" in params:
+                    if target.searches:
+                        return self._search(visible, call, sink)
                     if target.verdict is not None and not target.verdict.passes:
                         return self._judged(self._router.decide(target, call), call, sink)
                     return self._prepare_and_send(target, call, sink)
@@ -195,6 +198,8 @@ class Dispatcher:
             if call.method in _FORWARDED:
                 return self._forward(visible, target, call, sink)
             return self._answer_other(visible, call, sink)
+        except CallRefused as refused:
+            self._forwarder.give(call, sink, refused.message, failed=True)
         except RpcError as error:
             if isinstance(error, UpstreamError) and error.reason == "login_needed" and logins.answered(call):
                 waiting = self._await_login(error.upstream, call, sink, target)
@@ -272,6 +277,12 @@ class Dispatcher:
 
     def _list(self, visible: Visible, kind: Kind, call: Call, sink: Sink) -> Running | None:
         runtime, stateless = self.runtime, call.caller.revision.stateless
+        if kind is TOOLS and visible.discovery is not None:
+            self.runtime.searches.prepare(self.view, visible)
+            if not visible.discovery.pinned.texts and not call.everything:
+                # It is the same whatever servers have.
+                sink.done(*visible.lists[stateless][kind].answer(call))
+                return None
         if runtime.waiting_listings is not None:
             return _HeldCall(runtime.waiting_listings, self._router, self.answer, call, sink)
         backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
@@ -292,8 +303,17 @@ class Dispatcher:
         key = (self.view, visible.judge, stateless, kind)
         # Of lists that are for one user alone, only the one in force is known.
         earlier = runtime.half_read.get(key, ()) if "cursor" in call.params and visible.owner is None else ()
-        sink.done(*visible.lists[stateless][kind].answer(call, earlier, holds))
+        listing = visible.lists[stateless][kind]
+        if call.everything and kind is TOOLS and visible.discovery is not None:
+            listing = visible.everything(stateless=stateless)
+        sink.done(*listing.answer(call, earlier, holds))
         return None
+
+    def _search(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
+        if self.runtime.waiting_listings is not None:
+            return _HeldCall(self.runtime.waiting_listings, self._router, self.answer, call, sink)
+        give = partial(self._forwarder.give, call, sink)
+        return self.runtime.searches.answer(self.view, visible, call, give, partial(give, failed=True))
 
     def _answer_other(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
         stateless = call.caller.revision.stateless

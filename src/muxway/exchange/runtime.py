@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.exchange.seal import Seal
+    from muxway.exchange.searching import Searches
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
     from muxway.routing.snapshot import OwnLists, Ruled, Settings, Visible
@@ -105,11 +106,22 @@ class Runtime:
         self._untold: dict[object, _Looking] = {}
         """What listeners saw who have yet to be told what they see otherwise now."""
         self._dispatchers: dict[str | None, Dispatcher] = {}
+        self._searches: Searches | None = None
 
     @property
     def tasks(self) -> Tasks:
         """The tasks that callers may ask about."""
         return self.forwarder.services.tasks
+
+    @property
+    def searches(self) -> Searches:
+        """What finds tools by what they do."""
+        if self._searches is None:
+            # Only for those who search.
+            from muxway.exchange.searching import Searches
+
+            self._searches = Searches()
+        return self._searches
 
     def dispatcher(self, view: str | None = None) -> Dispatcher:
         """Where the requests of a view's callers come in; for None, of those who see all."""
@@ -337,6 +349,8 @@ class Runtime:
 
     def _forget_view(self, view: str) -> None:
         """Keep nothing of a view that is gone. Whoever is still there has its dispatcher, which shows nothing."""
+        if self._searches is not None:
+            self._searches.forget(view)
         self._dispatchers.pop(view, None)
         for key in [key for key in self.half_read if key[0] == view]:
             del self.half_read[key]

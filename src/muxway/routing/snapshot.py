@@ -25,7 +25,7 @@ from muxway.wire import envelopes
 from muxway.wire.revisions import SERVER_INFO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from muxway.access.rules import Access, Judge, Ruling
     from muxway.calls.call import Call, Caller
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from muxway.catalog.naming import Naming
     from muxway.catalog.resources import Entry, ResourceCatalog
     from muxway.config.model import CustomTool
+    from muxway.errors import RpcError
     from muxway.routing.target import Target
+    from muxway.search.listing import Discovery
     from muxway.wire.envelopes import Buffer
     from muxway.wire.result_types import Converter
     from muxway.wire.revisions import Revision
@@ -65,6 +67,10 @@ class MiddlewareChain(Protocol):
 
     def around(self, call: Call, sink: Sink, answer: Callable[[Call, Sink], Running | None]) -> Running | None:
         """Start a request that a client's side answers itself, by what it gives."""
+        ...
+
+    def hidden(self, kind: Kind, caller: Caller, settled: Callable[[Collection[str] | RpcError], None]) -> None:
+        """Give what a caller does not get listed of a kind, or why nobody knows, to `settled`."""
         ...
 
     def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
@@ -101,6 +107,10 @@ class Settings:
     """What each view shows."""
     chains: Mapping[str | None, MiddlewareChain] = field(default_factory=dict["str | None", MiddlewareChain])
     """What stands around the requests of each view's callers; None: of those who see the whole."""
+    discoveries: Mapping[str | None, Discovery] = field(default_factory=dict["str | None", "Discovery"])
+    """Views, or with None the whole, whose tools are found by search instead of being listed."""
+    semantic: bool = False
+    """Whether they are found by what words mean, too."""
     access: Access | None = None
     """The rules on who may use what; None: there are none."""
     define: Callable[[Iterable[CustomTool], Sequence[Source]], Source] | None = None
@@ -156,6 +166,10 @@ class Visible:
     """What there is before rules, if there are any."""
     owner: Owner | None = None
     """The only one who sees it, if servers list something of their own for each user."""
+    discovery: Discovery | None = None
+    """How tools are found that are not listed; None: all are."""
+    finders: Mapping[str, Route] = field(default_factory=dict[str, "Route"])
+    """The tools by which others are found and called, by name."""
 
     @property
     def whole(self) -> Visible:
@@ -172,7 +186,13 @@ class Visible:
 
     def offered(self, revision: Revision) -> dict[str, Any]:
         """What callers of a revision are offered."""
-        return offering.offered(self.sources, self.servers, revision)
+        told = offering.offered(self.sources, self.servers, revision)
+        # That list never changes.
+        return told if self.discovery is None else {**told, "tools": {}}
+
+    def everything(self, *, stateless: bool) -> Listing:
+        """All tools in one list, also those that are found by search."""
+        return self.lists[stateless][TOOLS]._replace(pages=self.tools.pages)
 
     def unlisted(self, kind: Kind, name: str) -> Route | None:
         """Where a name that is not listed leads: the only server, without a prefix, is as if nothing were before it.
@@ -221,7 +241,9 @@ class Visible:
     def changes_since(self, before: Visible, *, stateless: bool) -> frozenset[str]:
         """Which lists callers of an era see otherwise than before: any of "tools", "prompts" and "resources"."""
         old, new = before.lists[stateless], self.lists[stateless]
-        return frozenset(kind.capability for kind in KINDS if new[kind].differs_from(old[kind]))
+        searched = self.discovery is not None and before.discovery is not None
+        kinds = [kind for kind in KINDS if kind is not TOOLS] if searched else KINDS
+        return frozenset(kind.capability for kind in kinds if new[kind].differs_from(old[kind]))
 
 
 Ruled: TypeAlias = "dict[tuple[str | None, Judge], Visible]"
@@ -405,17 +427,19 @@ class Snapshot:
     def expecting(self, more: Mapping[str, ServerNaming]) -> Snapshot:
         """The same, and servers of which nothing is known yet."""
         whole = replace(self.whole, servers={**self.servers, **more})
+        whole = _searched(whole, whole.discovery, whole)
         views: dict[str, Visible] = {}
         for name, view in self.views.items():
             shown = {one: naming for one, naming in whole.servers.items() if _has_server(view, one)}
-            views[name] = replace(view, servers=shown, part_of=whole)
+            views[name] = _searched(replace(view, servers=shown, part_of=whole), view.discovery, view)
         snapshot = Snapshot(self.settings, self.given, whole, views, OwnLists(*self.own_lists), self.own)
         for (view, judge), ruled in self.ruled.items():
             part_of = None if view is None else snapshot.ruled.get((None, judge))
             if view is None or (view in views and part_of is not None):
                 shown = snapshot.visible(view)
                 servers = _open_servers(shown, judge)
-                snapshot.ruled[view, judge] = replace(ruled, servers=servers, part_of=part_of, before_rules=shown)
+                expecting = replace(ruled, servers=servers, part_of=part_of, before_rules=shown)
+                snapshot.ruled[view, judge] = _searched(expecting, ruled.discovery, ruled)
         return snapshot
 
     def ready(self) -> Snapshot:
@@ -518,7 +542,7 @@ def _shown(
 ) -> Visible:
     """What there is of these, for one user alone if this is one; `before` is what there was."""
     tools, prompts, resources = catalogs
-    return Visible(
+    shown = Visible(
         settings=settings,
         servers=servers,
         sources=sources,
@@ -532,6 +556,7 @@ def _shown(
         targets=_targets(settings, tools, before),
         owner=owner,
     )
+    return _searched(shown, settings.discoveries.get(view), before)
 
 
 def _make_own(everybody: Snapshot, owner: Owner, before: Snapshot | None) -> Snapshot:
@@ -591,7 +616,7 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
     tools = _of_fewer(shown, tools, judge, of_tools if whole is None else whole.verdicts[TOOLS])
     resources = narrowing.of_uris(shown.resources, judge)
     sources = [source for source in shown.sources if source.own or not judge.shuts(source.upstream)]
-    return replace(
+    ruled = replace(
         shown,
         servers=_open_servers(shown, judge),
         sources=sources,
@@ -607,6 +632,7 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
         verdicts={TOOLS: of_tools, PROMPTS: of_prompts},
         before_rules=shown,
     )
+    return _searched(ruled, shown.discovery, before)
 
 
 def _of_fewer(shown: Visible, tools: Catalog, judge: Judge, verdicts: Mapping[str, Ruling]) -> Catalog:
@@ -679,6 +705,24 @@ def _lists(
             listing = Listing(kind, shown, hint, settings.page_size, settings.stamp)
             lists[stateless][kind] = listing.following(None if old is None else old[kind])
     return lists
+
+
+def _searched(visible: Visible, discovery: Discovery | None, before: Visible | None) -> Visible:
+    """The same, with a list of the tools by which others are found, and of those that are pinned, if it is searched."""
+    if discovery is None:
+        return visible
+    finders = discovery.tools(visible.servers)
+    pinned = [route for name, route in visible.tools.routes.items() if name in discovery.pinned and name not in finders]
+    lists: dict[bool, Mapping[Kind, Listing]] = {}
+    for stateless, listings in visible.lists.items():
+        era = 1 if stateless else 0
+        hidden = {(source.upstream, *one) for source in visible.sources for one in source.unlisted[era]}
+        shown = [one for one in pinned if (one.upstream, TOOLS.name, one.native) not in hidden]
+        pages = Pages([one.definition for one in (*finders.values(), *shown)])
+        old = None if before is None or not before.lists else before.lists[stateless][TOOLS]
+        lists[stateless] = {**listings, TOOLS: listings[TOOLS]._replace(pages=pages).following(old)}
+    said = instructions.merged(visible.sources, visible.settings.naming, searched=True)
+    return replace(visible, discovery=discovery, finders=finders, lists=lists, instructions=said)
 
 
 def _without(
