@@ -12,6 +12,7 @@ from muxway import __version__
 from muxway.access.rules import Access
 from muxway.calls.call import LIBRARY, Call
 from muxway.calls.ports import Waiter
+from muxway.catalog.client_profiles import PROFILES, adapt
 from muxway.catalog.globs import Globs
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import Naming
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from muxway.calls.identity import Denial, Identity
     from muxway.calls.ports import Running
+    from muxway.catalog.client_profiles import Adapted, ClientProfile
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
     from muxway.config.model import ServerConfig
@@ -135,6 +137,8 @@ class Gateway:
             trace=trace,
             credentials=self._credentials,
         )
+        self._telling: asyncio.Task[None] | None = None
+        """Waits for the servers that a reload has started."""
         self._login_pages: LoginPages | None = None
         self.runtime.logins.page = self._login_page
         chains = self._layering.put(self._layering.make(config), settings.call_max)
@@ -201,6 +205,8 @@ class Gateway:
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
+        if self._telling is not None:
+            self._telling.cancel()
         with self._publisher.at_once():
             await self._servers.stop()
         if self._login_pages is not None:
@@ -315,6 +321,25 @@ class Gateway:
     def notes(self, view: str) -> list[str]:
         """What a view names in vain, or cannot do. UnknownName: no such view."""
         return [str(finding) for finding in self._visible(view).findings]
+
+    def adapted_for(self, client: str, view: str | None = None) -> Adapted:
+        """What is done to the tools for a client of this profile (`catalog.client_profiles`), and what it cannot take.
+
+        Raises:
+            UnknownName: there is no such profile, or no such view.
+        """
+        if client not in PROFILES:
+            raise UnknownName("client", client, PROFILES)
+        return adapt(self._visible(view).tools, PROFILES[client])
+
+    def adapted(self) -> list[tuple[str | None, ClientProfile, Adapted]]:
+        """What was done for the clients that have come, by their view."""
+        made = self.runtime.snapshot.classes
+        return [
+            (view, PROFILES[client], one.adapted)
+            for (view, _, client), one in made.items()
+            if client and one.adapted is not None
+        ]
 
     def definition(self, name: str) -> Mapping[str, Any] | None:
         """A tool as its server and its shape define it, by any spelling, whether or not clients see it; None: none."""
@@ -462,7 +487,7 @@ class Gateway:
         # Calls of what it may have wait for it from now on.
         self._publisher.changed()
         await added.first.state.settled()
-        await self._publisher.settled()
+        await self._published()
         return self._server(name)
 
     async def remove(self, name: str) -> None:
@@ -473,7 +498,7 @@ class Gateway:
         """
         self._check_name(name)
         await self._servers.remove(name)
-        await self._publisher.settled()
+        await self._published()
 
     async def restart(self, name: str) -> Server:
         """End a server and start it anew, whatever its history; wait until it is ready or has failed.
@@ -485,8 +510,13 @@ class Gateway:
         """
         self._check_name(name)
         await self._servers.restart(name)
-        await self._publisher.settled()
+        await self._published()
         return self._server(name)
+
+    async def _published(self) -> None:
+        """Wait until what somebody has asked for is in force. Clients hear of it at once."""
+        await self._publisher.settled()
+        self.runtime.notices.tell()
 
     def _server(self, name: str) -> Server:
         self._check_name(name)
@@ -543,9 +573,19 @@ class Gateway:
             self.runtime.forwarder.reseal(Seal(config.gateway.state_key))
         self.config = config
         await self._publisher.apply(settings, OwnTools(config.tools.values()))
+        self.runtime.notices.tell()
+        if changes.start or changes.swap:
+            if self._telling is not None:
+                self._telling.cancel()
+            self._telling = asyncio.get_running_loop().create_task(self._tell_when_settled())
         # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
         self._forget(None)
         return changes
+
+    async def _tell_when_settled(self) -> None:
+        """Clients hear at once, too, of what the servers bring that somebody has configured."""
+        await self.settled()
+        self.runtime.notices.tell()
 
     def _new_settings(self, config: Config, changes: Plan, layers: Layers | None) -> Settings:
         """What a configuration decides; selections and chains that stay are the very same."""
@@ -631,6 +671,7 @@ def _settings(
         version=gateway.version or __version__,
         naming=naming,
         page_size=gateway.page_size,
+        client_profiles=gateway.client_profiles,
         tools=config.tools,
         selections=selections,
         chains=chains or {},
@@ -651,6 +692,7 @@ def _selection(config: ViewConfig) -> Selection:
         uris=UriFilter(config.resources),
         read_only=config.read_only,
         shapes=config.shape,
+        pin=config.pin,
     )
 
 

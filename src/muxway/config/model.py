@@ -369,6 +369,13 @@ class GatewaySettings:
         default=None,
         example="10s",
     )
+    client_profiles: bool = kinds.flag(
+        "Whether clients that are known not to take everything (Claude Code, Cursor, VS Code, …) get tools in a form "
+        "that they take: names, `$ref`, unions at the top of a schema, long descriptions. Others get everything as it "
+        "is.",
+        default=True,
+        example=False,
+    )
     list_timeout: float = kinds.seconds(
         "How long a server may take for one page of a listing.", default=15.0, example="15s"
     )
@@ -647,6 +654,13 @@ class ViewConfig:
     )
     read_only: bool = kinds.flag(
         "Show only tools that say that they change nothing (`annotations.readOnlyHint: true`).",
+        default=False,
+        example=True,
+    )
+    pin: bool = kinds.flag(
+        "A session keeps the list of tools that it got first, byte for byte, and hears of no change of it: for models "
+        "whose cached prompt begins with the tools. New tools can be called, those that are gone cannot. Not for "
+        "clients of 2026-07-28, which have no session.",
         default=False,
         example=True,
     )

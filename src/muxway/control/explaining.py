@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from muxway.calls.identity import Identity
+from muxway.catalog.client_profiles import PROFILES, changes_of
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import SEPARATORS, spellings
 from muxway.errors import RpcError
@@ -149,6 +150,8 @@ class _Tool:
             facts += _about_access(verdict)
         named = shown or self._route
         name = None if named is None else named.public
+        if named is not None and self._snapshot.settings.client_profiles:
+            facts += _about_clients(named)
         facts += self._about_middleware(self._targets(shown or self._route), view)
         facts += [_fact("note", finding.message) for finding in self._findings()]
         return {
@@ -248,6 +251,13 @@ class _Tool:
             else:
                 of = f", for {', '.join(layer.spec.match)}" if layer.spec.match else ""
                 yield _fact("middleware", f"{layer.name}, of {layer.whose}{of}", layer.where)
+
+
+def _about_clients(route: Route) -> Iterator[Fact]:
+    """What is done to it for clients that cannot take it as it is."""
+    for profile in PROFILES.values():
+        for what in changes_of(route, profile):
+            yield _fact("client", f"{profile.title}: {what}", "gateway", "clientProfiles")
 
 
 def _about_access(verdict: Ruling | None) -> Iterator[Fact]:

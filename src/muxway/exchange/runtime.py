@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from muxway.calls.backend import WaitingCalls
 from muxway.calls.incidents import internal
 from muxway.calls.ports import aside, in_turns
+from muxway.catalog.kinds import TOOLS
 from muxway.exchange.admission import Admission
 from muxway.exchange.approvals import Approvals
+from muxway.exchange.change_notices import ChangeNotices, ListListener
 from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.logins import Logins
@@ -24,13 +26,13 @@ if TYPE_CHECKING:
 
     from muxway.access.rules import Judge
     from muxway.calls.backend import Backend, Held
-    from muxway.calls.identity import Identity
+    from muxway.calls.call import Caller
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.exchange.seal import Seal
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
-    from muxway.routing.snapshot import Ruled, Settings, Visible
+    from muxway.routing.snapshot import Classes, ClassKey, Settings, Visible
 
 _HALF_READ: Final = 8
 """Lists before the one in force in which a client may still turn pages."""
@@ -40,19 +42,22 @@ _MOST_HALF_READ: Final = 4096
 """Views, classes of callers, eras and kinds of which such lists are kept."""
 
 
+class PinnedList(NamedTuple):
+    """The list of tools that a session of a pinned view got first."""
+
+    listing: Listing
+    routes: Mapping[str, object]
+    """What was in it, by name."""
+    judge: Judge | None
+    """Who decided what is in it: with other rules it does not hold."""
+
+
 class Prepared(NamedTuple):
     """A snapshot that is not in force yet."""
 
     before: Snapshot
     """The one that was in force when it was begun."""
     snapshot: Snapshot
-
-
-class _Listener(NamedTuple):
-    view: str | None
-    changed: Callable[[frozenset[str]], None]
-    who: Callable[[], Identity | None]
-    stateless: bool
 
 
 class Runtime:
@@ -75,17 +80,21 @@ class Runtime:
         """What callers are told whose calls need a login first."""
         self.on_left: list[Callable[[object], None]] = []
         """Called with each client session that has ended."""
-        self.half_read: dict[tuple[str | None, Judge | None, bool, Kind], deque[Listing]] = {}
-        """The last lists of each view, class of callers, era and kind: a client half way goes on where it began."""
+        self.half_read: dict[tuple[ClassKey, bool, Kind], deque[Listing]] = {}
+        """The last lists of each class of callers, era and kind: a client half way goes on where it began."""
+        self.pinned: dict[object, PinnedList] = {}
+        """What sessions keep that are in a view with `pin`."""
         self.waiting_listings: dict[Held, None] | None = None
         """Listings that wait for servers which are being started; None: they are answered at once."""
         self.waiting_sessions: dict[Held, None] | None = None
         """Handshakes that wait for what is remembered of the servers; None: they are answered at once."""
         self.prepared: Prepared | None = None
         """What the next `publish` may find done."""
-        self._in_making: dict[tuple[str | None, Judge], WaitingCalls | None] = {}
+        self._in_making: dict[ClassKey, WaitingCalls | None] = {}
         """Classes of callers whose part of the snapshot is being made; None: it could not be, beside the loop."""
-        self._listeners: dict[object, _Listener] = {}
+        self.notices = ChangeNotices(self.forwarder.services.clock, lambda one: self.snapshot.seen(*one.caller))
+        """Who is told of changes of lists, and what of."""
+        self._clients: set[tuple[str | None, str]] = set()
         self._dispatchers: dict[str | None, Dispatcher] = {}
 
     @property
@@ -122,40 +131,31 @@ class Runtime:
             return None
         return partial(_prepare, now, settings, servers, sources, self._classes(now, settings))
 
-    def _classes(self, now: Snapshot, settings: Settings) -> dict[tuple[str | None, Judge], Visible | None]:
+    def _classes(self, now: Snapshot, settings: Settings) -> dict[ClassKey, Visible | None]:
         """The classes of those who listen, as the settings have it, with what is made for them now."""
-        classes: dict[tuple[str | None, Judge], Visible | None] = {}
-        access = settings.access
-        if access is None:
-            return classes
-        for one in self._listeners.values():
-            identity = one.who()
-            judge = access.judge(identity, one.view)
-            if judge is not None and (one.view, judge) not in classes:
-                classes[one.view, judge] = now.known(one.view, identity)
+        classes: dict[ClassKey, Visible | None] = {}
+        for one in self.notices.listeners.values():
+            key = settings.class_of(*one.caller)
+            if key is not None and key not in classes:
+                classes[key] = now.known(*one.caller)
         return classes
 
-    def unmade(self, view: str | None, identity: Identity | None) -> dict[Held, None] | None:
+    def unmade(self, view: str | None, caller: Caller) -> dict[Held, None] | None:
         """Where requests wait until what their class of callers sees has been made; None: they need not.
 
         With many definitions that takes long, and others need not wait for it.
         """
         snapshot = self.snapshot
-        if snapshot.settings.access is None or snapshot.known(view, identity) is not None:
+        key = snapshot.settings.class_of(view, caller.identity, caller.client)
+        if key is None or snapshot.known(view, caller.identity, caller.client) is not None:
             return None
-        judge = snapshot.settings.access.judge(identity, view)
-        if judge is None:
-            return None
-        key = (view, judge)
         if key not in self._in_making:
             self._in_making[key] = waiting = WaitingCalls()
-            aside(snapshot.making(view, judge), partial(self._made, snapshot, key, waiting))
+            aside(snapshot.making(key), partial(self._made, snapshot, key, waiting))
         waiting = self._in_making[key]
         return None if waiting is None else waiting.held
 
-    def _made(
-        self, snapshot: Snapshot, key: tuple[str | None, Judge], waiting: WaitingCalls, outcome: Callable[[], Ruled]
-    ) -> None:
+    def _made(self, snapshot: Snapshot, key: ClassKey, waiting: WaitingCalls, outcome: Callable[[], Classes]) -> None:
         try:
             snapshot.keep(outcome())
         except Exception as error:  # noqa: BLE001 - those who wait must go on
@@ -178,12 +178,12 @@ class Runtime:
         return {name: ServerNaming(one.prefix, one.unprefixed, one.bare) for name, one in self.servers.items()}
 
     def replace(self, snapshot: Snapshot) -> None:
-        """Put a snapshot in force; whoever listens hears of what it sees otherwise now."""
+        """Put a snapshot in force; whoever listens is to hear of what it sees otherwise now."""
         last = self.snapshot
-        listeners = [(one, (one.view, one.who())) for one in self._listeners.values()]
-        views = dict.fromkeys((None, *last.views, *(one.view for one, _ in listeners)))
+        listeners = [(key, one, one.caller) for key, one in self.notices.listeners.items()]
+        views = dict.fromkeys((None, *last.views, *(one.view for _, one, _ in listeners)))
         before = {view: last.visible(view) for view in views}
-        before_of = {who: last.seen(*who) for _, who in listeners}
+        before_of = {who: last.seen(*who) for _, _, who in listeners}
         self.snapshot = snapshot
         self._in_making = {}
         snapshot.whole.resources.forget_others()
@@ -193,19 +193,26 @@ class Runtime:
                 self._keep_half_read(view, before[view], snapshot.visible(view))
             else:
                 self._forget_view(view)
-        for (view, judge), ruled in last.ruled.items():
-            if view is None or view in snapshot.views:
-                self._keep_half_read(view, ruled, snapshot.ruled.get((view, judge)))
+        for key, made in last.classes.items():
+            view, judge, client = key
+            if (judge, client) == (made.judge, made.client) and (view is None or view in snapshot.views):
+                self._keep_half_read(view, made, snapshot.classes.get(key))
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
-        for one, who in listeners if self.waiting_listings is None else ():
-            if kinds := now_of[who].changes_since(before_of[who], stateless=one.stateless):
-                one.changed(kinds)
+        if self.waiting_listings is None:
+            self.notices.changed(
+                {
+                    key: before_of[who]
+                    for key, one, who in listeners
+                    if now_of[who].changes_since(before_of[who], stateless=one.stateless)
+                }
+            )
 
     def _keep_half_read(self, view: str | None, before: Visible, now: Visible | None) -> None:
         for stateless in (False, True):
             for kind, listing in before.lists[stateless].items():
                 new = None if now is None else now.lists[stateless][kind]
-                key, size = (view, before.judge, stateless, kind), listing.size if new is None else new.size
+                key = (before.class_in(view), stateless, kind)
+                size = listing.size if new is None else new.size
                 if size != listing.size:
                     # Nobody can turn pages of another size.
                     self.half_read.pop(key, None)
@@ -217,21 +224,33 @@ class Runtime:
     def _forget_view(self, view: str) -> None:
         """Keep nothing of a view that is gone. Whoever is still there has its dispatcher, which shows nothing."""
         self._dispatchers.pop(view, None)
-        for key in [key for key in self.half_read if key[0] == view]:
+        for key in [key for key in self.half_read if key[0][0] == view]:
             del self.half_read[key]
+
+    def pin(self, party: object, visible: Visible) -> Listing:
+        """The list of tools that a session keeps: the one it got first, which is what there is now if it has none."""
+        pinned = self.pinned.get(party)
+        if pinned is None or pinned.judge is not visible.judge:
+            pinned = PinnedList(visible.lists[False][TOOLS], visible.tools.routes, visible.judge)
+            self.pinned[party] = pinned
+        return pinned.listing
+
+    def is_first(self, view: str | None, client: str) -> bool:
+        """Whether no client of this profile has come to a view yet, as far as this was asked."""
+        new = (view, client) not in self._clients
+        self._clients.add((view, client))
+        return new
 
     def listen(
         self,
         view: str | None,
         changed: Callable[[frozenset[str]], None],
-        who: Callable[[], Identity | None],
+        who: Callable[[], Caller | None],
         *,
         stateless: bool,
     ) -> Callable[[], None]:
         """Call `changed` with the lists that a caller of a view sees otherwise. Returns how to stop that."""
-        key = object()
-        self._listeners[key] = _Listener(view, changed, who, stateless)
-        return lambda: self._listeners.pop(key, None) and None
+        return self.notices.listen(ListListener(view, changed, who, stateless))
 
     # --- waiting ------------------------------------------------------------------------------
 
@@ -257,6 +276,7 @@ class Runtime:
 
     def left(self, party: object) -> None:
         """A client session has ended."""
+        self.pinned.pop(party, None)
         self.forwarder.log_levels.left(party)
         for hear in self.on_left:
             hear(party)
@@ -267,6 +287,7 @@ class Runtime:
 
     def close(self) -> None:
         """The gateway has stopped."""
+        self.notices.close()
         self.approvals.close()
         self.forwarder.services.parked.close()
 
@@ -276,9 +297,9 @@ def _prepare(
     settings: Settings,
     servers: Mapping[str, ServerNaming],
     sources: Sequence[Source],
-    classes: Mapping[tuple[str | None, Judge], Visible | None],
+    classes: Mapping[ClassKey, Visible | None],
 ) -> Prepared:
     snapshot = now.next(settings, servers, sources).ready()
-    for (view, judge), before in classes.items():
-        snapshot.keep(snapshot.making(view, judge, before)())
+    for key, before in classes.items():
+        snapshot.keep(snapshot.making(key, before)())
     return Prepared(now, snapshot)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
+from muxway.catalog.client_profiles import PROFILES
 from muxway.cli.composed import composed_problems, subtool_problems
 from muxway.cli.describing import holdings, middlewares, trouble
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
@@ -30,6 +31,7 @@ from muxway.servers.transports.command import child_environment, resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from muxway.catalog.client_profiles import Adapted
     from muxway.config import Config, ServerConfig
     from muxway.results import Server
 
@@ -43,6 +45,7 @@ _SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credenti
     examples=[
         "muxway check servers.json",
         "muxway check servers.json --connect",
+        "muxway check servers.json --client cursor",
         "muxway check servers.json --plan",
         "muxway check new.json --against old.json",
         "muxway check --json | jq .problems",
@@ -51,6 +54,11 @@ _SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credenti
 @click.argument("file", required=False)
 @config_option
 @click.option("--connect", is_flag=True, help="Also start each server once and show what it has.")
+@click.option(
+    "--client",
+    type=click.Choice([*PROFILES]),
+    help="Also show what is done to tools for this client, which cannot take everything. Starts each server, too.",
+)
 @click.option("--plan", "planned", is_flag=True, help="Show what a reload would change in the gateway that runs it.")
 @click.option("--against", metavar="OLD", help="The same for a gateway that runs this other config.")
 @json_option
@@ -60,6 +68,7 @@ def command(
     config: str | None,
     *,
     connect: bool,
+    client: str | None,
     planned: bool,
     against: str | None,
     as_json: bool,
@@ -93,18 +102,23 @@ def command(
             _show_warnings(warnings)
         raise click.exceptions.Exit(CONFIG_INVALID) from None
     logins: Logins = {}
-    if connect:
-        found, problems, doubts, logins = run(_connect(loaded))
+    adapted: Adaptations = {}
+    if connect or client is not None:
+        found, problems, doubts, logins, adapted = run(_connect(loaded, client))
     else:
         found, problems, doubts = {}, (), programs_missing(loaded)
     loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
     ok = all(server.error is None or server.status is Status.RUNNING for server in found.values())
     if as_json:
         document = _document(loaded.source, loaded, found, logins, ok=ok and not problems, problems=problems)
+        if client is not None:
+            document["client"] = _adapted_document(client, adapted)
         show_json(document if changes is None else {**document, "plan": changes.document})
     else:
         _show(loaded, found)
         _show_logins(logins)
+        if client is not None:
+            _show_adapted(client, adapted, off=not loaded.gateway.client_profiles)
         if changes is not None:
             _show_changes(changes)
         for problem in problems:
@@ -182,14 +196,22 @@ Logins = dict[str, dict[str, Any]]
 """Server name → how its login is."""
 
 
-async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins]:
+Adaptations = dict["str | None", "Adapted"]
+"""View, or None for the whole → what is done to its tools for a client."""
+
+
+async def _connect(
+    config: Config, client: str | None
+) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins, Adaptations]:
     async with opened(awake(config)) as gateway:
         found = {server.name: server for server in gateway.servers()}
         problems, doubts = composed_problems(config, gateway)
         problems += subtool_problems(config, gateway)
         notes = [(name, note) for name in config.views for note in gateway.notes(name)]
         doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
-        return found, problems, doubts, await _logins(config, found)
+        views = () if client is None else (None, *config.views)
+        adapted: Adaptations = {view: gateway.adapted_for(client, view) for view in views} if client else {}
+        return found, problems, doubts, await _logins(config, found), adapted
 
 
 async def _logins(config: Config, found: Found) -> Logins:
@@ -245,6 +267,36 @@ def _show_logins(logins: Logins) -> None:
         click.echo(one_line(f"{name}: {state}{renewed}; at {said}; scopes: {scopes}"))
         for problem in facts.get("problems", ()):
             click.echo(f"{badge('warning')}  {one_line(name)}: {one_line(problem)}")
+
+
+def _show_adapted(client: str, adapted: Adaptations, *, off: bool) -> None:
+    title = PROFILES[client].title
+    if off:
+        click.echo(f"{badge('warning')}  `gateway.clientProfiles` is false: {title} gets everything as it is")
+    for view, one in adapted.items():
+        where = "" if view is None else f", in view {one_line(view)}"
+        if not one.changes:
+            click.echo(f"{badge('ok')}  {title} takes all tools as they are{where}")
+        else:
+            changed = plural(len({change.tool for change in one.changes}), "tool")
+            click.echo(f"{title} {'would get' if off else 'gets'} {changed} in a form that it takes{where}:")
+            show_table([[one_line(change.tool), one_line(change.what)] for change in one.changes], indent=2)
+        for warning in one.warnings:
+            click.echo(f"{badge('warning')}  {one_line(warning)}{where}")
+
+
+def _adapted_document(client: str, adapted: Adaptations) -> dict[str, Any]:
+    return {
+        "name": client,
+        "lists": [
+            {
+                "view": view,
+                "changes": [{"tool": change.tool, "what": change.what} for change in one.changes],
+                "warnings": list(one.warnings),
+            }
+            for view, one in adapted.items()
+        ],
+    }
 
 
 def _when(expires_at: float | None) -> str:
