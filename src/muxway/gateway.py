@@ -15,6 +15,7 @@ from muxway.calls.ports import Waiter
 from muxway.catalog.client_profiles import PROFILES, adapt
 from muxway.catalog.globs import Globs
 from muxway.catalog.kinds import TOOLS
+from muxway.catalog.locking import LOCKED_KINDS, LockedServer, records_of, told
 from muxway.catalog.naming import Naming
 from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.uris import UriFilter
@@ -44,6 +45,7 @@ from muxway.results import (
     encoded_arguments,
 )
 from muxway.routing.snapshot import Settings
+from muxway.servers.lock import read_lock
 from muxway.servers.servers import ManagedServer, Servers
 from muxway.servers.transports.stdio import StdioServerTransport
 from muxway.wire import envelopes
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from muxway.calls.identity import Denial, Identity
     from muxway.calls.ports import Running
     from muxway.catalog.client_profiles import Adapted, ClientProfile
+    from muxway.catalog.locking import Drift
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
     from muxway.config.model import ServerConfig
@@ -143,6 +146,7 @@ class Gateway:
         self.runtime.logins.page = self._login_page
         chains = self._layering.put(self._layering.make(config), settings.call_max)
         self._publisher.settings = replace(unwrapped, chains=chains)
+        self._servers.lock = read_lock(config)
         self._publisher.follow(self._servers)
 
     @classmethod
@@ -442,9 +446,11 @@ class Gateway:
         prompts = Counter(route.upstream for route in whole.prompts.routes.values())
         resources = Counter(entry.upstream for entry in whole.resources.resources.values())
         templates = Counter(entry.upstream for entry in whole.resources.templates.values())
+        drifts = self.drifts()
+        notes = {name: [f"{name}: {told(drift)}" for drift in drifts.get(name, ())] for name in self._servers.by_name}
         return [
             replace(
-                _server(server, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
+                _server(server, tools.get(name, []), [*(str(f) for f in findings if f.upstream == name), *notes[name]]),
                 prompts=prompts[name],
                 resources=resources[name],
                 resource_templates=templates[name],
@@ -513,6 +519,27 @@ class Gateway:
         await self._published()
         return self._server(name)
 
+    async def relock(self) -> None:
+        """Read the lock file again, and put in force what it says."""
+        self._check_open()
+        self._servers.lock = read_lock(self.config)
+        self._publisher.changed()
+        await self._published()
+
+    def drifts(self) -> dict[str, Sequence[Drift]]:
+        """How servers differ from what was locked, if there is a lock."""
+        return {source.upstream: source.drifts for source in self.runtime.snapshot.given if source.drifts}
+
+    def locked_now(self) -> dict[str, LockedServer]:
+        """What there is to lock of the servers that run, as they define it. How they are started is not in it."""
+        found: dict[str, LockedServer] = {}
+        for name, server in self._servers.by_name.items():
+            greeting, lists = server.first.greeting, server.lists
+            if server.connection is not None and greeting is not None:
+                records = {kind.name: records_of(kind, lists.of(kind).natives) for kind in LOCKED_KINDS}
+                found[name] = LockedServer({}, greeting.server_info, greeting.instructions, records)
+        return found
+
     async def _published(self) -> None:
         """Wait until what somebody has asked for is in force. Clients hear of it at once."""
         await self._publisher.settled()
@@ -566,6 +593,7 @@ class Gateway:
             layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
         settings = self._new_settings(config, changes, layers)
+        self._servers.lock = read_lock(config)
         with self._publisher.at_once():
             self._servers.apply(config, changes, settings.naming)
         self._admit(config.gateway)
@@ -672,6 +700,7 @@ def _settings(
         naming=naming,
         page_size=gateway.page_size,
         client_profiles=gateway.client_profiles,
+        locked=gateway.lock == "enforce",
         tools=config.tools,
         selections=selections,
         chains=chains or {},

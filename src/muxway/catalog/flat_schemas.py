@@ -114,11 +114,10 @@ def _resolved(schema: Schema, branch: object) -> object:
         return branch
 
 
-def _either(known: object, other: object) -> object:
+def _either(known: Any, other: Any) -> Any:
     """A property that is one thing in one branch and another in the next."""
-    choices: list[object] = [known]
-    if isinstance(known, dict) and [*cast("Schema", known)] == ["anyOf"]:
-        choices = cast("dict[str, list[object]]", known)["anyOf"]
+    members = _object(known)
+    choices: list[Any] = members["anyOf"] if [*members] == ["anyOf"] else [known]
     return known if other in choices else {"anyOf": [*choices, other]}
 
 

@@ -29,6 +29,7 @@ Transport = Literal["stdio", "http", "sse", "auto"]
 Era = Literal["auto", "modern", "legacy"]
 Isolation = Literal["shared", "principal", "session"]
 Start = Literal["eager", "lazy"]
+LockMode = Literal["off", "warn", "enforce"]
 Separator = Literal["__", ":", "."]
 OnError = Literal["fail", "skip", "continue"]
 
@@ -368,6 +369,17 @@ class GatewaySettings:
         "start for `npx`, `uvx` and the like. Tools that come later are announced.",
         default=None,
         example="10s",
+    )
+    lock: LockMode = kinds.choice(*get_args(LockMode))(
+        "What becomes of tools and prompts that are not as `muxway.lock` says: `warn` tells of them, `enforce` hides "
+        "new ones and refuses calls of changed ones until somebody accepts them.",
+        default="off",
+        example="enforce",
+    )
+    lock_file: str | None = kinds.path(
+        "The lock file. A relative path starts at the config file's folder. By default `muxway.lock` in it.",
+        default=None,
+        example="muxway.lock",
     )
     client_profiles: bool = kinds.flag(
         "Whether clients that are known not to take everything (Claude Code, Cursor, VS Code, …) get tools in a form "

@@ -76,6 +76,9 @@ class Answering:
                 yield {"result": await self._restart(name)}
             case {"ask": "reload"}:
                 yield {"result": await self._read_config(self._reloaded)}
+            case {"ask": "lock"}:
+                await self._finish(self._running().relock(), "the lock is still being put into force")
+                yield {"result": {}}
             case {"ask": "plan"}:
                 yield {"result": await self._read_config(self._planned)}
             case {"ask": "explain", "tool": str(tool), "view": str() | None as view}:

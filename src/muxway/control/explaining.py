@@ -152,6 +152,7 @@ class _Tool:
         name = None if named is None else named.public
         if named is not None and self._snapshot.settings.client_profiles:
             facts += _about_clients(named)
+        facts += self._about_lock()
         facts += self._about_middleware(self._targets(shown or self._route), view)
         facts += [_fact("note", finding.message) for finding in self._findings()]
         return {
@@ -237,6 +238,17 @@ class _Tool:
                 yield _fact(about, f"shape: {called}{_changed(shape)}", at, "shape", shape.match)
 
     # --- what is made of it -------------------------------------------------------------------
+
+    def _about_lock(self) -> Iterator[Fact]:
+        """How it differs from what was locked."""
+        for drift in self._source.drifts:
+            if (drift.kind, drift.name) == (TOOLS.name, self._native):
+                for one in drift.differences:
+                    yield _fact("lock", f"{one.what} ({one.class_})", "gateway", "lock")
+                accept = f"muxway lock accept {self._source.upstream}/{self._native}"
+                yield _fact(
+                    "lock", f"until somebody says `{accept}`, it is not called" if self._source.locked else accept
+                )
 
     def _about_shape(self) -> Iterator[Fact]:
         where = "" if self._server is None else self._server.where

@@ -124,6 +124,7 @@ class Router:
         """The target of a listed tool; of a compound tool, the target of a call that chooses nothing."""
         shape, verdict = route.shape, visible.verdict(TOOLS, route)
         watched = verdict is not None and not verdict.passes
+        refusal = visible.refusal(TOOLS, route.upstream, route.native)
         return Target(
             route.upstream,
             (route.public,),
@@ -139,6 +140,7 @@ class Router:
             vague=not route.upstream,
             plain=shape is None and route.upstream != "" and not watched,
             verdict=verdict,
+            error=refusal,
             found_in=visible.tools,
         )
 
@@ -162,6 +164,7 @@ class Router:
             catalog.rewriters.get(upstream),
             tasked=route is not None and route.tasked,
             verdict=verdict,
+            error=visible.refusal(TOOLS, upstream, native),
             found_in=visible.tools,
         )
 
@@ -337,6 +340,7 @@ class Router:
             route.head,
             rewrite=rewrite,
             verdict=visible.verdict(PROMPTS, route),
+            error=visible.refusal(PROMPTS, route.upstream, route.native),
             found_in=visible.prompts,
         )
 

@@ -19,6 +19,7 @@ from muxway.catalog.model import EMPTY, Hint, Pages
 from muxway.catalog.naming import spellings
 from muxway.catalog.resources import build_resources
 from muxway.catalog.selection import Selection
+from muxway.errors import InvalidParams
 from muxway.routing import instructions, offering
 from muxway.routing.listings import Listing
 from muxway.wire import envelopes
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from muxway.catalog.naming import Naming
     from muxway.catalog.resources import Entry, ResourceCatalog
     from muxway.config.model import CustomTool
+    from muxway.errors import RpcError
     from muxway.routing.target import Target
     from muxway.wire.envelopes import Buffer
     from muxway.wire.result_types import Converter
@@ -102,6 +104,8 @@ class Settings:
     """What stands around the requests of each view's callers; None: of those who see the whole."""
     access: Access | None = None
     """The rules on who may use what; None: there are none."""
+    locked: bool = False
+    """Whether servers may be asked only for what is locked."""
     client_profiles: bool = True
     """Whether clients get what they cannot take in a form that they can."""
     define: Callable[[Iterable[CustomTool], Sequence[Source]], Source] | None = None
@@ -202,6 +206,19 @@ class Visible:
         if self.judge is not None and not self.judge.allows_all(kind, source.upstream):
             return None
         return build.pass_on(source, kind, name)
+
+    def refusal(self, kind: Kind, server: str, name: str) -> RpcError | None:
+        """Why something of a server is not called, by its own name: it is not as it was locked, or was not there."""
+        if not self.settings.locked or not server:
+            return None
+        source = next((one for one in self.whole.sources if one.upstream == server), None)
+        why = None if source is None else source.refused.get(kind.name, {}).get(name)
+        if source is not None and why is None and any(native.name == name for native in source.of(kind).natives):
+            return None
+        # Of a server that is being started for the first time nothing is known: that is not locked, either.
+        new = f"{kind.word} {name!r} of server {server!r} is not there, or not in muxway.lock"
+        why = why or f"{new}: `muxway lock accept {server}/{name}`"
+        return InvalidParams(why, data={"muxway": {"reason": "locked", "upstream": server}})
 
     def verdict(self, kind: Kind, route: Route) -> Ruling | None:
         """What rules say of a listed tool or prompt; None: there are none for these callers."""
