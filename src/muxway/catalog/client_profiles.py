@@ -133,7 +133,7 @@ PROFILES: Final[Mapping[str, ClientProfile]] = {
 """By name, in the order in which they are told."""
 
 
-class Change(NamedTuple):
+class Adaptation(NamedTuple):
     """What was done to a tool for a client."""
 
     tool: str
@@ -149,7 +149,7 @@ class Adapted(NamedTuple):
 
     catalog: Catalog
     """The very same if nothing had to be done."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Adaptation, ...] = ()
     warnings: tuple[str, ...] = ()
     """What the client cannot take and nothing can be done about here."""
 
@@ -174,7 +174,7 @@ def profile_of(client_info: envelopes.Buffer | None) -> str:
 def adapt(catalog: Catalog, profile: ClientProfile) -> Adapted:
     """The tools of a catalog for a client."""
     routes: dict[str, Route] = {}
-    changes: list[Change] = []
+    changes: list[Adaptation] = []
     taken = {*catalog.routes}
     for listed, route in catalog.routes.items():
         name = _fitting(listed, route, profile, taken)
@@ -183,7 +183,7 @@ def adapt(catalog: Catalog, profile: ClientProfile) -> Adapted:
             taken.add(name)
             done = (f"listed as {name}", *done)
         routes[name] = route if definition is route.definition else replace(route, definition=definition, origin=None)
-        changes += [Change(route.public, what) for what in done]
+        changes += [Adaptation(route.public, what) for what in done]
     warnings: list[str] = []
     if profile.most_tools is not None and len(routes) > profile.most_tools:
         over = f"{profile.title} takes {profile.most_tools} tools, and there are {len(routes)}"

@@ -12,13 +12,13 @@ server "github"
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muxway.catalog.kinds import PROMPTS, TEMPLATES, TOOLS
 from muxway.catalog.locking import FIELDS, LockedServer, Record, canonical, digest
-from muxway.errors import MuxwayError
+from muxway.errors import MuxwayError, ParseError
+from muxway.wire import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,7 +72,16 @@ def _members(record: Record) -> Iterator[str]:
 
 def _json(value: object) -> str:
     # No line may break in the middle, and nothing in it may look like something else.
-    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in canonical(value))
+    return "".join(char if char.isprintable() else _escaped(char) for char in canonical(value))
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def _value(text: str) -> Any:
+    return envelopes.value(text.encode())
 
 
 def read(text: str) -> dict[str, LockedServer]:
@@ -87,7 +96,7 @@ def read(text: str) -> dict[str, LockedServer]:
             if line == "version 1":
                 version = True
             elif line.startswith("server "):
-                name = str(json.loads(line.removeprefix("server ")))
+                name = str(_value(line.removeprefix("server ")))
                 server = servers[name] = _Reading()
             elif server is None or not version:
                 raise ValueError("it does not begin with `version 1` and a server")
@@ -95,7 +104,7 @@ def read(text: str) -> dict[str, LockedServer]:
                 server.member(line[4:])
             else:
                 server.line(line[2:])
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError, ParseError) as error:
             raise BadLock(f"muxway.lock, line {number}: {error}") from None
     if not version:
         raise BadLock("muxway.lock does not say `version 1`: it is not whole, or of another muxway")
@@ -118,16 +127,16 @@ class _Reading:
         """A line about the server."""
         if match := _THING(line):
             self._kind = _KINDS[match[1]]
-            name = str(json.loads(match[2]))
+            name = str(_value(match[2]))
             self._record = self._records.setdefault(self._kind, {})[name] = {}
             self._digests[self._kind, name] = match[3]
         elif line.startswith("source "):
             name, _, value = line.removeprefix("source ").partition(" ")
-            self._source[name] = str(json.loads(value))
+            self._source[name] = str(_value(value))
         elif line.startswith("serverInfo "):
-            self._info = dict(json.loads(line.removeprefix("serverInfo ")))
+            self._info = dict(_value(line.removeprefix("serverInfo ")))
         elif line.startswith("instructions "):
-            self._instructions = str(json.loads(line.removeprefix("instructions ")))
+            self._instructions = str(_value(line.removeprefix("instructions ")))
         else:
             raise ValueError("this is not a line of a lock file")
 
@@ -136,9 +145,9 @@ class _Reading:
         if self._record is None:
             raise ValueError("this belongs to no tool, prompt or template")
         if match := _PROPERTY(line):
-            self._record["inputSchema"]["properties"][str(json.loads(match[1]))] = json.loads(match[2])
+            self._record["inputSchema"]["properties"][str(_value(match[1]))] = _value(match[2])
         elif (match := _MEMBER(line)) and match[1] in FIELDS[self._kind]:
-            self._record[match[1]] = json.loads(match[2])
+            self._record[match[1]] = _value(match[2])
         else:
             raise ValueError("this is not a line of a lock file")
 

@@ -7,7 +7,6 @@ shapes. The order of its members, and members that no model reads, do not count.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
@@ -98,12 +97,12 @@ def told(drift: Drift) -> str:
 
 def canonical(value: object) -> str:
     """JSON of which there is only one for a value."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return envelopes.encode_sorted(value).decode()
 
 
 def digest(record: Record) -> str:
     """What tells a record from others."""
-    return "sha256:" + hashlib.sha256(canonical(record).encode("utf-8", "surrogatepass")).hexdigest()
+    return "sha256:" + hashlib.sha256(envelopes.encode_sorted(record)).hexdigest()
 
 
 def record_of(kind: Kind, native: Native) -> Record:
@@ -257,7 +256,7 @@ def _info(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Difference
 # --- what is held back ----------------------------------------------------------------------------
 
 
-class Held(NamedTuple):
+class HeldList(NamedTuple):
     """What of a server's list is shown where the lock is enforced, and what is not called."""
 
     natives: Sequence[Native]
@@ -266,7 +265,7 @@ class Held(NamedTuple):
     drifts: tuple[Drift, ...]
 
 
-def hold(server: str, kind: Kind, natives: Sequence[Native], locked: LockedServer | None) -> Held:
+def hold(server: str, kind: Kind, natives: Sequence[Native], locked: LockedServer | None) -> HeldList:
     """Hide what is new, and show what has changed as it was locked."""
     known = (locked or LockedServer()).of(kind)
     shown: list[Native] = []
@@ -286,7 +285,7 @@ def hold(server: str, kind: Kind, natives: Sequence[Native], locked: LockedServe
     drifts += [
         drift for name in sorted(known.keys() - {*names}) if (drift := compare_one(kind.name, name, known[name], None))
     ]
-    return Held(natives if len(shown) == len(natives) and not refused else shown, refused, tuple(drifts))
+    return HeldList(natives if len(shown) == len(natives) and not refused else shown, refused, tuple(drifts))
 
 
 def refusal(server: str, kind: Kind, drift: Drift) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Servers = dict[str, LockedServer]
 
 
-class _Seen(NamedTuple):
+class _Answers(NamedTuple):
     """What the servers say now."""
 
     now: Servers
@@ -183,14 +183,14 @@ def _known(config: Config) -> Servers | None:
         raise BadConfig(printable(str(error))) from None
 
 
-async def _look(config: Config, before: Mapping[str, LockedServer], names: Collection[str] | None = None) -> _Seen:
+async def _look(config: Config, before: Mapping[str, LockedServer], names: Collection[str] | None = None) -> _Answers:
     """Start the servers, and see what they say."""
     wanted = [name for name, one in config.servers.items() if one.enabled and (names is None or name in names)]
     async with opened(awake(only(config, wanted))) as gateway:
         found = gateway.locked_now()
         away = {one.name: one.error or f"it is {one.status}" for one in gateway.servers() if one.name not in found}
     now = {name: replace(one, source=_source(config, name, before.get(name))) for name, one in found.items()}
-    return _Seen(now, away)
+    return _Answers(now, away)
 
 
 def _source(config: Config, name: str, before: LockedServer | None) -> dict[str, str]:
@@ -227,7 +227,7 @@ def _put(config: Config, servers: Servers) -> bool:
     return changed
 
 
-def _drifts(before: Servers, seen: _Seen) -> dict[str, list[Drift]]:
+def _drifts(before: Servers, seen: _Answers) -> dict[str, list[Drift]]:
     found = {name: compare(before.get(name, LockedServer()), now) for name, now in seen.now.items()}
     # A server that was taken out of the config is not there to differ.
     return {name: drifts for name, drifts in found.items() if drifts}
