@@ -22,7 +22,10 @@ from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
 from muxway.config.dialects import CONTAINERS
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
 from muxway.config.oauth import IDP, OAUTH
+from muxway.config.programs import ARGUMENT as PROGRAM_ARGUMENT
+from muxway.config.programs import COMMAND as PROGRAM_COMMAND
 from muxway.config.shaping import ARGUMENT, SHAPE
+from muxway.config.tls import LISTENER_TLS, SERVER_TLS
 from muxway.setup.clients import CLIENTS
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from muxway.config.fields import Field, Section
 
 DOCS: Final = Path(__file__).parent
-PAGES: Final = (DOCS / "configuration.md", DOCS / "cli.md", DOCS / "setup.md")
+PAGES: Final = (DOCS / "configuration.md", DOCS / "cli.md", DOCS / "setup.md", DOCS / "programs.md")
 _PART = re.compile(r"(?<=<!-- generated: )(?P<name>[\w-]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 _WIDTH: Final = 78
 """What click makes of a terminal of 80 columns."""
@@ -123,8 +126,12 @@ PARTS: Final = {
     "examples": lambda: fields(EXAMPLE),
     "shapes": lambda: fields(SHAPE),
     "arguments": lambda: fields(ARGUMENT),
+    "program-commands": lambda: fields(PROGRAM_COMMAND),
+    "program-arguments": lambda: fields(PROGRAM_ARGUMENT),
     "oauth": lambda: fields(OAUTH),
     "idp": lambda: fields(IDP),
+    "server-tls": lambda: fields(SERVER_TLS),
+    "listener-tls": lambda: fields(LISTENER_TLS),
     "views": lambda: fields(VIEW),
     "access-rules": lambda: fields(RULE),
     "verbs": verbs,

@@ -64,7 +64,7 @@ class Publisher:
 
     def begin(self, list_wait: float | None) -> None:
         """The servers are being started. Listings wait for them, by a rule of their own or for so many seconds."""
-        self._first_listing = FirstListing(self._runtime.release_listings, list_wait)
+        self._first_listing = FirstListing(self._runtime.release_listings, list_wait, self._all.launch_work)
         self.changed()
         if self._making is not None:
             self._runtime.hold_sessions()

@@ -15,12 +15,13 @@ import pytest
 from muxway.config import Config, ExposedTool, ServerConfig, json_schema, load_config
 from muxway.config.documents import read_document
 from muxway.config.oauth import OAuthConfig
+from muxway.config.tls import ServerTls
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ENVIRON = {"HOME": "/home/me", "TOKEN": "s3cr3t-token", "API_KEY": "k3y-of-the-api", "EMPTY": ""}
-NO_VALUES = {"args": (), "env": {}, "headers": {}, "oauth": OAuthConfig()}
+NO_VALUES = {"args": (), "env": {}, "headers": {}, "oauth": OAuthConfig(), "tls": ServerTls()}
 BASE = {attribute.name: attribute.default for attribute in fields(ServerConfig)} | NO_VALUES
 NOT_COMPARED = {"written", "extra", "secrets"}
 

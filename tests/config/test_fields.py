@@ -12,7 +12,18 @@ import jsonschema_rs
 import pytest
 
 import muxway.config
-from muxway.config import explain, json_schema, kinds, middlewares, oauth, parse_config, parse_server, shaping
+from muxway.config import (
+    explain,
+    json_schema,
+    kinds,
+    middlewares,
+    oauth,
+    parse_config,
+    parse_server,
+    programs,
+    shaping,
+    tls,
+)
 from muxway.config.dialects import CLIENT_KEYS, UNSUPPORTED_KEYS
 from muxway.config.documents import MINIMAL
 from muxway.config.fields import FieldKind, Section, snake_case
@@ -27,7 +38,11 @@ EVERY_ROW = [
 def test_every_kind_is_that_of_a_key() -> None:
     """Ours: one table per kind of knowledge, and nothing in it that nobody needs."""
     used = [row.kind for section in SECTIONS for row in section.fields]
-    made = {name: one for module in (kinds, shaping, middlewares, oauth) for name, one in vars(module).items()}
+    made = {
+        name: one
+        for module in (kinds, shaping, middlewares, oauth, programs, tls)
+        for name, one in vars(module).items()
+    }
     assert [name for name, one in made.items() if isinstance(one, FieldKind) and one not in used] == []
     assert all(one.words for one in used)
 
@@ -76,6 +91,8 @@ def test_every_key_is_explained_with_an_example_that_is_valid(section: Section, 
         "access.*": "accessRule",
         "gateway.auth": "auth", "gateway.auth.claims": "claims", "gateway.auth.introspection": "introspection",
         "mcpServers.*.oauth": "oauth", "mcpServers.*.oauth.idp": "idp",
+        "mcpServers.*.tls": "serverTls", "gateway.tls": "tls",
+        "cli.*.commands.*": "programCommand", "cli.*.commands.*.arguments.*": "programArgument",
     }  # fmt: skip
     schema = json_schema()["$defs"][names.get(section.name, "subtools")]
     properties = (schema if "properties" in schema else schema["items"]["anyOf"][1])["properties"]

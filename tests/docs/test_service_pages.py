@@ -75,7 +75,7 @@ def test_commands_are_found_in_every_kind_of_file() -> None:
     """Ours: a rule that finds nothing must be shown to be able to."""
     serving = {where.partition(":")[0] for where, arguments in muxway_commands() if "serve" in arguments}
     assert {"README.md", "docs/service.md", "docs/reverse-proxy.md", "docs/security.md"} <= serving
-    assert len([where for where, _ in muxway_commands() if where.startswith("docs/service.md")]) == 3
+    assert len([where for where, _ in muxway_commands() if where.startswith("docs/service.md")]) == 4
     assert list(in_shell("A=b muxway serve --port 1 2>log | less  # --no-such\nx && muxway tools")) == [
         ["muxway", "serve", "--port", "1", "2"],
         ["log"],

@@ -13,6 +13,7 @@ from aiohttp import web
 import muxway
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     Handler = Callable[["Remote", web.Request, dict[str, Any]], Awaitable[web.StreamResponse | None]]
@@ -130,16 +131,16 @@ def event(message: Any, **fields: str) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def serving(remote: Remote) -> AsyncIterator[str]:
+async def serving(remote: Remote, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """Serve it on a free port of loopback; gives its URL."""
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/{path:.*}", remote.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.2, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     port = runner.addresses[0][1]
-    remote.url = f"http://127.0.0.1:{port}/mcp"
+    remote.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{port}/mcp"
     try:
         yield remote.url
     finally:

@@ -243,7 +243,9 @@ def test_the_token_may_stand_in_the_config_and_the_others_win_over_it(
     args: list[str], env: dict[str, str], token: str, serve: Any
 ) -> None:
     """docs/service.md#environment: `gateway.token`, with variables; one place counts, not the sum of all."""
-    served = serve("--debug", "--host", "0.0.0.0", *args, gateway={"token": "${FROM_THE_ENVIRONMENT}"}, **env)
+    served = serve(
+        "--debug", "--insecure", "--host", "0.0.0.0", *args, gateway={"token": "${FROM_THE_ENVIRONMENT}"}, **env
+    )
 
     codes = [
         served.ask("POST", "/mcp", initialize(), Authorization=f"Bearer {known}")[0] for known in (CONFIGURED, OTHER)
@@ -292,6 +294,29 @@ def test_an_address_others_can_reach_needs_a_token(host: str, run: Run) -> None:
     assert "MUXWAY_TOKEN" in said
     assert "--insecure" in said
     assert run(HOST=host)[0] == 2
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3"])
+def test_a_token_does_not_travel_in_clear(host: str, run: Run) -> None:
+    """docs/security.md#what-is-promised-threat-by-threat: only with a certificate, behind one, or with --insecure."""
+    code, said = run("--host", host, MUXWAY_TOKEN=OTHER)
+    assert code == 2
+    for way in ("--tls-cert", "gateway.publicUrl", "--insecure"):
+        assert way in said
+    plain = {"publicUrl": "http://mcp.example.com"}
+    assert "in clear" in run("--host", host, gateway=plain, MUXWAY_TOKEN=OTHER)[1]
+    # These get as far as the certificate, which is not there, so that nothing is served.
+    nowhere = ("--host", host, "--tls-cert", "/nowhere/cert.pem")
+    for more in ((), ("--insecure",)):
+        code, said = run(*nowhere, *more, gateway={"publicUrl": "https://mcp.example.com"}, MUXWAY_TOKEN=OTHER)
+        assert (code, "/nowhere/cert.pem: cannot be read" in said) == (3, True)
+
+
+def test_a_key_needs_its_certificate(run: Run) -> None:
+    """docs/cli.md#muxway-serve."""
+    code, said = run("--tls-key", "a.key")
+    assert code == 2
+    assert "--tls-key needs the --tls-cert" in said
 
 
 @pytest.mark.parametrize("token", ["changeme", "two words", "größe"])

@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
-import ssl
 from typing import TYPE_CHECKING
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from muxway.testing import ScriptedServer
 
+from ..certificates import Authority
 from .harness import PATIENCE, Opened, a_web
 
 if TYPE_CHECKING:
+    import ssl
     from pathlib import Path
 
 
 @pytest.fixture
 def contexts(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """A server's context with a certificate for this machine, and a client's that trusts it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    file = tmp_path / "server.pem"
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file.write_bytes(pem + certificate.public_bytes(serialization.Encoding.PEM))
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server.load_cert_chain(file)
-    return server, ssl.create_default_context(cafile=file)
+    authority = Authority(tmp_path)
+    return authority.server(), authority.client()
 
 
 async def test_requests_streams_and_refusals_pass_tls(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:

@@ -25,9 +25,11 @@ from muxway.control.serving import ControlSocket
 from muxway.control.watching import Reloader
 from muxway.gateway import Gateway
 from muxway.log import EventLog
+from muxway.net.tls import TlsFileError, server_context
 from muxway.servers.state import Status
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from muxway.calls.identity import Denial
@@ -41,9 +43,10 @@ if TYPE_CHECKING:
     from muxway.identity.verify import AccessTokens
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
+    from muxway.net.tls import Certificate
 
-_KEYS_EVERY = 0.5
-"""Seconds between two looks at the file of API keys."""
+_FILES_EVERY = 0.5
+"""Seconds between two looks at the files of API keys and of the certificate."""
 
 log = EventLog("http")
 
@@ -54,19 +57,24 @@ class Address:
 
     host: str
     listener: socket.socket
+    tls: bool = False
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.tls else "http"
 
     @property
     def url(self) -> str:
         """The base URL by which a client on this machine reaches it."""
         port = self.listener.getsockname()[1]
         host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def own_urls(self) -> list[str]:
         """Base URLs that mean this gateway and no other, as far as the address alone says that."""
         names = ("127.0.0.1", "localhost", "[::1]") if is_loopback(self.host) else ()
-        return [f"http://{name}:{self.listener.getsockname()[1]}" for name in names]
+        return [f"{self._scheme}://{name}:{self.listener.getsockname()[1]}" for name in names]
 
     @property
     def url_for_others(self) -> str | None:
@@ -82,7 +90,33 @@ class Address:
             except OSError:
                 return None
             own = asking.getsockname()[0]
-        return f"http://{f'[{own}]' if ':' in own else own}:{self.listener.getsockname()[1]}"
+        return f"{self._scheme}://{f'[{own}]' if ':' in own else own}:{self.listener.getsockname()[1]}"
+
+
+@dataclass
+class ShownCertificate:
+    """The certificate that is shown, and what shows it. Connections that are open keep the one that they saw."""
+
+    certificate: Certificate
+    context: ssl.SSLContext
+
+    def __post_init__(self) -> None:
+        self._stamp = self.certificate.stamp()
+
+    def look(self) -> None:
+        """Show the new one if the files have changed. One that cannot be used is told of, and the old one stays."""
+        stamp = self.certificate.stamp()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            # On one that nobody uses: the two files may be half replaced.
+            server_context(self.certificate)
+            self.certificate.load_into(self.context)
+        except TlsFileError as error:
+            log.error("the new certificate cannot be used; the old one stays", why=str(error))
+        else:
+            log.info("the certificate was replaced", file=self.certificate.cert)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +127,8 @@ class Terms:
     guard: Guard
     credentials: Callable[[Config], AcceptedTokens]
     """Who may come in if this is the configuration. Raises ClickException if that cannot be."""
+    tls: ShownCertificate | None = None
+    """What HTTPS is spoken with; None: plain HTTP."""
     view: str | None = None
     """What is served at `/mcp`; everything if there is none."""
     keep_open: bool = False
@@ -156,11 +192,13 @@ class _Serving:
         )
         self.transport.admit(tokens, views, authenticator)
 
-    def watch_keys(self) -> None:
-        """Take new API keys, and drop those that are gone, as long as this runs."""
+    def watch_files(self) -> None:
+        """Take new API keys, drop those that are gone, and show a new certificate, as long as this runs."""
+        if self._terms.tls is not None:
+            self._terms.tls.look()
         if self._keys is not None and self._keys.has_changed():
             self.transport.review()
-        self._watch = asyncio.get_running_loop().call_later(_KEYS_EVERY, self.watch_keys)
+        self._watch = asyncio.get_running_loop().call_later(_FILES_EVERY, self.watch_files)
 
     def _denied(self, denial: Denial) -> None:
         if self.gateway is not None:
@@ -245,8 +283,8 @@ async def _serve(source: WatchedConfig, config: Config, reaper: ReaperProcess, t
     hide_from_children()
     serving.gateway.start()
     serving.transport.open()
-    serving.watch_keys()
-    await server.start(terms.address.listener)
+    serving.watch_files()
+    await server.start(terms.address.listener, None if terms.tls is None else terms.tls.context)
     announcing = loop.create_task(_announce(config, serving.gateway, terms))
     await control.start()
     if terms.watch:

@@ -13,6 +13,7 @@ CONTAINERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("mcp", "servers"), "opencode 2, VS Code settings"),
     (("mcp",), "opencode 1, Crush"),
     (("servers",), "VS Code, multi-MCP client"),
+    (("cli",), "muxway, for programs of the command line"),
 )
 """Where a file may keep its servers, and who keeps them there. All are read; the same name twice is an error."""
 
@@ -46,7 +47,7 @@ CLIENT_KEYS = frozenset(
 UNSUPPORTED_KEYS = frozenset(
     {
         "apiKey", "auth", "authProviderType", "headersHelper", "http_headers_helper", "oauth_headers",
-        "oauth_resource", "obo", "proxy", "requiresOAuth", "scopes", "targetAudience",
+        "oauth_resource", "obo", "requiresOAuth", "scopes", "targetAudience",
     }
 )  # fmt: skip
 """Keys that change how a client connects and that muxway does not act on: kept, with a warning."""

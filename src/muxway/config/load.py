@@ -43,7 +43,8 @@ MAX_SERVERS = 5_000
 """Most servers of one configuration."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _BAD_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_SHARED_CONTAINERS = frozenset({"mcp", "extensions"})
+_PROGRAMS = ("cli",)
+_SHARED_CONTAINERS = frozenset({"mcp", "extensions", "cli"})
 """Containers whose key other programs use for other things: read only if something in them looks like a server."""
 
 
@@ -164,6 +165,11 @@ def _read_servers(
                 break
             else:
                 places[name] = place
+                if path == _PROGRAMS and "commands" not in (as_mapping(entry) or {}):
+                    report.error(place, "needs `commands`: those of its sub-commands that may be called")
+                    continue
+                if path == _PROGRAMS:
+                    entry = {"command": name, **(as_mapping(entry) or {})}
                 server = read_server(name, entry, place, report, scope, keep_going=keep_going)
                 servers[name] = server if server is None else _not_ourselves(server, report, scope)
     _judge_top_level(root, report)
@@ -208,6 +214,8 @@ def _holds_servers(path: Path, raw: object, *, has_nested: bool) -> bool:
     mapping = as_mapping(raw)
     if mapping is None:
         return False
+    if path == _PROGRAMS:
+        return any("commands" in (as_mapping(entry) or {}) for entry in mapping.values())
     if len(path) > 1:  # `mcp.servers`, unless it is a server that is called "servers"
         return not _looks_like_server(mapping)
     return not (path == ("mcp",) and has_nested) and any(map(_looks_like_server, mapping.values()))

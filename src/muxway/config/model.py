@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from muxway.config import access, kinds, middlewares, oauth, shaping
+from muxway.config import access, kinds, middlewares, oauth, programs, shaping, tls
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from muxway.config.auth import AuthSettings
     from muxway.config.middlewares import MiddlewareSpec
     from muxway.config.oauth import OAuthConfig
+    from muxway.config.programs import ProgramCommand
     from muxway.config.shaping import ExposedTool, ToolShape
     from muxway.config.templates import Condition, Template
+    from muxway.config.tls import ListenerTls, ServerTls
     from muxway.errors import Problem
 
 Transport = Literal["stdio", "http", "sse", "auto"]
@@ -61,6 +63,12 @@ class ServerConfig:
         "Arguments of the program, one per item. Numbers are turned into text.",
         default_factory=tuple[str, ...],
         example=["-y", "@modelcontextprotocol/server-filesystem", "/data"],
+    )
+    commands: tuple[ProgramCommand, ...] | None = programs.commands(
+        "The program is no server, but one of the command line: these of its sub-commands become tools, and nothing "
+        "else of it can be run. Such programs stand under `cli`, where `command` may be left out.",
+        default=None,
+        example=["status", {"args": ["log", "--oneline"], "arguments": {"count": {"type": "integer", "flag": "-n"}}}],
     )
     env: Mapping[str, str] = kinds.variables(
         "Environment variables for the program. Numbers and booleans are turned into text; null leaves the variable "
@@ -137,6 +145,18 @@ class ServerConfig:
         "at all.",
         default_factory=oauth.OAuthConfig,
         example={"clientId": "Iv1.8a61f9b3a7aba766", "clientSecret": "${GITHUB_CLIENT_SECRET}"},
+    )
+    proxy: str | None = tls.proxy(
+        "Proxy on the way to a remote server; false: none. By default what `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` "
+        "say; servers of this machine are reached without one.",
+        default=None,
+        example="http://proxy.example.com:3128",
+    )
+    tls: ServerTls = tls.server_tls(
+        "Certificates of the connection to a remote server, where the system's authorities do not know it, or it wants "
+        "to see one of muxway.",
+        default_factory=tls.ServerTls,
+        example={"ca": "certs/company-ca.pem"},
     )
     forward: tuple[str, ...] = kinds.forwarded_headers(
         "Headers of the caller that this server gets, as they came; for servers by URL. Callers who send different "
@@ -365,8 +385,8 @@ class GatewaySettings:
     list_wait: float | None = kinds.seconds_or_zero(
         "How long after the start of muxway a listing waits, at most, for servers that are still starting and were "
         "never seen before; 0 answers at once. Servers that ran before are listed at once, from memory. Default: "
-        "while there is nothing to list, up to 45 s; then 2 s for each server that may follow, and 10 s since the "
-        "start for `npx`, `uvx` and the like. Tools that come later are announced.",
+        "while there is nothing to list, up to 45 s; then 2 s for each server that may follow, and up to 10 s "
+        "since the start for `npx`, `uvx` and the like while they are at work. Tools that come later are announced.",
         default=None,
         example="10s",
     )
@@ -433,6 +453,12 @@ class GatewaySettings:
         "log in by themselves.",
         default=None,
         example={"issuer": "https://login.example.com", "scopes": ["mcp:tools"]},
+    )
+    tls: ListenerTls | None = tls.listener_tls(
+        "Certificate with which `muxway serve` speaks HTTPS. It is read again when its files change. `--tls-cert` and "
+        "`--tls-key` win over it.",
+        default=None,
+        example={"cert": "certs/mcp.pem", "key": "certs/mcp.key"},
     )
     keys: str | None = kinds.path(
         "File with the digests of API keys, which `muxway key` writes. By default each config file has one of its own "
@@ -740,6 +766,19 @@ STEP = Section("tools.*.steps.*", Step)
 EXAMPLE = Section("tools.*.examples.*", Example)
 VIEW = Section("views.*", ViewConfig)
 SECTIONS = (
-    *(SERVER, oauth.OAUTH, oauth.IDP, GATEWAY, access.RULE, AUTH, CLAIMS, INTROSPECTION),
+    *(
+        SERVER,
+        programs.COMMAND,
+        programs.ARGUMENT,
+        oauth.OAUTH,
+        oauth.IDP,
+        tls.SERVER_TLS,
+        GATEWAY,
+        tls.LISTENER_TLS,
+        access.RULE,
+        AUTH,
+        CLAIMS,
+        INTROSPECTION,
+    ),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

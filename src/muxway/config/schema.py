@@ -12,8 +12,11 @@ from muxway.config.documents import MINIMAL
 from muxway.config.kinds import STRING
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SECTIONS, SERVER, STEP, SUBTOOL, VIEW
 from muxway.config.oauth import IDP, OAUTH
+from muxway.config.programs import ARGUMENT as PROGRAM_ARGUMENT
+from muxway.config.programs import COMMAND as PROGRAM_COMMAND
 from muxway.config.report import nearest
 from muxway.config.shaping import ARGUMENT, SHAPE
+from muxway.config.tls import LISTENER_TLS, SERVER_TLS
 from muxway.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -78,8 +81,12 @@ def json_schema() -> dict[str, Any]:
             "example": _object(EXAMPLE),
             "shape": _object(SHAPE),
             "argument": _object(ARGUMENT),
+            "programCommand": _object(PROGRAM_COMMAND),
+            "programArgument": _object(PROGRAM_ARGUMENT),
             "oauth": _object(OAUTH),
             "idp": _object(IDP),
+            "serverTls": _object(SERVER_TLS),
+            "tls": _object(LISTENER_TLS),
             "view": _object(VIEW),
             "accessRule": _object(RULE),
             "subtools": {"type": "array", "minItems": 1, "items": {"anyOf": [STRING, _object(SUBTOOL)]}},
@@ -148,7 +155,11 @@ def _is_within(head: str, section: Section) -> bool:
         return "shape" in parts and ("arguments" in parts) == (section is ARGUMENT)
     if section in (OAUTH, IDP):
         return "oauth" in parts and ("idp" in parts) == (section is IDP)
-    if section in (SERVER, VIEW) and ("shape" in parts or "oauth" in parts):
+    if section in (PROGRAM_COMMAND, PROGRAM_ARGUMENT):
+        return "commands" in parts and ("arguments" in parts) == (section is PROGRAM_ARGUMENT)
+    if section is SERVER_TLS:
+        return first != "gateway" and "tls" in parts
+    if section in (SERVER, VIEW) and not {"shape", "oauth", "tls", "commands"}.isdisjoint(parts):
         return False
     if section is VIEW:
         return first == "views"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from muxway.config.expand import Scope
     from muxway.config.fields import Field
     from muxway.config.report import Path, Report
+    from muxway.config.tls import ServerTls
 
 ADDRESS_KEYS = frozenset(
     spelling for key in ("command", "url", "httpUrl") for spelling in SERVER.by_spelling[key].spellings
@@ -91,11 +92,19 @@ def read_server(
         values["env"] = _environment(got, given, reader)
         if values.pop("forward", ()):
             report.warn((*path, "forward"), "has no effect: a program gets no headers, only servers by `url` do")
+        for key in ("tls", "proxy"):
+            if values.pop(key, None):
+                report.warn(
+                    (*path, key), "has no effect: it is for servers by `url`; a program makes its own connections"
+                )
     else:
+        if values.pop("commands", None) is not None:
+            report.error((*path, "commands"), "are those of a program, and this is a server by `url`")
         values["url"] = _first(got, "httpUrl", "url")
         values["headers"] = _headers(got, reader)
         _check_credentials(values["url"], values["headers"], path, report)
         fixed = {name.lower() for name in values["headers"]}
+        _check_way(values, path, report)
         for index, header in enumerate(values.get("forward", ())):
             if header in fixed:
                 why = "stands in `headers` already: it is either the same for all, or each caller's"
@@ -203,6 +212,21 @@ def _enabled(given: Mapping[str, _Given], reader: Reader, path: Path) -> bool:
     if len(flags) == 2 and flags["enabled"] == flags["disabled"]:
         reader.report.error(path, "`enabled` and `disabled` contradict each other; keep one of them")
     return flags.get("enabled", not flags.get("disabled", False))
+
+
+def _check_way(values: Mapping[str, Any], path: Path, report: Report) -> None:
+    """Whether the certificates fit the URL."""
+    tls: ServerTls | None = values.get("tls")
+    if tls is None or values["url"] is None:
+        return
+    url = urlsplit(str(values["url"]))
+    if url.scheme.lower() == "http":
+        report.warn((*path, "tls"), "has no effect: the `url` begins with http://, which is not encrypted")
+    elif not tls.verify and (url.hostname or "") not in ("127.0.0.1", "::1", "localhost"):
+        report.error(
+            (*path, "tls", "verify"),
+            "a certificate can be left unchecked on this machine only; name the authority that issued it under `ca`",
+        )
 
 
 def _transport(

@@ -11,8 +11,10 @@ import io
 import os
 import re
 import ssl
+from ipaddress import ip_address
 from time import thread_time
 from typing import TYPE_CHECKING, Final, Self
+from urllib.request import getproxies_environment, proxy_bypass
 
 import aiohttp
 from yarl import URL
@@ -119,13 +121,22 @@ class HttpResponse:
 
 
 class HttpClient:
-    """Requests to one server, on connections that are kept for the next ones.
+    """Requests to one server, on connections that are kept for the next ones."""
 
-    Raises:
-        SpawnError: the URL or a configured header cannot be used.
-    """
+    def __init__(
+        self, url: str, headers: Mapping[str, str], *, tls: ssl.SSLContext | None = None, proxy: str | None = None
+    ) -> None:
+        """Prepare.
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        Args:
+            url: where the server is; requests go to its origin alone.
+            headers: what every request has.
+            tls: how the server is known, if not by the system's authorities alone.
+            proxy: what is on the way; the empty text: nothing; None: what the environment says.
+
+        Raises:
+            SpawnError: the URL, the proxy or a configured header cannot be used.
+        """
         for name, value in headers.items():
             if _TOKEN(name) is None or _UNSENDABLE(value) is not None:
                 raise SpawnError(f"its header `{name}` has characters that no HTTP header can have")
@@ -137,6 +148,11 @@ class HttpClient:
             raise SpawnError(f"its `url` must begin with http:// or https://, not {self._origin.scheme}://")
         agent = {} if any(name.lower() == "user-agent" for name in headers) else {"User-Agent": f"muxway/{__version__}"}
         self._headers = {**agent, **headers}
+        self._tls: ssl.SSLContext | bool = True if tls is None else tls
+        try:
+            self._proxy = URL(proxy) if proxy else proxy_for(self._origin) if proxy is None else None
+        except ValueError as error:
+            raise SpawnError(f"its proxy cannot be used: {error}") from None
         self._session = aiohttp.ClientSession(
             # How many requests run at once is for the transport to say: it knows which of them must never wait.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
@@ -169,7 +185,14 @@ class HttpClient:
             # A large one in pieces: written at once it would hold up everybody else.
             data = io.BytesIO(body) if body is not None and len(body) > _AT_ONCE else body
             try:
-                response = await self._session.request(method, URL(url), headers=sent, data=data, allow_redirects=False)
+                response = await self._session.request(
+                    *(method, URL(url)),
+                    headers=sent,
+                    data=data,
+                    allow_redirects=False,
+                    ssl=self._tls,
+                    proxy=self._proxy,
+                )
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise _trouble(error) from error
             location = response.headers.get("Location")
@@ -194,6 +217,23 @@ class HttpClient:
         await self._session.close()
 
 
+def proxy_for(origin: URL) -> URL | None:
+    """The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, NO_PROXY). This machine needs none."""
+    host = origin.host or ""
+    proxies = getproxies_environment()
+    named = proxies.get(origin.scheme) or proxies.get("all")
+    if not named or _is_here(host) or proxy_bypass(f"{host}:{origin.port}", proxies):
+        return None
+    return URL(named if "://" in named else f"http://{named}")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
 def _origin_of(location: str) -> str:
     try:
         return str(URL(location).origin())
@@ -207,8 +247,22 @@ def _trouble(error: Exception) -> HttpTrouble:
 
 def _meaning(error: Exception) -> str:
     """What a library error means. Its own text may hold the URL with a token in it, so it is not shown."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError | ssl.SSLError):
-        return "has no TLS certificate that can be trusted, or does not speak TLS at all"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return "cannot be reached: its proxy does not answer; check `proxy`, or the variable HTTPS_PROXY"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"cannot be reached: its proxy refuses with status {error.status}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+        why = cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else "unknown reason"
+        return (
+            f"has no TLS certificate that can be trusted: {why[:1].lower()}{why[1:].rstrip('.')}; if it is of an "
+            "authority of your own, name that under `tls.ca`"
+        )
+    # With TLS 1.3 the other side refuses our certificate only after the connection is made.
+    for refusal in (error, error.__cause__, getattr(error, "os_error", None)):
+        if isinstance(refusal, ssl.SSLError):
+            alert = re.sub(r"^(SSL|TLS)V?[0-9]*_ALERT_", "", refusal.reason or "no reason given").replace("_", " ")
+            return f"does not take the TLS connection ({alert.lower()})"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "cannot be reached: its host name is not known; check `url`"
     if isinstance(error, aiohttp.ServerTimeoutError | TimeoutError):

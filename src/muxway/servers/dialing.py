@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.errors import SpawnError
 from muxway.net.pipes import Turn
+from muxway.net.processes.activity import processor_time
 from muxway.net.processes.manager import ProcessManager
 from muxway.servers.start_queue import StartQueue
 from muxway.servers.transports.stdio import StdioServerTransport
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.journal import Journal
     from muxway.net.processes.launch import ReaperProcess
+    from muxway.servers.slot import Slot
     from muxway.servers.transports.port import Credentials, ServerTransport
 
 _START: Final = 30.0
 _FETCHING_START: Final = 120.0
 _FETCHERS: Final = frozenset(("npx", "npm", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno"))
+_DELEGATING: Final = frozenset(("docker", "podman"))
+"""Those that have their work done by processes that are not their children."""
 
 
 def start_timeout(configured: float | None, command: str | None) -> float:
@@ -39,9 +43,21 @@ def may_fetch(command: str | None) -> bool:
     return command is not None and PurePath(command).stem in _FETCHERS
 
 
+def launch_work(slot: Slot) -> float | None:
+    """Processor seconds that the launcher of a server has used so far; None if nobody can tell."""
+    transport, command = slot.transport, slot.instance.config.command
+    if command is None or PurePath(command).stem in _DELEGATING:
+        return None
+    if transport is None:
+        return 0.0
+    if not isinstance(transport, StdioServerTransport):
+        return None
+    return 0.0 if transport.pid is None else processor_time(transport.pid)
+
+
 def is_child(config: ServerConfig, thing: object) -> bool:
     """Whether a server is a process of ours."""
-    return config.transport == "stdio" and thing is None
+    return config.transport == "stdio" and thing is None and config.commands is None
 
 
 class Dialing:
@@ -76,7 +92,10 @@ class Dialing:
         """How the start of a connection waits for a place; None if it needs none."""
         if not is_child(config, thing):
             return None
-        return lambda: self._queue.take(lambda: self._settings().max_processes, self._settings().queue_wait)
+        return self._wait_for_room
+
+    async def _wait_for_room(self) -> None:
+        await self._queue.take(lambda: self._settings().max_processes, self._settings().queue_wait)
 
     def dial(
         self,
@@ -114,6 +133,12 @@ class Dialing:
 
             server = as_server(thing, config.name)
             return lambda _: MemoryServerTransport(server)
+
+        if config.commands is not None:
+            from muxway.servers.transports.memory import MemoryServerTransport
+            from muxway.servers.transports.program import ProgramServer
+
+            return lambda _: MemoryServerTransport(ProgramServer(current(), self._processes, self._wait_for_room))
 
         def limit() -> int:
             return current().max_message_bytes or self._settings().max_message_bytes

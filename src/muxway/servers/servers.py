@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muxway.catalog import build
 from muxway.log import EventLog
-from muxway.servers.dialing import Dialing, is_child, may_fetch, start_timeout, takes_several
+from muxway.servers.dialing import Dialing, is_child, launch_work, may_fetch, start_timeout, takes_several
 from muxway.servers.instance import Hooks, Instance, ServerTerms
 from muxway.servers.limits import ServerLimits
 from muxway.servers.list_memory import ListMemory
@@ -389,11 +389,20 @@ class Servers:
 
         One that has failed is known to have nothing for now, however often it is tried again.
         """
+        return [may_fetch(server.config.command) for server in self._never_seen]
+
+    @property
+    def _never_seen(self) -> list[ManagedServer]:
         return [
-            may_fetch(server.config.command)
+            server
             for server in self.by_name.values()
             if server.starting and not server.lists.offers and not server.first.state.restarts
         ]
+
+    def launch_work(self) -> float | None:
+        """Processor seconds that the launchers of `unknown` servers have used so far; None if nobody can tell."""
+        used = [launch_work(server.first) for server in self._never_seen if may_fetch(server.config.command)]
+        return None if None in used else sum(one for one in used if one is not None)
 
     @property
     def shows(self) -> bool:

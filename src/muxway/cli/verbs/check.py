@@ -14,6 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from muxway.catalog.client_profiles import PROFILES
+from muxway.cli.certificates import chains_of
+from muxway.cli.client_forms import forms_document, forms_of, show_forms
 from muxway.cli.composed import composed_problems, subtool_problems
 from muxway.cli.describing import holdings, middlewares, trouble
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
@@ -31,7 +33,8 @@ from muxway.servers.transports.command import child_environment, resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muxway.catalog.client_profiles import Adapted
+    from muxway.cli.certificates import Chains
+    from muxway.cli.client_forms import Forms
     from muxway.config import Config, ServerConfig
     from muxway.results import Server
 
@@ -102,23 +105,25 @@ def command(
             _show_warnings(warnings)
         raise click.exceptions.Exit(CONFIG_INVALID) from None
     logins: Logins = {}
-    adapted: Adaptations = {}
+    chains: Chains = {}
+    forms: Forms = {}
     if connect or client is not None:
-        found, problems, doubts, logins, adapted = run(_connect(loaded, client))
+        found, problems, doubts, logins, chains, forms = run(_connect(loaded, client))
     else:
         found, problems, doubts = {}, (), programs_missing(loaded)
     loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
     ok = all(server.error is None or server.status is Status.RUNNING for server in found.values())
     if as_json:
-        document = _document(loaded.source, loaded, found, logins, ok=ok and not problems, problems=problems)
+        document = _document(loaded.source, loaded, found, logins, chains, ok=ok and not problems, problems=problems)
         if client is not None:
-            document["client"] = _adapted_document(client, adapted)
+            document["client"] = forms_document(client, forms)
         show_json(document if changes is None else {**document, "plan": changes.document})
     else:
         _show(loaded, found)
         _show_logins(logins)
+        _show_chains(chains)
         if client is not None:
-            _show_adapted(client, adapted, off=not loaded.gateway.client_profiles)
+            show_forms(client, forms, off=not loaded.gateway.client_profiles)
         if changes is not None:
             _show_changes(changes)
         for problem in problems:
@@ -196,22 +201,17 @@ Logins = dict[str, dict[str, Any]]
 """Server name → how its login is."""
 
 
-Adaptations = dict["str | None", "Adapted"]
-"""View, or None for the whole → what is done to its tools for a client."""
-
-
 async def _connect(
     config: Config, client: str | None
-) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins, Adaptations]:
+) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins, Chains, Forms]:
     async with opened(awake(config)) as gateway:
         found = {server.name: server for server in gateway.servers()}
         problems, doubts = composed_problems(config, gateway)
         problems += subtool_problems(config, gateway)
         notes = [(name, note) for name in config.views for note in gateway.notes(name)]
         doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
-        views = () if client is None else (None, *config.views)
-        adapted: Adaptations = {view: gateway.adapted_for(client, view) for view in views} if client else {}
-        return found, problems, doubts, await _logins(config, found), adapted
+        forms = forms_of(config, gateway, client)
+        return found, problems, doubts, await _logins(config, found), await chains_of(config, found), forms
 
 
 async def _logins(config: Config, found: Found) -> Logins:
@@ -228,6 +228,12 @@ async def _logins(config: Config, found: Found) -> Logins:
 
 
 # --- for people -------------------------------------------------------------------------------
+
+
+def _show_chains(chains: Chains) -> None:
+    for name, chain in chains.items():
+        for depth, certificate in enumerate(chain):
+            click.echo(one_line(f"{name}: {'TLS certificate of' if depth == 0 else 'signed by'} {certificate}"))
 
 
 def _show_problems(error: ConfigError) -> None:
@@ -267,36 +273,6 @@ def _show_logins(logins: Logins) -> None:
         click.echo(one_line(f"{name}: {state}{renewed}; at {said}; scopes: {scopes}"))
         for problem in facts.get("problems", ()):
             click.echo(f"{badge('warning')}  {one_line(name)}: {one_line(problem)}")
-
-
-def _show_adapted(client: str, adapted: Adaptations, *, off: bool) -> None:
-    title = PROFILES[client].title
-    if off:
-        click.echo(f"{badge('warning')}  `gateway.clientProfiles` is false: {title} gets everything as it is")
-    for view, one in adapted.items():
-        where = "" if view is None else f", in view {one_line(view)}"
-        if not one.changes:
-            click.echo(f"{badge('ok')}  {title} takes all tools as they are{where}")
-        else:
-            changed = plural(len({change.tool for change in one.changes}), "tool")
-            click.echo(f"{title} {'would get' if off else 'gets'} {changed} in a form that it takes{where}:")
-            show_table([[one_line(change.tool), one_line(change.what)] for change in one.changes], indent=2)
-        for warning in one.warnings:
-            click.echo(f"{badge('warning')}  {one_line(warning)}{where}")
-
-
-def _adapted_document(client: str, adapted: Adaptations) -> dict[str, Any]:
-    return {
-        "name": client,
-        "lists": [
-            {
-                "view": view,
-                "changes": [{"tool": change.tool, "what": change.what} for change in one.changes],
-                "warnings": list(one.warnings),
-            }
-            for view, one in adapted.items()
-        ],
-    }
 
 
 def _when(expires_at: float | None) -> str:
@@ -376,6 +352,7 @@ def _document(
     config: Config | None = None,
     found: Found | None = None,
     logins: Logins | None = None,
+    chains: Chains | None = None,
     *,
     ok: bool = False,
     problems: Sequence[Problem] = (),
@@ -386,7 +363,9 @@ def _document(
     return {
         "ok": ok,
         "file": file,
-        "servers": [_described(server, (found or {}).get(server.name), logins or {}) for server in servers],
+        "servers": [
+            _described(server, (found or {}).get(server.name), logins or {}, chains or {}) for server in servers
+        ],
         "compoundTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.subtools],
         "composedTools": [] if config is None else [tool.name for tool in config.tools.values() if tool.steps],
         "views": [] if config is None else [*config.views],
@@ -395,7 +374,7 @@ def _document(
     }
 
 
-def _described(server: ServerConfig, found: Server | None, logins: Logins) -> dict[str, Any]:
+def _described(server: ServerConfig, found: Server | None, logins: Logins, chains: Chains) -> dict[str, Any]:
     facts = {
         "name": server.name,
         "transport": server.transport,
@@ -406,7 +385,8 @@ def _described(server: ServerConfig, found: Server | None, logins: Logins) -> di
         return facts
     tail = list(found.stderr[-_STDERR_SHOWN:])
     login = {"login": logins[server.name]} if server.name in logins else {}
-    return {**facts, **describe(found), "ms": round((found.seconds or 0) * 1000), "stderr": tail, **login}
+    chain = {"certificates": chains[server.name]} if server.name in chains else {}
+    return {**facts, **describe(found), "ms": round((found.seconds or 0) * 1000), "stderr": tail, **login, **chain}
 
 
 def describe(server: Server) -> dict[str, Any]:

@@ -17,10 +17,12 @@ from muxway.config import places
 from muxway.net.processes.launch import ReaperProcess
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
 
     from muxway.config import Config
     from muxway.identity.keys import KeyFile, OwnToken
+    from muxway.net.tls import Certificate
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 
@@ -59,7 +61,7 @@ def _read_by(
     examples=[
         "muxway serve --config servers.json",
         "muxway serve -c servers.json --port 8080",
-        "MUXWAY_TOKEN=... muxway serve -c servers.json --host 0.0.0.0",
+        "MUXWAY_TOKEN=... muxway serve -c servers.json --host 0.0.0.0 --tls-cert mcp.pem",
     ],
 )
 @config_option
@@ -85,7 +87,24 @@ def _read_by(
     help="Bearer token clients must send; may be given again. The command line is visible to other users of "
     "this machine: better in the environment.  [env: MUXWAY_TOKEN; default: gateway.token of the config]",
 )
-@click.option("--insecure", is_flag=True, help="Let in others without a token: any user, any machine that can connect.")
+@click.option(
+    "--tls-cert",
+    envvar="MUXWAY_TLS_CERT",
+    metavar="FILE",
+    help="Certificate (PEM, with its chain): speak HTTPS. Read again when it changes."
+    "  [env: MUXWAY_TLS_CERT; default: gateway.tls]",
+)
+@click.option(
+    "--tls-key",
+    envvar="MUXWAY_TLS_KEY",
+    metavar="FILE",
+    help="Its private key (PEM), if it is not in the same file.  [env: MUXWAY_TLS_KEY]",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Let in others without a token: any user, any machine that can connect; or with one in clear.",
+)
 @click.option(
     "--allow-origin",
     "allowed_origins",
@@ -119,6 +138,8 @@ def command(
     debug: bool,
     trace_file: str | None,
     tokens: tuple[str, ...],
+    tls_cert: str | None,
+    tls_key: str | None,
     insecure: bool,
     keep_open: bool,
     view: str | None,
@@ -133,7 +154,8 @@ def command(
     requests (2026-07-28), at /sse is HTTP+SSE (2024-11-05); /healthz and /readyz
     tell how it is. Views of the config are at /mcp/NAME and /sse/NAME; with --view,
     one of them is at /mcp and /sse. Only you can connect, from this machine, unless
-    there is a --token, gateway.auth or a key (muxway key); another --host needs one.
+    there is a --token, gateway.auth or a key (muxway key); another --host needs one,
+    and --tls-cert, so that nobody reads it on the way.
 
     When the last client of /sse leaves, and nobody ever used /mcp, the servers are
     stopped until the next client comes; --keep-open keeps them.
@@ -149,7 +171,7 @@ def command(
 
     def credentials(config: Config) -> AcceptedTokens:
         known_view(config, view)
-        return _credentials(config, tokens, bound.host, insecure=insecure, own=own)
+        return _credentials(config, tokens, bound.host, insecure=insecure, own=own, tls=certificate is not None)
 
     from muxway.clients.transports.guard import is_loopback
     from muxway.identity.keys import OwnToken
@@ -168,18 +190,21 @@ def command(
         own_user = is_loopback(bound.host) and not insecure
         if own_user and not peer_user.can_tell():
             own_user, own = False, OwnToken()
+        certificate = _certificate(loaded, tls_cert, tls_key)
         credentials(loaded)
+        context = None if certificate is None else _context(certificate)
         listener = _bind(bound.host, bound.port)
     except BaseException:
         reaper.close()
         raise
     for warning in loaded.warnings:
         log.EventLog("config").warning("config", problem=warning)
-    from muxway.cli.http_serving import Address, Terms, run_http
+    from muxway.cli.http_serving import Address, ShownCertificate, Terms, run_http
     from muxway.clients.transports.guard import Guard
 
     terms = Terms(
-        address=Address(bound.host, listener),
+        address=Address(bound.host, listener, tls=context is not None),
+        tls=None if certificate is None or context is None else ShownCertificate(certificate, context),
         guard=Guard(
             host=bound.host,
             allow_hosts=bound.allowed_hosts,
@@ -211,7 +236,13 @@ class AcceptedTokens(NamedTuple):
 
 
 def _credentials(
-    config: Config, given: tuple[str, ...], host: str, *, insecure: bool, own: OwnToken | None = None
+    config: Config,
+    given: tuple[str, ...],
+    host: str,
+    *,
+    insecure: bool,
+    own: OwnToken | None = None,
+    tls: bool = False,
 ) -> AcceptedTokens:
     """What the command line and the configuration say together. Raises BadConfig, UsageError."""
     from muxway.clients.transports.guard import is_loopback
@@ -225,6 +256,7 @@ def _credentials(
     keys = _known_keys(config)
     is_open = not (auth or tokens or views) and (insecure or is_loopback(host))
     _check_safety(host, (*tokens, *views), insecure=insecure or auth is not None or bool(keys and keys.keys))
+    _check_secrecy(config, host, is_secret=tls or insecure)
     if auth is not None and not (config.gateway.public_url or auth.audience or is_loopback(host)):
         raise BadConfig(
             "gateway.auth needs to know which tokens are for this gateway: set gateway.publicUrl to the URL by which "
@@ -239,6 +271,40 @@ def _credentials(
         # Nobody can tell here whose connection it is: whoever runs us can read this token, and nobody else.
         return AcceptedTokens((_made(own),), views, keys, is_open=False, own=own)
     return AcceptedTokens(tokens, views, keys, is_open)
+
+
+def _check_secrecy(config: Config, host: str, *, is_secret: bool) -> None:
+    """Whether what clients show is seen by nobody on the way. Raises UsageError."""
+    from muxway.clients.transports.guard import is_loopback
+
+    behind_https = (config.gateway.public_url or "").lower().startswith("https://")
+    if not (is_secret or behind_https or is_loopback(host)):
+        raise click.UsageError(
+            f"tokens would travel to {host} in clear, for everybody on the way to read: give a certificate "
+            "(--tls-cert, or gateway.tls in the config); if a proxy in front of this speaks HTTPS, set "
+            "gateway.publicUrl to its https:// address; or say --insecure if the network is yours alone."
+        )
+
+
+def _certificate(config: Config, cert: str | None, key: str | None) -> Certificate | None:
+    """What the command line says, else what the configuration says."""
+    from muxway.net.tls import Certificate
+
+    if key is not None and cert is None:
+        raise click.UsageError("--tls-key needs the --tls-cert that it belongs to.")
+    if cert is not None:
+        return Certificate(cert, key)
+    written = config.gateway.tls
+    return None if written is None else Certificate(written.cert, written.key)
+
+
+def _context(certificate: Certificate) -> ssl.SSLContext:
+    from muxway.net.tls import TlsFileError, server_context
+
+    try:
+        return server_context(certificate)
+    except TlsFileError as error:
+        raise BadConfig(f"{error}.") from None
 
 
 def _made(own: OwnToken) -> str:

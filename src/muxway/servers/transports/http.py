@@ -12,9 +12,11 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from muxway.config.tls import ServerTls
 from muxway.errors import HEADER_MISMATCH, STATELESS_CODES, MethodNotFound, ParseError, SpawnError, UpstreamError
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble, excerpt, refusal
+from muxway.net.tls import Certificate, client_context
 from muxway.servers.transports.http_intake import HttpIntake
 from muxway.servers.transports.http_retry import Pauses, RemoteSession, session_after
 from muxway.servers.transports.http_sse import SseServerTransport
@@ -27,6 +29,7 @@ from muxway.wire.framing import Oversized
 from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from msgspec import Raw
@@ -199,7 +202,10 @@ class HttpServerTransport:
         from muxway.net.http_client import HttpClient
 
         self._hear, self._report_lost, self._report_failure = hear, lost, fail
-        self._client = HttpClient(self._url, self._config.headers)
+        config = self._config
+        # A context takes milliseconds to make: it reads all the system's authorities.
+        tls = None if config.tls == ServerTls() else await asyncio.to_thread(tls_context, config.tls)
+        self._client = HttpClient(self._url, config.headers, tls=tls, proxy=config.proxy)
         if self._config.transport == "sse":
             try:
                 await self._open_events()
@@ -802,3 +808,9 @@ def _error_in(body: bytes) -> Raw | None:
     except (ParseError, NotAnEnvelope):
         return None
     return None if envelope.error is ABSENT or envelope.method is not None else envelope.error
+
+
+def tls_context(tls: ServerTls) -> ssl.SSLContext:
+    """How a server is known, and we to it. Raises TlsFileError."""
+    certificate = None if tls.cert is None else Certificate(tls.cert, tls.key)
+    return client_context(tls.ca, certificate, verify=tls.verify)

@@ -14,7 +14,7 @@ from muxway.wire import envelopes
 from muxway.wire.revisions import negotiate
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from muxway.servers.transports.memory import InProcessServer
     from muxway.wire.envelopes import Envelope, Params
@@ -54,25 +54,17 @@ def _low_level(thing: object) -> object | None:
     return next((one for one in candidates if hasattr(one, "create_initialization_options")), None)
 
 
-class ObjectServer:
-    """A plain object as an MCP server: each public method is a tool.
+class ToolServer:
+    """A server in this process that has tools and nothing else."""
 
-    The docstring is the description, the type hints are the schema, and what the method
-    returns is the result: text as it is, anything else as structured content. An exception
-    becomes a result with `isError`, so that the caller learns of it.
-    """
-
-    def __init__(self, thing: object, name: str) -> None:
+    def __init__(self, name: str, tools: list[dict[str, Any]]) -> None:
         self._name = name
-        self._methods = {
-            key: cast("Callable[..., Any]", getattr(thing, key))
-            for key in dir(thing)
-            if not key.startswith("_") and callable(getattr(thing, key))
-        }
-        if not self._methods:
-            raise MuxwayError(f'"{name}": {type(thing).__name__} has no public methods to offer as tools')
-        self._tools = [_describe(key, method) for key, method in self._methods.items()]
+        self._tools = tools
         self._running: dict[bytes, asyncio.Task[None]] = {}
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The result of a call; None if there is no such tool."""
+        raise NotImplementedError
 
     async def serve(self, receive: Callable[[], Awaitable[bytes | None]], send: Callable[[bytes], None]) -> None:
         """Speak MCP until there is no more to receive."""
@@ -107,11 +99,36 @@ class ObjectServer:
         if method != "tools/call":
             raise MethodNotFound(f"{method} is not offered")
         name = envelopes.text(params.get("name")) or ""
+        result = await self.call(name, envelopes.value(params.get("arguments", b"{}")))
+        if result is None:
+            raise InvalidParams(f"Unknown tool: {name}")
+        return result
+
+
+class ObjectServer(ToolServer):
+    """A plain object as an MCP server: each public method is a tool.
+
+    The docstring is the description, the type hints are the schema, and what the method
+    returns is the result: text as it is, anything else as structured content. An exception
+    becomes a result with `isError`, so that the caller learns of it.
+    """
+
+    def __init__(self, thing: object, name: str) -> None:
+        self._methods = {
+            key: cast("Callable[..., Any]", getattr(thing, key))
+            for key in dir(thing)
+            if not key.startswith("_") and callable(getattr(thing, key))
+        }
+        if not self._methods:
+            raise MuxwayError(f'"{name}": {type(thing).__name__} has no public methods to offer as tools')
+        super().__init__(name, [_describe(key, method) for key, method in self._methods.items()])
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         tool = self._methods.get(name)
         if tool is None:
-            raise InvalidParams(f"Unknown tool: {name}")
+            return None
         try:
-            given = tool(**envelopes.value(params.get("arguments", b"{}")))
+            given = tool(**arguments)
             if inspect.isawaitable(given):
                 given = await given
             return _result(given)
