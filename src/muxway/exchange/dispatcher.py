@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from muxway.calls.backend import StillStarting
+from muxway.calls.call import LIBRARY
 from muxway.calls.incidents import attempt, internal
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.errors import MethodNotFound, RpcError, ToolNotFound, UpstreamError
@@ -314,7 +315,7 @@ class Dispatcher:
 
     # --- what sessions are told ---------------------------------------------------------------
 
-    def unmet(self, caller: Caller) -> dict[Held, None] | None:
+    def unmet(self, caller: Caller = LIBRARY) -> dict[Held, None] | None:
         """Where a session waits that opens before its only server has said what it is; None if it need not."""
         runtime = self.runtime
         if runtime.waiting_sessions is not None:

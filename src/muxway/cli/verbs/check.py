@@ -60,6 +60,7 @@ _SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credenti
 @click.option(
     "--client",
     type=click.Choice([*PROFILES]),
+    metavar="NAME",
     help="Also show what is done to tools for this client, which cannot take everything. Starts each server, too.",
 )
 @click.option("--plan", "planned", is_flag=True, help="Show what a reload would change in the gateway that runs it.")

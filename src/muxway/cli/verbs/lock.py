@@ -12,7 +12,7 @@ from muxway.catalog import lock_text
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.locking import CLASSES, LOCKED_KINDS, LockedServer, compare
 from muxway.cli.exits import CONFIG_INVALID, FAILED, BadConfig, Failed, Unreachable
-from muxway.cli.help import SETTINGS, Verb
+from muxway.cli.help import Verb, VerbWithParts
 from muxway.cli.options import config_option, debug_option, json_option, read_config
 from muxway.cli.output import badge, dim, one_line, plural, show_json
 from muxway.cli.session import awake, only, opened, quiet_log, run
@@ -38,7 +38,10 @@ class _Answers(NamedTuple):
     """Servers that could not be asked, and why."""
 
 
-@click.group(context_settings=SETTINGS, invoke_without_command=True)
+@click.group(
+    cls=VerbWithParts,
+    examples=["muxway lock", "muxway lock --check", "muxway lock diff", "muxway lock accept github/create_issue"],
+)
 @config_option
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a server differs, 3 if that cannot be told.")
 @json_option
