@@ -34,6 +34,15 @@ LIMITS: dict[str, dict[str, list[str]]] = {
         "one message, either side": ["maxMessageBytes"],
         "waiting for a server that does not read": ["_QUEUE_LIMIT"],
         "waiting for a client that does not read": ["_PAUSE_ABOVE"],
+        "a notification or request of a server": ["large.LARGE", "LARGEST_REQUEST"],
+        "the id or method of a message of more than 1 MiB; a batch of a server, or of a client on stdio": [
+            "envelopes.LONGEST_ID", "large.LARGE",
+        ],
+        "`name`, `uri`, `ref`, `cursor`, `_meta` of a message of a client on stdio": ["large.LARGE"],
+        "the message of a server's error, where it is not passed on but told to logs and middleware": [
+            "_LONGEST_TOLD", "large.LARGE",
+        ],
+        "members of a result of more than 128 KiB that middleware looks into": ["MOST_MEMBERS"],
         "levels of arrays and objects in a message": ["depth.MOST"],
         "members of a message, of its `params`, of `_meta`": ["MOST_MEMBERS"],
         "messages of a batch": ["MOST_IN_A_BATCH"],

@@ -29,7 +29,7 @@ class Scene:
         self.clock = FakeClock()
         self.world = World({}, offer("up", "a"))
         self.runtime = runtime = self.world.runtime
-        runtime.notices = ChangeNotices(self.clock, lambda one: runtime.snapshot.seen(*one.caller))
+        runtime.notices = ChangeNotices(self.clock, runtime._compare)
         self.heard: list[frozenset[str]] = []
         self.stop = runtime.dispatcher().listen(self.heard.append)
 

@@ -29,7 +29,10 @@ from muxway.catalog.uri_templates import LONGEST_TEMPLATE, MOST_EXPRESSIONS, Tem
 from muxway.catalog.uris import UriFilter
 from muxway.composed.evaluation import LARGEST_COMPARED, StepOutcome, StepScope, Unfit, holds
 from muxway.config.templates import parse_condition
+from muxway.errors import RpcError
 from muxway.likeness import LONGEST_COMPARED, most_like, short
+from muxway.middleware.builtin.masking import Masker
+from muxway.middleware.engine.base import Result
 from muxway.testing import ScriptedServer
 from muxway.wire import envelopes
 from muxway.wire.headers import MOST_ANNOTATIONS, BadAnnotation, param_headers
@@ -354,3 +357,28 @@ def test_digits_that_are_no_integer_are_passed_over_at_once(one: bytes) -> None:
     frame = b"[" + one + b"]"
     assert not envelopes.has_huge_integer(frame)
     assert cpu(lambda: envelopes.has_huge_integer(frame)) < ALLOWED * SLACK
+
+
+# --- members ----------------------------------------------------------------------------------
+
+
+def test_a_result_with_a_million_members_is_not_taken_apart() -> None:
+    """docs/behaviour.md#size-limits: to make as many objects takes half a second, for which everything else waits."""
+    wide = b"{%b}" % b",".join(b'"key%d":"someone@example.com"' % number for number in range(300_000))
+
+    def refused() -> None:
+        with pytest.raises(RpcError, match="more than 1000 members"):
+            _ = Result(wide).fields
+
+    assert cpu(refused) < ALLOWED * SLACK
+    small = b"{%b}" % b",".join(b'"k%d":1' % number for number in range(1_001))
+    assert len(Result(small).fields) == 1_001, "what is small is read whole"
+    narrow = b'{"a":1,"a":2,"b":"%b"}' % (b"x" * 200_000)
+    assert bytes(Result(narrow).fields["a"]) == b"2"
+
+
+def test_what_has_too_many_members_is_still_masked() -> None:
+    """docs/middleware/redact.md: all of it is searched then, keys too."""
+    wide = b'{"content":[],%b}' % b",".join(b'"key%d":"someone@example.com"' % number for number in range(5_000))
+    masked = Masker({}, ["email"]).result(wide)
+    assert masked.count(b"[redacted: email]") == 5_000

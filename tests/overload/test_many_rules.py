@@ -67,3 +67,34 @@ def test_no_class_of_callers_that_is_new_holds_the_loop(kind: str, gateway: Watc
         assert b'"result"' in gateway.call(session, "small__echo")
 
     assert gateway.holds_for(LONG, new_rules_and_callers) < LONG
+
+
+@pytest.mark.parametrize("what", ["server", "class"])
+def test_nothing_that_changes_for_open_sessions_holds_the_loop(what: str, gateway: Watched) -> None:
+    """Ours: 20 ms at a time while servers come and go, and while a session's caller comes to be of another class."""
+    base = configured("names", 9000)
+    gateway.do(lambda running: running.apply(parse_config(base)))
+    # Configurations are read beside the loop.
+    more = {**SERVERS, "more": hostile("", "small")}
+    fewer = {name: server for name, server in SERVERS.items() if name != "many"}
+    configs = [parse_config({**base, "mcpServers": servers}) for servers in (more, SERVERS, fewer, SERVERS)]
+
+    async def change_server(running: Gateway) -> None:
+        client = RawClient(running.memory_door(None, Identity(user="ann")))
+        await client.hello()
+        assert (await client.call("small__echo")).result is not None
+        for config in configs:
+            await running.apply(config)
+            assert (await client.call("small__echo")).result is not None
+
+    async def change_class(running: Gateway) -> None:
+        door = running.memory_door(None, None)
+        client = RawClient(door)
+        await client.hello()
+        door._endpoint.identify(Identity(user="ann"))
+        assert (await client.call("small__echo")).result is not None
+        door._endpoint.identify(None)
+        assert (await client.call("small__echo")).result is not None
+
+    change = change_server if what == "server" else change_class
+    assert gateway.holds_for(LONG, lambda: gateway.do(change)) < LONG

@@ -7,7 +7,8 @@ their turn in between.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Generator
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from muxway.calls.incidents import internal
 from muxway.calls.ports import in_turns, later
@@ -24,6 +25,7 @@ class Message(NamedTuple):
     """One message, or what is left of it."""
 
     hear: Callable[[], object]
+    """Takes it, or gives the steps that this takes."""
     drop: Callable[[], object] = _nobody_waits
     """What is done instead, if its client goes before it is heard."""
 
@@ -68,7 +70,9 @@ class Backlog:
     def _hearing(self) -> Iterator[None]:
         while self._messages:
             try:
-                self._messages.popleft().hear()
+                steps = self._messages.popleft().hear()
+                if isinstance(steps, Generator):
+                    yield from cast("Generator[None]", steps)
             except Exception as error:  # noqa: BLE001 - the next message has to be heard
                 internal(error)
             yield

@@ -21,9 +21,9 @@ _LOG: Final = "notifications/message"
 _LOSSY: Final = tuple(b"".join(envelopes.notification(method)).removesuffix(b"}\n") for method in (_PROGRESS, _LOG))
 
 
-def may_be_lost(message: bytes) -> bool:
+def may_be_lost(message: bytes, start: int = 0) -> bool:
     """Whether a message may be left out for a client that does not keep up: only progress and log messages may."""
-    return message.startswith(_LOSSY)
+    return message.startswith(_LOSSY, start)
 
 
 def progress(call: Call, params: dict[str, Buffer]) -> list[Buffer] | None:

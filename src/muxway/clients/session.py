@@ -29,13 +29,13 @@ from muxway.exchange.open_sessions import Listener
 from muxway.exchange.subscriptions import Quota, Subscriber
 from muxway.likeness import short
 from muxway.log import EventLog
-from muxway.wire import envelopes, revisions
+from muxway.wire import envelopes, large, revisions
 from muxway.wire.asking import ELICIT, BadAnswer
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.peer import Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
@@ -62,6 +62,8 @@ _MOST_LISTENS: Final = 100
 """Streams of changes that one connection may have open."""
 _LARGE_BATCH: Final = 256 * 1024
 """Bytes of a batch that take a turn to be taken apart."""
+_SHORT: Final = ("name", "uri", "ref", "cursor", "_meta")
+"""Params that are read, and not only passed on."""
 _NOTHING: Final[dict[str, envelopes.Raw]] = {}
 
 log = EventLog("client")
@@ -248,8 +250,14 @@ class Session:
 
     def hear_all(self, frames: Sequence[bytes | Oversized]) -> None:
         """Take what the client sent."""
+        first = frames[0] if frames else b""
+        # Only the first one can be longer than what was read.
+        if isinstance(first, bytes) and len(first) > large.LARGE:
+            lines = [Message(partial(self._hear_line, late)) for late in frames[1:]]
+            self.unheard.put([Message(partial(self._hear_large, first)), *lines], soon=True)
+            return
         if len(frames) == 1 and not self.unheard.behind:
-            self._hear_line(frames[0])
+            self._hear_line(first)
             return
         # Most reads of many messages are heard within a turn: only what is left of one has to be queued.
         until = stopwatch() + TURN
@@ -268,6 +276,23 @@ class Session:
         else:
             why = "the message is larger than this server accepts (maxMessageBytes)"
             self._refuse_line(frame.head, InvalidRequest(why), self.say)
+
+    def _hear_large(self, frame: bytes) -> Generator[None, None, None]:
+        """Take a message in steps: nobody else need wait for it."""
+        opened = yield from large.opening(frame)
+        try:
+            if isinstance(opened, ParseError):
+                self._refuse_line(frame, opened, self.say)
+            elif isinstance(opened, NotAnEnvelope):
+                self.say(envelopes.failure(opened.id, InvalidRequest(f"not a JSON-RPC request: {opened}")))
+            elif large.has_huge_integer(frame, opened):
+                self._refuse_line(frame, InvalidRequest(envelopes.HUGE_INTEGER), self.say)
+            elif name := next((name for name in _SHORT if len((opened.params or {}).get(name, b"")) > large.LARGE), ""):
+                self._refuse_line(frame, InvalidParams(f"params.{name} has more than {large.LARGE} bytes"), self.say)
+            else:
+                self._hear(opened, self.say, self.say)
+        except Exception as error:  # noqa: BLE001 - the next message has to be heard
+            self._refuse_line(frame, internal(error), self.say)
 
     def hear(self, frame: bytes, say: Callable[[Sequence[Buffer]], None]) -> bool:
         """Take one message. True if it has an answer, which goes to `say`, now or later."""
@@ -456,12 +481,10 @@ class Session:
             return
         self._identity, self._forwarded = identity, forwarded
         if self.session is not None:
-            before = self._dispatcher.seen(self.session)
-            self.session = replace(self.session, identity=identity, forwarded=forwarded)
-            now = self._dispatcher.seen(self.session)
-            if now is not before:
-                # Rules may show it something else now.
-                self._lists_changed(now.changes_since(before, stateless=False))
+            before, self.session = self.session, replace(self.session, identity=identity, forwarded=forwarded)
+            # Rules may show it something else now.
+            dispatcher = self._dispatcher
+            dispatcher.runtime.compare(dispatcher.view, before, self.session, self._lists_changed)
 
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""

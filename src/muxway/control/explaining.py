@@ -6,6 +6,7 @@ path and key; the line is found by whoever shows it, as reading a large file aga
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -40,6 +41,11 @@ async def explain(
     gateway: Gateway, name: str, view: str | None = None, identity: Identity | None = None
 ) -> dict[str, Any]:
     """Everything about the tools that a name may mean, for a caller who is this. KeyError: there is no such view."""
+    snapshot = gateway.runtime.snapshot
+    if view is None or view in snapshot.views:
+        # With many definitions it takes long to say what this caller sees.
+        look = snapshot.looking(view, identity)
+        snapshot.keep((await asyncio.to_thread(look))[1])
     told = _explain(gateway, name, view, identity)
     for tool in told["tools"]:
         if tool["listed"]:

@@ -19,7 +19,7 @@ from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from muxway.calls.backend import Held
+    from muxway.calls.backend import Held, WaitingCalls
     from muxway.calls.call import Call, Caller
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
@@ -102,7 +102,11 @@ class Dispatcher:
         visible = self._of_clients.get(caller.client) if self._snapshot is self.runtime.snapshot else None
         return self._look(caller) if visible is None else visible
 
-    def _find(self, caller: Caller) -> Visible | None:
+    def making(self, caller: Caller) -> WaitingCalls | None:
+        """What to wait for, if it takes long to say what a caller sees."""
+        return self.runtime.making(self.view, caller.identity, caller.client)
+
+    def find(self, caller: Caller) -> Visible | None:
         """What a caller sees now; None: it takes long to say."""
         return self._kept(caller, self.runtime.snapshot.known(self.view, caller.identity, caller.client))
 
@@ -130,10 +134,10 @@ class Dispatcher:
         Returns the request under way, to cancel it by, or None when it is already over.
         """
         visible = self._of_clients.get(call.caller.client) if self._snapshot is self.runtime.snapshot else None
-        if visible is None and (visible := self._find(call.caller)) is None:
-            queue = self.runtime.unmade(self.view, call.caller)
-            if queue is not None:
-                return _HeldCall(queue, self._router, self.handle, call, sink, counts=False)
+        if visible is None and (visible := self.find(call.caller)) is None:
+            making = self.making(call.caller)
+            if making is not None:
+                return _HeldCall(making.held, self._router, self.handle, call, sink, counts=False)
             visible = self._look(call.caller)
         return self._answer(visible, call, sink) if visible.chain is None else visible.chain.handle(call, sink)
 
@@ -144,7 +148,14 @@ class Dispatcher:
 
     def answer(self, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         """Start a request with nothing around it; `target` is what it is about, if that has been found already."""
-        return self._answer(self.seen(call.caller), call, sink, target)
+        visible = self._of_clients.get(call.caller.client) if self._snapshot is self.runtime.snapshot else None
+        if visible is None and (visible := self.find(call.caller)) is None:
+            making = self.making(call.caller)
+            if making is not None:
+                again = partial(self.answer, target=target)
+                return _HeldCall(making.held, self._router, again, call, sink, counts=False)
+            visible = self._look(call.caller)
+        return self._answer(visible, call, sink, target)
 
     def _answer(self, visible: Visible, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         try:
@@ -320,8 +331,8 @@ class Dispatcher:
         runtime = self.runtime
         if runtime.waiting_sessions is not None:
             return runtime.waiting_sessions
-        if (unmade := runtime.unmade(self.view, caller)) is not None:
-            return unmade
+        if (making := self.making(caller)) is not None:
+            return making.held
         name, naming = next(iter(self.visible.servers.items()), ("", None))
         if naming is None or not naming.bare:
             return None
@@ -332,7 +343,7 @@ class Dispatcher:
 
     def shows_server(self, name: str, caller: Caller) -> bool:
         """Whether a caller may see anything of a server."""
-        return name in self.seen(caller).servers
+        return self.runtime.snapshot.shows_server(self.view, caller.identity, name)
 
     def listen(
         self,

@@ -19,7 +19,7 @@ from muxway.exchange.logins import Logins
 from muxway.exchange.open_sessions import OpenSessions
 from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
-from muxway.routing.snapshot import ServerNaming, Snapshot, are_many
+from muxway.routing.snapshot import ServerNaming, Snapshot, Visible, are_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from muxway.access.rules import Judge
     from muxway.calls.backend import Backend, Held
     from muxway.calls.call import Caller
+    from muxway.calls.identity import Identity
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
+    from muxway.exchange.change_notices import Changes, Who
     from muxway.exchange.seal import Seal
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
-    from muxway.routing.snapshot import Classes, ClassKey, Settings, Visible
+    from muxway.routing.snapshot import Classes, ClassKey, Looking, Settings
 
 _HALF_READ: Final = 8
 """Lists before the one in force in which a client may still turn pages."""
@@ -58,6 +60,23 @@ class Prepared(NamedTuple):
     before: Snapshot
     """The one that was in force when it was begun."""
     snapshot: Snapshot
+
+
+class _Then:
+    """What is done when something has been made. Implements `calls.backend.Held`."""
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        self.release = go_on
+
+
+def _may_differ(seen: Visible | None, sees: Visible | None, *, stateless: bool) -> bool:
+    """Whether somebody may see otherwise; what is not at hand is compared later."""
+    return seen is None or sees is None or bool(sees.changes_since(seen, stateless=stateless))
+
+
+def _changes(before: Visible | Looking, sees: Visible) -> Changes:
+    seen = before if isinstance(before, Visible) else before()[0]
+    return {era: sees.changes_since(seen, stateless=era) for era in (False, True)}
 
 
 class Runtime:
@@ -92,7 +111,7 @@ class Runtime:
         """What the next `publish` may find done."""
         self._in_making: dict[ClassKey, WaitingCalls | None] = {}
         """Classes of callers whose part of the snapshot is being made; None: it could not be, beside the loop."""
-        self.notices = ChangeNotices(self.forwarder.services.clock, lambda one: self.snapshot.seen(*one.caller))
+        self.notices = ChangeNotices(self.forwarder.services.clock, self._compare)
         """Who is told of changes of lists, and what of."""
         self._clients: set[tuple[str | None, str]] = set()
         self._dispatchers: dict[str | None, Dispatcher] = {}
@@ -140,20 +159,19 @@ class Runtime:
                 classes[key] = now.known(*one.caller)
         return classes
 
-    def unmade(self, view: str | None, caller: Caller) -> dict[Held, None] | None:
+    def making(self, view: str | None, identity: Identity | None, client: str = "") -> WaitingCalls | None:
         """Where requests wait until what their class of callers sees has been made; None: they need not.
 
         With many definitions that takes long, and others need not wait for it.
         """
         snapshot = self.snapshot
-        key = snapshot.settings.class_of(view, caller.identity, caller.client)
-        if key is None or snapshot.known(view, caller.identity, caller.client) is not None:
+        key = snapshot.settings.class_of(view, identity, client)
+        if key is None or snapshot.known(view, identity, client) is not None:
             return None
         if key not in self._in_making:
             self._in_making[key] = waiting = WaitingCalls()
             aside(snapshot.making(key), partial(self._made, snapshot, key, waiting))
-        waiting = self._in_making[key]
-        return None if waiting is None else waiting.held
+        return self._in_making[key]
 
     def _made(self, snapshot: Snapshot, key: ClassKey, waiting: WaitingCalls, outcome: Callable[[], Classes]) -> None:
         try:
@@ -183,11 +201,12 @@ class Runtime:
         listeners = [(key, one, one.caller) for key, one in self.notices.listeners.items()]
         views = dict.fromkeys((None, *last.views, *(one.view for _, one, _ in listeners)))
         before = {view: last.visible(view) for view in views}
-        before_of = {who: last.seen(*who) for _, _, who in listeners}
+        before_of = {who: last.known(*who) for *_, who in listeners}
         self.snapshot = snapshot
         self._in_making = {}
         snapshot.whole.resources.forget_others()
-        now_of = {who: snapshot.seen(*who, seen) for who, seen in before_of.items()}
+        now_of = {who: snapshot.known(*who, seen) for who, seen in before_of.items()}
+        looks: dict[Who, Visible | Looking] = {who: seen or last.looking(*who) for who, seen in before_of.items()}
         for view in views:
             if view is None or view in snapshot.views:
                 self._keep_half_read(view, before[view], snapshot.visible(view))
@@ -201,11 +220,49 @@ class Runtime:
         if self.waiting_listings is None:
             self.notices.changed(
                 {
-                    key: before_of[who]
+                    key: looks[who]
                     for key, one, who in listeners
-                    if now_of[who].changes_since(before_of[who], stateless=one.stateless)
+                    if self.notices.is_open(key) or _may_differ(before_of[who], now_of[who], stateless=one.stateless)
                 }
             )
+
+    def compare(self, view: str | None, old: Caller, new: Caller, tell: Callable[[frozenset[str]], None]) -> None:
+        """Tell which lists a caller with a handshake sees otherwise who was somebody else before."""
+        who = (view, old.identity, old.client)
+        before = self.snapshot.known(*who) or self.snapshot.looking(*who)
+        self._compare(before, (view, new.identity, new.client), lambda changes: tell(changes[False]))
+
+    def _compare(self, before: Visible | Looking, who: Who, tell: Callable[[Changes], None]) -> None:
+        """Find what somebody sees otherwise than it saw: with many definitions beside the event loop, as it takes long.
+
+        If something changes again meanwhile nothing is told: it will be with that.
+        """
+        snapshot = self.snapshot
+        sees = snapshot.known(*who)
+        if isinstance(before, Visible) and sees is not None:
+            tell(_changes(before, sees))
+            return
+
+        def go_on() -> None:
+            sees = snapshot.known(*who)
+            if snapshot is not self.snapshot or sees is None:
+                return
+            aside(partial(_changes, before, sees), then)
+
+        def then(outcome: Callable[[], Changes]) -> None:
+            try:
+                changes = outcome()
+            except Exception as error:  # noqa: BLE001 - there may be others to be told
+                internal(error)
+                return
+            if snapshot is self.snapshot:
+                tell(changes)
+
+        making = self.making(*who)
+        if making is None:
+            go_on()
+        else:
+            making.held[_Then(go_on)] = None
 
     def _keep_half_read(self, view: str | None, before: Visible, now: Visible | None) -> None:
         for stateless in (False, True):

@@ -7,6 +7,7 @@ something it is a part of, and to nobody else.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from muxway.calls.backend import StillStarting
@@ -160,6 +161,8 @@ class Subscriptions:
             self._feeds[place.upstream].want(place.native, heard)
 
     def _enter(self, subscriber: Subscriber, uri: str) -> Place:
+        if (making := subscriber.dispatcher.making(subscriber.caller)) is not None:
+            raise StillStarting(making)
         place = self._router.place(subscriber.dispatcher.seen(subscriber.caller), uri)
         if place is None or place.upstream not in self._feeds:
             raise RpcError(f"Resource not found: {short(uri)}", code=NOT_FOUND, data={"uri": short(uri, 4096)})
@@ -213,14 +216,23 @@ class Subscriptions:
                 if subscriber in told:
                     continue
                 told.add(subscriber)
-                catalog = subscriber.dispatcher.seen(subscriber.caller).resources
-                # What was hidden since it was subscribed to is not there any more.
-                uris = [uri for uri in uris if catalog.find(uri) == (upstream, whole)]
-                if whole == native:
-                    for uri in uris:
-                        subscriber.told(uri, uri)
-                elif uris:
-                    subscriber.told(uris[0], _public(catalog, upstream, native, as_in=uris[0], of=whole))
+                self._tell(subscriber, uris, upstream, native, whole)
+
+    def _tell(self, subscriber: Subscriber, uris: list[str], upstream: str, native: str, whole: str) -> None:
+        """Tell one that something has changed which is, or is a part of, `whole`, known to it by these URIs."""
+        making = subscriber.dispatcher.making(subscriber.caller)
+        if making is not None:
+            again = partial(self._tell, subscriber, [*uris], upstream, native, whole)
+            making.held[_Again(again, _unheard)] = None
+            return
+        catalog = subscriber.dispatcher.seen(subscriber.caller).resources
+        # What was hidden since it was subscribed to is not there any more, nor is what it has unsubscribed from.
+        uris = [uri for uri in uris if uri in subscriber.places and catalog.find(uri) == (upstream, whole)]
+        if whole == native:
+            for uri in uris:
+                subscriber.told(uri, uri)
+        elif uris:
+            subscriber.told(uris[0], _public(catalog, upstream, native, as_in=uris[0], of=whole))
 
 
 def _unheard(_: RpcError | None) -> None:

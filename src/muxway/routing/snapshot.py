@@ -265,6 +265,8 @@ ClassKey: TypeAlias = "tuple[str | None, Judge | None, str]"
 """A class of callers: their view (None: the whole), the rules for them, if any, and the profile of their client."""
 Classes: TypeAlias = "dict[ClassKey, Visible]"
 """What classes of callers see."""
+Looking: TypeAlias = "Callable[[], tuple[Visible, Classes]]"
+"""What any thread may do to see what a caller sees. It gives that, and what is to be kept of it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -301,13 +303,31 @@ class Snapshot:
         key = self.settings.class_of(view, identity, client)
         return self.visible(view) if key is None else self._made(key, before)
 
-    def known(self, view: str | None, identity: Identity | None, client: str = "") -> Visible | None:
+    def known(
+        self, view: str | None, identity: Identity | None, client: str = "", before: Visible | None = None
+    ) -> Visible | None:
         """The same, if it need not be made, or is made in no time."""
         key = self.settings.class_of(view, identity, client)
         if key is None:
             return self.visible(view)
         made = self.classes.get(key)
-        return made if made is not None or are_many(self.given) else self._made(key)
+        # To find what is the same as before takes as long as to make it.
+        many = are_many(self.given) or (before is not None and are_many(before.sources))
+        return made if made is not None or many else self._made(key, before)
+
+    def looking(self, view: str | None, identity: Identity | None, client: str = "") -> Looking:
+        """What any thread may do to see what a caller sees."""
+        key = self.settings.class_of(view, identity, client)
+        known = self.visible(view) if key is None else self.classes.get(key)
+        if key is None or known is not None:
+            return partial(_at_hand, known or self.visible(view))
+        return partial(_look, self.making(key), key)
+
+    def shows_server(self, view: str | None, identity: Identity | None, name: str) -> bool:
+        """Whether a caller of a view may see anything of a server. Nothing need be made to tell."""
+        access = self.settings.access
+        judge = None if access is None else access.judge(identity, view)
+        return name in self.visible(view).servers and (judge is None or not judge.shuts(name))
 
     def making(self, key: ClassKey, before: Visible | None = None) -> Callable[[], Classes]:
         """What any thread may do to make what the callers of a class see, for `keep`."""
@@ -536,6 +556,15 @@ def _adapted(seen: Visible, profile: ClientProfile, before: Visible | None) -> V
         adapted=adapted,
         client=profile.name,
     )
+
+
+def _at_hand(visible: Visible) -> tuple[Visible, Classes]:
+    return visible, {}
+
+
+def _look(make: Callable[[], Classes], key: ClassKey) -> tuple[Visible, Classes]:
+    made = make()
+    return made[key], made
 
 
 def _open_servers(shown: Visible, judge: Judge) -> dict[str, ServerNaming]:

@@ -32,8 +32,8 @@ from muxway.servers.odd_frames import OddFrames
 from muxway.servers.pending import Pending, QueuedCall
 from muxway.servers.questions import ServerQuestions
 from muxway.servers.transports.port import UNTOLD, Outgoing
-from muxway.wire import asking, envelopes
-from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire import asking, envelopes, large
+from muxway.wire.envelopes import ABSENT, Envelope, NotAnEnvelope
 from muxway.wire.peer import Peer
 from muxway.wire.revisions import (
     CLIENT_CAPABILITIES,
@@ -51,8 +51,9 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Sink
     from muxway.errors import Reason
     from muxway.servers.transports.port import ServerTransport
-    from muxway.wire.envelopes import Buffer, Envelope
+    from muxway.wire.envelopes import Buffer
     from muxway.wire.framing import Oversized
+    from muxway.wire.large import Opened
     from muxway.wire.revisions import Revision
 
 _FIRST_IDS: Final = 2**30
@@ -367,7 +368,7 @@ class Connection:
 
     # --- hearing ------------------------------------------------------------------------------
 
-    def _hear_all(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Envelope | None = None) -> int:
+    def _hear_all(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Opened | None = None) -> int:
         """See `transports.port.Hear`."""
         self.heard = self.loop.time()
         count, answers = len(frames), self.answers
@@ -383,17 +384,25 @@ class Connection:
                 internal(error, upstream=self.name)
         return count - self.answers + answers
 
-    def hear(self, frame: bytes, about: bytes, opened: Envelope | None = None) -> None:
-        """Take one frame; `opened` is its envelope, if that is known."""
-        try:
-            envelope = opened or envelopes.decode(frame)
-        except (ParseError, NotAnEnvelope) as error:
-            self._odd.hear(frame, about, error)
+    def hear(self, frame: bytes, about: bytes, opened: Opened | None = None) -> None:
+        """Take one frame; `opened` is what came of it, if that is known."""
+        if opened is None:
+            try:
+                envelope = envelopes.decode(frame)
+            except (ParseError, NotAnEnvelope) as error:
+                self._odd.hear(frame, about, error)
+                return
+        elif isinstance(opened, Envelope):
+            envelope = opened
+        else:
+            self._odd.hear(frame, about, opened)
             return
-        if len(frame) > envelopes.MAX_DIGITS and envelopes.has_huge_integer(frame):
+        if len(frame) > envelopes.MAX_DIGITS and large.has_huge_integer(frame, envelope):
             self._odd.huge(envelope, frame)
         elif envelope.method is None:
             self._hear_answer(envelope, frame)
+        elif len(frame) > large.LARGE and self._odd.too_large(envelope, frame):
+            pass
         elif envelope.id is ABSENT:
             self.notices.hear(envelope.method, envelope.params or {}, about)
         else:
@@ -420,7 +429,7 @@ class Connection:
             # It may as well be a late answer to a call that was given up: no ground to deliver it.
             error = self._malformed(frame, "a result without an id")
         elif envelope.error is not ABSENT:
-            said = envelopes.said_error(envelope.error)
+            said = large.said_error(envelope)
             if said is not None:
                 said.connection = self
                 self.counters.said += called

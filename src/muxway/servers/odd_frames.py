@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from muxway.errors import InvalidParams, ParseError
+from muxway.errors import InvalidParams, InvalidRequest, ParseError
 from muxway.wire import envelopes
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire.large import LARGE
 
 if TYPE_CHECKING:
     from muxway.errors import Reason
     from muxway.servers.connection import Connection
     from muxway.wire.envelopes import Envelope
     from muxway.wire.framing import Oversized
+
+LARGEST_REQUEST: Final = 2 * 1024 * 1024
+"""Bytes of a question: there may be an image in it."""
 
 
 class OddFrames:
@@ -35,7 +39,7 @@ class OddFrames:
                 self._connection.hear(part, about)
             if not parts:
                 self.unreadable(frame, error.message)
-        elif envelopes.is_batch(frame):
+        elif len(frame) <= LARGE and envelopes.is_batch(frame):
             self._batch(frame, about)
         else:
             self.unreadable(frame, str(error))
@@ -82,6 +86,20 @@ class OddFrames:
             connection.fail(pending, connection.error("malformed", f"answered with {envelopes.HUGE_INTEGER}"))
         elif envelope.method is not None and envelope.id is not ABSENT:
             connection.answer(envelopes.failure(envelope.id, InvalidParams(envelopes.HUGE_INTEGER)))
+
+    def too_large(self, envelope: Envelope, frame: bytes) -> bool:
+        """Refuse a notification or question that is larger than any has to be: they are read and worded anew."""
+        connection = self._connection
+        most = LARGE if envelope.id is ABSENT else LARGEST_REQUEST
+        if len(frame) <= most:
+            return False
+        self.note("message refused", frame, f"no answer, and more than {most} bytes")
+        if envelope.id is ABSENT:
+            connection.counters.dropped += 1
+        else:
+            id_ = envelope.id if envelopes.is_id(envelope.id) else None
+            connection.answer(envelopes.failure(id_, InvalidRequest(f"a request may have at most {most} bytes")))
+        return True
 
     def _fail(self, meant: int | None, reason: Reason, why: str) -> None:
         connection = self._connection

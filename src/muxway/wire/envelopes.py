@@ -94,6 +94,8 @@ class TooManyMembers(Exception):
 
 MOST_MEMBERS: Final = 1000
 """Members of a message, of its params and of their `_meta`. Their values may have any number."""
+_LONGEST_TOLD: Final = 4096
+"""Bytes of a large error's message that the log and middleware are told."""
 _LARGE: Final = 128 * 1024
 """Bytes above which it is worth to count first what would become objects."""
 _SMALL: Final = depth.SHORTEST
@@ -107,11 +109,11 @@ class _Counting:
     """
 
     def __init__(self) -> None:
-        self.members = self._stopping(dict[_Member, Raw])
-        self.envelope = self._stopping(_CountedEnvelope)
+        self.members = self.stopping(dict[_Member, Raw])
+        self.envelope = self.stopping(_CountedEnvelope)
 
     @staticmethod
-    def _stopping(kind: type[T]) -> Callable[[Raw | bytes], T]:
+    def stopping(kind: type[T]) -> Callable[[Raw | bytes], T]:
         left = 0
 
         def member(_: type, name: str) -> _Member:
@@ -134,6 +136,19 @@ class _Counting:
                 raise
 
         return counted
+
+
+def counted_members() -> Callable[[Raw | bytes], list[tuple[str, Raw]]]:
+    """What takes an object apart: each member as often as it stands there. It raises ParseError, or TooManyMembers."""
+    decode = _Counting.stopping(dict[_Member, Raw])
+
+    def counted(raw: Raw | bytes) -> list[tuple[str, Raw]]:
+        try:
+            return [(member.name, value) for member, value in decode(raw).items()]
+        except _INVALID as error:
+            raise ParseError(f"not valid JSON: {error}") from None
+
+    return counted
 
 
 _counting: Final = _Counting()
@@ -414,7 +429,7 @@ def is_batch(frame: bytes) -> bool:
 _PLAIN_ID = re.compile(rb'-?(?:0|[1-9][0-9]*+)|"[^"\\\x00-\x1f\x80-\xff]*+"').fullmatch
 
 
-_LONGEST_ID: Final = 4096
+LONGEST_ID: Final = 4096
 
 
 def read_id(raw: Raw | bytes) -> bytes | None:
@@ -422,9 +437,9 @@ def read_id(raw: Raw | bytes) -> bytes | None:
 
     None if it is neither a string nor an integer, or no JSON at all: it may have been cut out of an unreadable line.
     """
-    written = bytes(raw)
-    if len(written) > _LONGEST_ID:
+    if len(raw) > LONGEST_ID:
         return None
+    written = bytes(raw)
     if (written.isdigit() and written[0] != _ZERO) or _PLAIN_ID(written) is not None:
         return written
     string = text(written) if written[:1] == b'"' else None
@@ -456,6 +471,20 @@ def members(raw: Raw | bytes) -> Params | None:
     try:
         return _decode_params(raw)
     except _INVALID:
+        return None
+
+
+def few_members(raw: Raw | bytes) -> Params | None:
+    """The same. A million of them would be made objects in one go, for which everything else waits.
+
+    Raises:
+        TooManyMembers: there are more than MOST_MEMBERS, in a large object.
+    """
+    if len(raw) <= _LARGE:
+        return members(raw)
+    try:
+        return dict(counted_members()(raw)) if is_object(raw) else None
+    except ParseError:
         return None
 
 
@@ -595,6 +624,28 @@ def said_error(raw: Raw) -> UpstreamSaid | None:
         body = _decode_error(raw)
     except _INVALID:
         return None
+    return _said(raw, body)
+
+
+def said(raw: Raw | bytes, members: Params) -> UpstreamSaid | None:
+    """The same for one whose members are known."""
+    fields: list[tuple[str, Buffer]] = [("code", members.get("code", b"null"))]
+    if (message := members.get("message")) is not None:
+        # The whole of it is in the bytes that are passed on.
+        fields.append(("message", message if len(message) <= _LARGE else encode(_beginning(message))))
+    try:
+        body = _decode_error(object_of(fields))
+    except _INVALID:
+        return None
+    return _said(raw, msgspec.structs.replace(body, data=members.get("data", ABSENT)))
+
+
+def _beginning(string: Raw) -> str:
+    """Of a long JSON string what comes first, as it is spelled there."""
+    return bytes(memoryview(string)[1:_LONGEST_TOLD]).decode("utf-8", "ignore") + "…"
+
+
+def _said(raw: Raw | bytes, body: ErrorObject) -> UpstreamSaid:
     try:
         small = body.data is not ABSENT and memoryview(body.data).nbytes <= _LARGE
         data = _decode_any(body.data) if small else None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
 _LONGEST: Final = 20
+_LONGEST_QUOTED: Final = 4 * _LONGEST
 
 Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
@@ -46,7 +47,7 @@ class Peer(Generic[Ours, Theirs]):
     def take(self, id_: bytes) -> Ours | None:
         """Close the request of ours that this id answers; None (and counted) if none is open."""
         # Our ids are integers; what else may mean one of them is rare.
-        pending = self.ours.pop(int(id_) if id_.isdigit() and len(id_) < _LONGEST else _integer(id_), None)
+        pending = self.ours.pop(int(id_) if len(id_) < _LONGEST and id_.isdigit() else _integer(id_), None)
         if pending is None:
             self.dropped += 1
         return pending
@@ -81,5 +82,5 @@ class Peer(Generic[Ours, Theirs]):
 
 def _integer(raw: Raw | bytes) -> int:
     # A server that sends an id back as a string still means that one. -1 is never minted: it finds nothing.
-    text = bytes(raw).strip(b'"')
+    text = bytes(memoryview(raw)[:_LONGEST_QUOTED]).strip(b'"')
     return int(text) if text.isdigit() and len(text) < _LONGEST else -1

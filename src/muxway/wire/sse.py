@@ -86,8 +86,9 @@ class SseParser:
             line = data[start : match.start()]
             start = match.end()
             if self._pending:
-                line = bytes(self._pending + line)
-                self._pending.clear()
+                # In place, and not copied again: it may be large.
+                self._pending += line
+                line, self._pending = self._pending, bytearray()
             if self._fits(line, events) or not line:
                 self._take(line, events)
         self._pending += data[start:]
@@ -115,7 +116,7 @@ class SseParser:
             self._skipping = True
         return False
 
-    def _take(self, line: bytes, events: list[SseEvent]) -> None:
+    def _take(self, line: bytes | bytearray, events: list[SseEvent]) -> None:
         if not line:
             # Without a data line it is no event, but its id counts all the same.
             if self._data is None:
@@ -124,9 +125,8 @@ class SseParser:
                 events.append(SseEvent(self._type or "message", bytes(self._data), self.last_id))
             self._data, self._type, self._size, self._skipping = None, "", 0, False
             return
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if name == b"data":
+        if line.startswith(b"data:") or line == b"data":
+            value = bytes(memoryview(line)[6 if line[5:6] == b" " else 5 :])
             if self._data is None:
                 self._data = value
             else:
@@ -139,6 +139,8 @@ class SseParser:
             self._size += len(line) + 1
             return
         self.wasted += 1
+        name, _, value = bytes(line).partition(b":")
+        value = value.removeprefix(b" ")
         if name == b"event":
             self._type = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value and len(value) <= _LONGEST_ID:

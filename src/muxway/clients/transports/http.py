@@ -28,7 +28,7 @@ from muxway.clients.session import NO_BATCHES, Session
 from muxway.clients.stateless import Ladder, ListenRequest, StatelessRequest, status_of
 from muxway.clients.transports.guard import Guard, Refusal, bearer
 from muxway.clients.transports.http_request import Refused
-from muxway.clients.transports.http_response import EventResponse, HttpReply, Outlet, event, joined
+from muxway.clients.transports.http_response import EventResponse, HttpReply, Outlet, event, joined, message_event
 from muxway.clients.transports.http_sessions import HttpSession, HttpSessions
 from muxway.errors import HEADER_MISMATCH, InvalidRequest, ParseError, RpcError
 from muxway.exchange.admission import RETRY_SECONDS
@@ -803,8 +803,8 @@ class _SseClient:
         self.endpoint = Session(dispatcher, self._say, principal, lambda: self.outlet.waiting, identity=identity)
 
     def _say(self, frame: Sequence[Buffer]) -> None:
-        message = joined(frame)
-        self.outlet.put(event(message), lossy=notifications.may_be_lost(message))
+        message, lossy = message_event(frame)
+        self.outlet.put(message, lossy=lossy)
 
 
 _SSE_ID: Final = (b"session_id", b"sessionId")

@@ -9,6 +9,7 @@ Cut are: whoever takes too long over a request, sends more header than anybody n
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -34,6 +35,10 @@ _EVENTS: Final = (
 )
 _LARGE: Final = 64 * 1024
 """Bytes of a body that is not copied behind its header."""
+_AT_ONCE: Final = 256 * 1024
+"""Bytes that are written at once. What the socket does not take of them the transport copies."""
+_MOST_AT_ONCE: Final = 16
+"""How many times that in one turn of the loop, for a client that reads as fast."""
 _UNASKED: Final = -1
 _PIECE: Final = 16 * 1024
 """Bytes that are parsed at once: a read may have thousands of requests, or of chunks."""
@@ -112,6 +117,7 @@ class HttpConnection(asyncio.Protocol):
         "_bad",
         "_clocked",
         "_closes",
+        "_ends",
         "_head",
         "_looked",
         "_parser",
@@ -121,6 +127,7 @@ class HttpConnection(asyncio.Protocol):
         "_stall",
         "_unparsed",
         "_unread",
+        "_unsent",
         "_user",
         "address",
         "asker",
@@ -158,6 +165,10 @@ class HttpConnection(asyncio.Protocol):
         """The one clock of a connection: for what is received, for what is under way, for its rest."""
         self._clocked: object = self._parser
         """What it runs for while a request is received: its body, known by its head, or a header, by the parser."""
+        self._unsent: deque[memoryview] | None = None
+        """What is to be written when the client has read what was written before, if that is much."""
+        self._ends = False
+        """Whether the present request has its whole answer when that is written."""
         self._stall: asyncio.TimerHandle | None = None
         self._unread = 0
         self._user: int | None = _UNASKED
@@ -193,7 +204,7 @@ class HttpConnection(asyncio.Protocol):
         self._reminder.stop()
         self._reminder.clear()
         self._parser.close()
-        self._repeats, self._unparsed = None, b""
+        self._repeats, self._unparsed, self._unsent = None, b"", None
         if self._stall is not None:
             self._stall.cancel()
         under_way, self.under_way = self.under_way, None
@@ -342,13 +353,17 @@ class HttpConnection(asyncio.Protocol):
         if size > _LARGE or head.method == "HEAD":
             self.transport.write(b"%bcontent-length: %d\r\n%b\r\n" % (start, size, more))
             if head.method != "HEAD":
-                self.transport.write(body)
+                self._write_large(body)
         else:
             self.transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (start, size, more, body))
         self._over()
 
     def _over(self) -> None:
         """The present request has its whole answer."""
+        if self._unsent is not None:
+            self._ends = True
+            self._reminder.clear()
+            return
         if self._closes:
             self._close(sending=self._parser.receiving)
         elif self._parser.receiving or self._parser.whole or self._unparsed or self._bad is not None or self.is_behind:
@@ -383,14 +398,22 @@ class HttpConnection(asyncio.Protocol):
 
     def write_events(self, data: bytes) -> None:
         """Write a part of the answer that was begun with `begin_events`."""
-        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._head.chunked else data)
+        if len(data) > _LARGE:
+            if self._head.chunked:
+                self.transport.write(b"%x\r\n" % len(data))
+            self._write_large(data, b"\r\n" if self._head.chunked else b"")
+        else:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._head.chunked else data)
         self.remind()
 
     def end_events(self) -> None:
         """That was all."""
         self.under_way = None
         if self._head.chunked:
-            self.transport.write(b"0\r\n\r\n")
+            if self._unsent is not None:
+                self._unsent.append(memoryview(b"0\r\n\r\n"))
+            else:
+                self.transport.write(b"0\r\n\r\n")
         self._over()
 
     def refuse(self, status: int, why: str, header: bytes = b"") -> None:
@@ -407,7 +430,39 @@ class HttpConnection(asyncio.Protocol):
         self._unread = self.transport.get_write_buffer_size()
         self._stall = self.loop.call_later(self._server.limits.stall_seconds, self._check_reader)
 
+    def _write_large(self, *data: bytes) -> None:
+        """Write this as fast as it is read: all that is written before that is copied, several times."""
+        self._unsent = deque(map(memoryview, data))
+        self._write_on()
+
+    def _write_on(self) -> None:
+        self.is_behind = False
+        unsent = self._unsent
+        for _ in range(_MOST_AT_ONCE):
+            if not unsent or self.is_behind:
+                break
+            rest = unsent.popleft()
+            if len(rest) > _AT_ONCE:
+                unsent.appendleft(rest[_AT_ONCE:])
+            # This says if it is more than the client reads, by `pause_writing`.
+            self.transport.write(rest[:_AT_ONCE])
+        if not unsent:
+            self._unsent = None
+            if self._ends:
+                self._ends = False
+                self._over()
+        elif not self.is_behind:
+            self.is_behind = True
+            self.loop.call_soon(self.resume_writing)
+
     def resume_writing(self) -> None:
+        if self._unsent is not None:
+            if self._stall is not None:
+                self._stall.cancel()
+                self._stall = None
+            self._write_on()
+            if self.is_behind:
+                return
         self.is_behind = False
         if self._stall is not None:
             self._stall.cancel()

@@ -40,9 +40,22 @@ def event(data: bytes, id_: str | None = None, kind: bytes = b"message") -> byte
     return b"%bevent: %b\ndata: %b\n\n" % (head, kind, data)
 
 
+def message_event(frame: Sequence[Buffer], id_: str | None = None) -> tuple[bytes, bool]:
+    """The event of a message, and whether it may be left out. Put together at once: each copy of a large one counts."""
+    head = b"event: message\ndata: " if id_ is None else b"id: %b\nevent: message\ndata: " % id_.encode()
+    whole = b"".join((head, *frame, b"\n"))
+    lossy = notifications.may_be_lost(whole, len(head))
+    if whole.count(b"\n") > (3 if id_ is None else 4) or b"\r" in whole or not whole.endswith(b"\n\n"):
+        whole = event(joined(frame), id_)
+    return whole, lossy
+
+
 def joined(frame: Sequence[Buffer]) -> bytes:
     """A frame as one piece, without its newline."""
-    return b"".join(frame).rstrip(b"\n")
+    if frame and (last := bytes(frame[-1])).endswith(b"\n"):
+        # Not stripped when it is whole: it may be large, and would be copied once more.
+        return b"".join((*frame[:-1], last[:-1]))
+    return b"".join(frame)
 
 
 class Outlet:
@@ -163,9 +176,10 @@ class PlainEvents:
     def __init__(self) -> None:
         self.outlet = Outlet()
 
-    def add(self, message: bytes, *, last: bool) -> None:
+    def add(self, frame: Sequence[Buffer], *, last: bool) -> None:
         """Send a message; the last one ends the stream."""
-        self.outlet.put(event(message), lossy=notifications.may_be_lost(message))
+        message, lossy = message_event(frame)
+        self.outlet.put(message, lossy=lossy)
         if last:
             self.outlet.end()
 
@@ -194,7 +208,7 @@ class HttpReply(msgspec.Struct, eq=False):
         self.answered = True
         if self.events is not None:
             if frame:
-                self.events.add(joined(frame), last=True)
+                self.events.add(frame, last=True)
             else:
                 self.events.end()
         elif self.connection.under_way is self:
@@ -207,7 +221,7 @@ class HttpReply(msgspec.Struct, eq=False):
                     status = 400
             elif not frame:
                 status = 202
-            self.connection.answer(status, b"".join(frame).rstrip(b"\n"))
+            self.connection.answer(status, joined(frame))
 
     def tell(self, frame: Sequence[Buffer]) -> None:
         """Take a notice."""
@@ -216,7 +230,7 @@ class HttpReply(msgspec.Struct, eq=False):
                 return
             self.late()
         if self.events is not None:
-            self.events.add(joined(frame), last=False)
+            self.events.add(frame, last=False)
 
     def late(self) -> None:
         """It takes long, or there is something to say before the answer: go on with events."""

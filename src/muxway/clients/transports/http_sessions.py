@@ -13,9 +13,8 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
-from muxway.clients import notifications
 from muxway.clients.session import Session
-from muxway.clients.transports.http_response import Outlet, event, joined
+from muxway.clients.transports.http_response import Outlet, message_event
 from muxway.wire.revisions import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
@@ -53,9 +52,10 @@ class Stream:
         self._session = session
         self._last = 0
 
-    def add(self, message: bytes, *, last: bool) -> None:
+    def add(self, frame: Sequence[Buffer], *, last: bool) -> None:
         """Send a message, and keep it for whoever reads on."""
-        self._put(event(message, f"{self.id}-{self._last + 1}"), lossy=notifications.may_be_lost(message))
+        message, lossy = message_event(frame, f"{self.id}-{self._last + 1}")
+        self._put(message, lossy=lossy)
         if last:
             self.end()
 
@@ -142,7 +142,7 @@ class HttpSession:
     def _say(self, frame: Sequence[Buffer]) -> None:
         """Say something that belongs to no request, if anybody listens."""
         if self._standalone is not None and self._standalone.outlet is not None:
-            self._standalone.add(joined(frame), last=False)
+            self._standalone.add(frame, last=False)
 
     def _backlog(self) -> float:
         outlet = None if self._standalone is None else self._standalone.outlet

@@ -204,8 +204,8 @@ class Truncate(Middleware):
         return [*shown[:count], *self._replaced(request, others, "application/json", note)]
 
     def _cut_block(self, request: Request, raw: Buffer, spare: int) -> list[Buffer]:
-        fields = envelopes.members(raw) or {}
-        inner = envelopes.members(fields.get("resource", b"")) or fields
+        fields = _few(raw)
+        inner = _few(fields.get("resource", b"")) or fields
         mime = (envelopes.text(inner.get("mimeType")) or "")[:_LONGEST_NAME]
         text = envelopes.text(inner.get("text"))
         if text is not None:
@@ -342,7 +342,7 @@ def _lightened(fields: dict[str, Buffer], room: int) -> dict[str, Buffer]:
         if _length(raw) <= room:
             room -= _length(raw)
             continue
-        members: dict[str, Buffer] = {**(envelopes.members(raw) or {})} if name == "_meta" else {}
+        members: dict[str, Buffer] = {**_few(raw)} if name == "_meta" else {}
         kept: dict[str, Buffer] = {}
         for key in sorted(members, key=lambda key: _length(members[key])):
             size = _length(members[key]) + len(key.encode(errors="replace")) + _AROUND
@@ -372,3 +372,11 @@ def _border(text: bytes, place: int) -> int:
 
 def _short(length: int, end: str, text: str) -> str:
     return text[:length] + end if len(text) > length + len(end) else text
+
+
+def _few(raw: Buffer) -> envelopes.Params:
+    """The members of an object; none, if it is no object or has more than anybody needs: it is cut as a whole."""
+    try:
+        return envelopes.few_members(raw) or {}
+    except envelopes.TooManyMembers:
+        return {}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Prot
 import msgspec
 from msgspec import Raw
 
-from muxway.errors import InvalidParams
+from muxway.errors import InvalidParams, RpcError
 from muxway.routing.target import NOTHING, Target
 from muxway.wire import envelopes
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from muxway.calls.call import Call, Caller
     from muxway.calls.identity import Denial
     from muxway.calls.server_request import ServerRequest
-    from muxway.errors import RpcError
     from muxway.wire.envelopes import Params
 
 
@@ -183,9 +182,12 @@ class Result:
 
     @property
     def fields(self) -> Mapping[str, Raw]:
-        """Its members, each still as it came."""
+        """Its members, each still as it came. Raises RpcError if a large result has more than 1,000."""
         if self._fields is None:
-            self._fields = envelopes.members(self.raw) or {}
+            try:
+                self._fields = envelopes.few_members(self.raw) or {}
+            except envelopes.TooManyMembers as error:
+                raise RpcError(f"the result cannot be looked into: it has {error}") from None
         return self._fields
 
     def mark(self, name: str) -> Raw | None:

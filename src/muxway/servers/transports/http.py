@@ -17,14 +17,14 @@ from muxway.errors import HEADER_MISMATCH, STATELESS_CODES, MethodNotFound, Pars
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble, excerpt, refusal
 from muxway.net.tls import Certificate, client_context
-from muxway.servers.transports.http_intake import HttpIntake
+from muxway.servers.transports.http_intake import HttpIntake, one_line
 from muxway.servers.transports.http_retry import Pauses, RemoteSession, session_after
 from muxway.servers.transports.http_sse import SseServerTransport
 from muxway.servers.transports.intake import FLOOD_SECONDS
 from muxway.servers.transports.port import RENEWED, Outgoing
 from muxway.wire import envelopes
 from muxway.wire import headers as names
-from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire.envelopes import ABSENT, Envelope, NotAnEnvelope
 from muxway.wire.framing import Oversized
 from muxway.wire.sse import SseParser
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
     from muxway.net.http_client import HttpClient, HttpResponse
     from muxway.servers.transports.port import Credentials, Fail, Hear
-    from muxway.wire.envelopes import Buffer, Envelope
+    from muxway.wire.envelopes import Buffer
+    from muxway.wire.large import Opened
     from muxway.wire.sse import SseEvent
 
 _SPARE: Final = 36
@@ -83,7 +84,6 @@ _ALL_CHANGED: Final = (
 )
 _PAGES: Final = 100
 """Most pages of a list that are read again."""
-_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 log = EventLog("upstream")
 
@@ -496,7 +496,8 @@ class HttpServerTransport:
         if response.content_type == _JSON or response.content_type.endswith("+json"):
             body = await response.read(self._limit)
             if body:
-                self._hear_frame(body, message)
+                body, opened = await self._intake.open(body)
+                self._hear_frame(body, message, opened)
                 return _Ended("")
         start = await response.start(_EXCERPT, _GOODBYE)
         if not start:
@@ -541,25 +542,24 @@ class HttpServerTransport:
 
     # --- hearing ------------------------------------------------------------------------------
 
-    def _hear_frame(self, frame: bytes, message: _Message | None) -> int:
-        """One JSON-RPC message of the server's, or something that should have been one.
+    def _hear_frame(self, frame: bytes, message: _Message | None, known: Opened | None = None) -> int:
+        """One JSON-RPC message of the server's, or something that should have been one; what is `known` of it.
 
         Returns how much of it nobody had asked for.
         """
-        if b"\n" in frame or b"\r" in frame:
-            # Outside strings these are only layout, and inside they cannot be. The other side is made of lines.
-            frame = frame.translate(_SPACES)
+        if known is None:
+            frame = one_line(frame)
         if message is None or message.answered:
-            return self._hear([frame], b"" if message is None else message.id)
+            return self._hear([frame], b"" if message is None else message.id, known)
         unasked = 0
         parts = [frame]
-        if envelopes.is_batch(frame):
+        if known is None and envelopes.is_batch(frame):
             with contextlib.suppress(ParseError, NotAnEnvelope):
                 parts = envelopes.decode_batch(frame)
         for part in parts:
             opened: Envelope | None = None
             try:
-                envelope = opened = envelopes.decode(part)
+                envelope = opened = _opened(part, known)
             except (ParseError, NotAnEnvelope) as error:
                 salvaged = envelopes.salvage(part)
                 if salvaged is None:
@@ -616,10 +616,10 @@ class HttpServerTransport:
         """Hear a stream until its end, or shortly after the answer waited for. Returns how it ended."""
         heard = 0
 
-        def take(event: SseEvent) -> int:
+        def take(event: SseEvent, opened: Opened | None = None) -> int:
             nonlocal heard
             heard += _is_message(event)
-            return self._hear_event(event, message)
+            return self._hear_event(event, message, opened)
 
         try:
             while data := await response.chunk(idle):
@@ -632,12 +632,12 @@ class HttpServerTransport:
             return _Ended("broke off its event stream" if trouble.reason == "lost" else trouble.what, heard)
         return _Ended("ended its event stream", heard)
 
-    def _hear_event(self, event: SseEvent, message: _Message | None) -> int:
+    def _hear_event(self, event: SseEvent, message: _Message | None, opened: Opened | None = None) -> int:
         """Returns how much of it nobody had asked for."""
         if not _is_message(event):
             return 1
         if not event.cut:
-            return self._hear_frame(event.data, message)
+            return self._hear_frame(event.data, message, opened)
         if message is None or message.answered:
             return self._hear([Oversized(event.data)])
         raise HttpTrouble(f"sent an event over the size limit of {self._limit} bytes (maxMessageBytes)", "too_large")
@@ -752,7 +752,10 @@ class HttpServerTransport:
         self._spawn(self._follow_events(self._events))
 
     async def _follow_events(self, events: SseServerTransport) -> None:
-        self._lose(await events.follow(lambda event: self._hear_event(event, None), self._nudge))
+        self._lose(await events.follow(self._hear_unasked, self._nudge))
+
+    def _hear_unasked(self, event: SseEvent, opened: Opened | None = None) -> int:
+        return self._hear_event(event, None, opened)
 
     def _nudge(self) -> None:
         """Ask the server whether it is there. Its answer is a sign of life; the connection knows no such request."""
@@ -788,6 +791,14 @@ def _session_in(response: HttpResponse) -> str | None:
     return session
 
 
+def _opened(frame: bytes, known: Opened | None) -> Envelope:
+    if known is None:
+        return envelopes.decode(frame)
+    if isinstance(known, Envelope):
+        return known
+    raise known
+
+
 def _is_message(event: SseEvent) -> bool:
     # An empty one only tells where to resume.
     return event.type == "message" and event.data != b""
@@ -798,7 +809,7 @@ def _nameless_error(envelope: Envelope) -> bool:
 
 
 def _with_id(id_: bytes, error: Raw) -> bytes:
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, bytes(error).translate(_SPACES))
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, one_line(bytes(error)))
 
 
 def _error_in(body: bytes) -> Raw | None:

@@ -8,18 +8,26 @@ the buffers fill and the server waits.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from time import thread_time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from muxway.servers.transports.intake import BREATH, TURN, Budget
+from muxway.wire import large
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from muxway.wire.sse import SseEvent, SseParser
 
-    Take = Callable[[SseEvent], int]
-    """Takes an event, and says how much of it nobody had asked for."""
+
+class Take(Protocol):
+    """Takes an event, and what came of it if it was opened in steps."""
+
+    def __call__(self, event: SseEvent, opened: large.Opened | None = None, /) -> int:
+        """Returns how much of it nobody had asked for."""
+        ...
+
 
 _PIECE: Final = 2048
 """Bytes that are parsed between two looks at the clock."""
@@ -27,6 +35,17 @@ _SLICE: Final = 16
 """The same for events."""
 _READ: Final = 100e-6
 """What a read costs beside what is done with it, about."""
+
+
+_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
+
+
+def one_line(frame: bytes) -> bytes:
+    """A message without line breaks: outside strings these are only layout, and inside they cannot be.
+
+    The other side is made of lines.
+    """
+    return frame.translate(_SPACES) if b"\n" in frame or b"\r" in frame else frame
 
 
 class HttpIntake:
@@ -46,6 +65,23 @@ class HttpIntake:
     async def hear(self, events: Sequence[SseEvent], take: Take) -> None:
         """The same for events that were kept."""
         await self._work(_heard(events, take))
+
+    async def open(self, frame: bytes) -> tuple[bytes, large.Opened | None]:
+        """Open a message that came by itself, if it is large."""
+        if len(frame) <= large.LARGE:
+            return frame, None
+        frame = one_line(frame)
+        opened: large.Opened | None = None
+
+        def steps() -> Iterator[float]:
+            nonlocal opened
+            opened = yield from _opened(frame)
+
+        # Whoever has its bytes put together, or takes what they say, does that in another turn.
+        await asyncio.sleep(0)
+        await self._work(steps())
+        await asyncio.sleep(0)
+        return frame, opened
 
     async def _work(self, steps: Iterator[float], already: float = 0.0) -> None:
         """Do this step by step. Each says what part of it nobody asked for."""
@@ -78,5 +114,23 @@ def _parsed(data: bytes, parser: SseParser, take: Take) -> Iterator[float]:
 def _heard(events: Sequence[SseEvent], take: Take) -> Iterator[float]:
     for start in range(0, len(events), _SLICE):
         part = events[start : start + _SLICE]
+        unasked = 0
+        for event in part:
+            if len(event.data) > large.LARGE and not event.cut:
+                whole = replace(event, data=one_line(event.data))
+                unasked += take(whole, (yield from _opened(whole.data)))
+            else:
+                unasked += take(event)
         # A batch of answers counts for several.
-        yield max(sum(map(take, part)), 0) / len(part)
+        yield max(unasked, 0) / len(part)
+
+
+def _opened(frame: bytes) -> Generator[float, None, large.Opened]:
+    steps = large.opening(frame)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
+        # Whether anybody asked for it shows in the end.
+        yield 0.0

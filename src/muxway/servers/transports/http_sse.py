@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from muxway.net.http_client import HttpClient, HttpResponse
-    from muxway.servers.transports.http_intake import HttpIntake
+    from muxway.servers.transports.http_intake import HttpIntake, Take
+    from muxway.wire.large import Opened
     from muxway.wire.sse import SseEvent
 
 _FIRST_EVENT: Final = 5.0
@@ -82,17 +83,17 @@ class SseServerTransport:
             raise HttpTrouble("did not begin its event stream with an `endpoint`", "malformed")
         return first.data.decode("utf-8", "replace").strip()
 
-    def _keep(self, event: SseEvent) -> int:
+    def _keep(self, event: SseEvent, _opened: Opened | None = None) -> int:
         self._early.append(event)
         return 1
 
-    async def _next(self, idle: float | None, take: Callable[[SseEvent], int]) -> None:
+    async def _next(self, idle: float | None, take: Take) -> None:
         data = await self._response.chunk(idle)
         if not data:
             raise HttpTrouble("closed its event stream", broken=True)
         await self._intake.read(data, self._parser, take, self._response.handling)
 
-    async def follow(self, take: Callable[[SseEvent], int], nudge: Callable[[], None]) -> str:
+    async def follow(self, take: Take, nudge: Callable[[], None]) -> str:
         """Hear every event until the stream ends; returns why it did.
 
         Silence is no end: many servers say nothing unless asked. So after a while one is asked (`nudge`).

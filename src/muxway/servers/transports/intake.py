@@ -1,9 +1,9 @@
 """Reading from a child a little at a time, so that one that floods is slowed down by its own pipe.
 
-What comes at once is taken in slices of a millisecond; between two of them everybody else has a turn. What nobody
-asked for (junk, notices, blank lines) is paid for from a budget: a burst is free, and after that it may take a share of
-the processor and no more. While the budget is overdrawn the pipe is not read, so its writer waits. Answers to what we
-asked cost nothing, however many there are.
+What comes at once is taken in slices of a millisecond; between two of them everybody else has a turn. A large message
+is opened in steps, and what follows it waits. What nobody asked for (junk, notices, blank lines) is paid for from a
+budget: a burst is free, and after that it may take a share of the processor and no more. While the budget is overdrawn
+the pipe is not read, so its writer waits. Answers to what we asked cost nothing, however many there are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Final
 
 from muxway.net.pipes import PipeReader
+from muxway.wire import large
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from muxway.net.pipes import Turn
     from muxway.wire.framing import LineFramer, Oversized
@@ -89,6 +90,7 @@ class Intake:
         hear: Callable[[Sequence[bytes | Oversized]], int],
         on_end: Callable[[], None],
         on_flood: Callable[[], None] | None = None,
+        hear_large: Callable[[bytes, large.Opened], int] | None = None,
     ) -> None:
         """Begin to read.
 
@@ -99,13 +101,18 @@ class Intake:
             hear: takes lines, and says how many of them nobody had asked for.
             on_end: called when no more will come.
             on_flood: called, once, when a flood goes on for too long.
+            hear_large: takes a message that was opened in steps, as `hear` does others; None where none can be large.
         """
         self._framer = framer
-        self._hear = hear
+        self._hear, self._hear_large = hear, hear_large
         self._budget = Budget(on_flood)
         self._waiting: list[bytes | Oversized] = []
         """What was read and has not been taken yet. Nothing is read meanwhile."""
         self._taken = 0
+        self._opening: Generator[None, None, large.Opened] | None = None
+        """The steps that the first of them takes, if it is large."""
+        self._spent = 0.0
+        """Seconds that these have taken."""
         self._timer: asyncio.Handle | None = None
         self._loop = asyncio.get_running_loop()
         self._reader = PipeReader(fd, turn, self._read, on_end)
@@ -115,7 +122,15 @@ class Intake:
         framer = self._framer
         wasted = framer.wasted
         frames = framer.feed(data)
-        if len(frames) > _SLICE:
+        first = frames[0] if frames else b""
+        # Only the first one can be longer than what was read.
+        if isinstance(first, bytes) and len(first) > large.LARGE and self._hear_large is not None:
+            # Later: to put it together was enough for this turn.
+            self._opening = large.opening(first)
+            self._waiting += frames
+            self._reader.pause()
+            self._charge(0.0)
+        elif len(frames) > _SLICE:
             self._waiting += frames
             self._reader.pause()
             self._work(perf_counter() - began + _READ)
@@ -126,6 +141,9 @@ class Intake:
         """Take what waits, for as long as a turn may last; so many seconds of it are over."""
         # Dearer than the other clock, but it counts only what we do, however crowded the machine is.
         began = thread_time()
+        if self._opening is not None and self._hear_large is not None:
+            self._charge(self._open(self._opening, self._hear_large) + already)
+            return
         unasked = taken = 0
         try:
             while self._taken < len(self._waiting):
@@ -140,6 +158,22 @@ class Intake:
                 self._waiting, self._taken = [], 0
             # A batch of answers counts for several.
             self._charge((thread_time() - began + already) * max(unasked, 0) / max(taken, 1))
+
+    def _open(self, opening: Generator[None, None, large.Opened], hear: Callable[[bytes, large.Opened], int]) -> float:
+        """Go on with a large message. Returns for how many seconds of work nobody asked."""
+        began = thread_time()
+        opened: large.Opened | None = None
+        try:
+            while thread_time() - began <= TURN:
+                next(opening)
+        except StopIteration as stop:
+            opened = stop.value
+        self._spent += thread_time() - began
+        if opened is None:
+            return 0.0
+        spent, self._spent, self._opening = self._spent, 0.0, None
+        frame = self._waiting.pop(0)
+        return spent if isinstance(frame, bytes) and hear(frame, opened) > 0 else 0.0
 
     def _charge(self, seconds: float) -> None:
         """Pay for work on what nobody asked for; then go on when that may be."""
@@ -180,5 +214,5 @@ class Intake:
     def close(self) -> None:
         """Stop for good."""
         self._stop_timer()
-        self._waiting = []
+        self._waiting, self._opening = [], None
         self._reader.close()

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from muxway.errors import RpcError
-    from muxway.wire.envelopes import Buffer, Envelope
+    from muxway.wire.envelopes import Buffer
     from muxway.wire.framing import Oversized
+    from muxway.wire.large import Opened
 
 
 RENEWED: Final = "muxway/renewed"
@@ -34,10 +35,10 @@ UNTOLD: Final = Outgoing()
 class Hear(Protocol):
     """Takes what a server sent."""
 
-    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Envelope | None = None) -> int:
+    def __call__(self, frames: Sequence[bytes | Oversized], about: bytes = b"", opened: Opened | None = None) -> int:
         """Take frames; `about` is the id of our request on whose own stream they came, where there is such a thing.
 
-        `opened` is the envelope of the only frame, if it has been opened already.
+        `opened` is what came of the only frame, if it has been opened already, as a large one must be (`wire.large`).
 
         Returns how many of them answer nothing that was asked.
         """

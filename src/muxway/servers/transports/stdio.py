@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from muxway.net.processes.manager import ChildProcess, Exit, ProcessManager
     from muxway.servers.transports.port import Fail, Hear, Outgoing
     from muxway.wire.envelopes import Buffer
+    from muxway.wire.large import Opened
 
 _EXIT_REPORT: Final = 0.5
 """Seconds to wait for the exit status of a child whose output has ended, so that errors can name it."""
@@ -35,6 +36,10 @@ log = EventLog("upstream")
 
 def _nowhere(_frame: Sequence[Buffer], _about: Outgoing) -> None:
     """Before there is a child, there is nobody to send to."""
+
+
+def _hear_opened(hear: Hear, frame: bytes, opened: Opened) -> int:
+    return hear([frame], b"", opened)
 
 
 class StdioServerTransport:
@@ -83,7 +88,8 @@ class StdioServerTransport:
         # From here on, straight to the pipe: every call passes this way.
         self.send = self._stdin.send
         closed = partial(self._end, "closed its output")
-        self._stdout = Intake(child.stdout, turn, self._framer, hear, closed, self._flooded)
+        hear_large = partial(_hear_opened, hear)
+        self._stdout = Intake(child.stdout, turn, self._framer, hear, closed, self._flooded, hear_large)
         self._stderr = Intake(child.stderr, turn, self.stderr.framer, self.stderr.take, self.stderr.end)
         child.exited.add_done_callback(lambda _: self._end("exited"))
 
