@@ -86,8 +86,8 @@ def _value(text: str) -> Any:
 
 def read(text: str) -> dict[str, LockedServer]:
     """What was locked. Raises BadLock."""
-    servers: dict[str, _Reading] = {}
-    server: _Reading | None = None
+    servers: dict[str, _LockReading] = {}
+    server: _LockReading | None = None
     version = False
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.startswith("#"):
@@ -97,7 +97,7 @@ def read(text: str) -> dict[str, LockedServer]:
                 version = True
             elif line.startswith("server "):
                 name = str(_value(line.removeprefix("server ")))
-                server = servers[name] = _Reading()
+                server = servers[name] = _LockReading()
             elif server is None or not version:
                 raise ValueError("it does not begin with `version 1` and a server")
             elif line.startswith("    "):
@@ -111,7 +111,7 @@ def read(text: str) -> dict[str, LockedServer]:
     return {name: reading.done(name) for name, reading in servers.items()}
 
 
-class _Reading:
+class _LockReading:
     """One server, while its lines are read."""
 
     def __init__(self) -> None:
