@@ -10,9 +10,10 @@ from msgspec import Raw
 from muxway.catalog.build import Source, build
 from muxway.catalog.model import NativeTool
 from muxway.catalog.naming import Naming
-from muxway.composed.own_tools import Choice, OwnTools, choose, source
+from muxway.composed.own_tools import OwnTools, source
 from muxway.config.model import CustomTool, SubTool
 from muxway.errors import InvalidParams
+from muxway.routing.subtools import Choice, choose
 from muxway.wire import envelopes
 
 from ..exchange.faking import FakeLink, World, answers, member, offer

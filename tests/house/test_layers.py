@@ -13,7 +13,7 @@ HOME = SOURCE / "muxway"
 
 CONNECTION_PARTS = (
     *("attribution", "call_queue", "circuit", "connection", "counters", "deadlines", "junk", "limits"),
-    *("notices", "odd_frames", "pending", "questions"),
+    *("notices", "odd_frames", "own_requests", "pending", "questions"),
 )
 RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "transports towards servers know no connection": (
@@ -42,10 +42,13 @@ RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             *("exchange.exchange", "exchange.strategies", "exchange.parking", "exchange.task_poller"),
             *("exchange.tasks", "exchange.holding", "exchange.seal", "exchange.admission", "exchange.log_levels"),
         ),
-        ("exchange.dispatcher", "exchange.router", "exchange.runtime", "exchange.subscriptions"),
+        ("exchange.dispatcher", "routing.router", "exchange.runtime", "exchange.subscriptions"),
     ),
     "a session knows no transport": (
-        ("clients.session", "clients.backlog", "clients.listen_request", "clients.notifications", "clients.unsent"),
+        (
+            *("clients.session", "clients.backlog", "clients.changes", "clients.listen_request"),
+            *("clients.notifications", "clients.questions", "clients.unsent"),
+        ),
         ("clients.transports", "clients.stateless"),
     ),
     "stateless requests know only how an HTTP answer is written": (

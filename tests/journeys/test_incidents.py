@@ -14,15 +14,16 @@ from muxway.calls.call import LIBRARY, Call
 from muxway.calls.ports import Waiter
 from muxway.catalog.naming import Naming
 from muxway.clients import notifications
+from muxway.clients.questions import ClientQuestions
 from muxway.clients.session import ClientRequest, Session
 from muxway.composed import running
 from muxway.errors import RpcError
 from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.exchange import Exchange
-from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.runtime import Runtime
 from muxway.routing.snapshot import Settings
 from muxway.servers.connection import Connection
+from muxway.servers.pool import Pool
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire import envelopes, result_types
 from tests.conftest import a_world
@@ -35,7 +36,7 @@ PORTS: dict[str, tuple[Any, str]] = {
     "before anything else": (Session, "_caller"),
     "the middle": (Dispatcher, "answer"),
     "the middleware's target": (Dispatcher, "target"),
-    "the way to the server": (Forwarder, "send"),
+    "the way to the server": (Pool, "choose"),
     "the connection": (Connection, "request"),
     "what is written to the server": (Connection, "_meta"),
     "the conversion between eras": (Exchange, "done"),
@@ -47,7 +48,7 @@ PORTS: dict[str, tuple[Any, str]] = {
     "the sink's log": (ClientRequest, "log"),
     "a log notice": (notifications, "log"),
     "the sink's question": (ClientRequest, "ask"),
-    "a question": (Session, "put"),
+    "a question": (ClientQuestions, "put"),
 }
 
 
@@ -109,14 +110,14 @@ async def test_an_incident_is_logged_once_with_its_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ours: the number in the answer leads to the traceback in the log (docs/errors.md)."""
-    fault = Fault(monkeypatch, Forwarder, "send")
+    fault = Fault(monkeypatch, Pool, "choose")
     async with a_world({"up": ScriptedServer(tools={"echo": None})}) as world:
         client = await world.client()
         fault.armed = True
         number = (await client.call("up__echo")).error["data"]["muxway"]["incident"]
         lines = [record.getMessage() for record in caplog.records if number in record.getMessage()]
         assert len(lines) == 1
-        assert "RuntimeError: a fault in send" in lines[0]
+        assert "RuntimeError: a fault in choose" in lines[0]
         assert "Traceback" in lines[0]
 
 

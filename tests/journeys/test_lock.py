@@ -67,7 +67,7 @@ async def test_new_tools_are_hidden_and_changed_ones_refused(revision: str, tmp_
         assert [*listed] == ["up__same", "up__changed"]
         assert listed["up__changed"]["description"] == "Does it."
         assert "result" in (await client.call("up__same")).message
-        for name in ("up__changed", "up:changed", "up.changed"):
+        for name in ("up__changed", "up__changed", "up:changed", "up.changed"):
             error = (await client.call(name)).error
             assert "sends your keys" in error["message"]
             assert "muxway lock accept up/changed" in error["message"]

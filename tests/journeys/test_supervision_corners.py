@@ -270,10 +270,10 @@ async def test_what_is_changed_about_a_server_holds_at_once() -> None:
     """
     slot = await ready(a_server(counting(), idle_stop=0.1))
     awake = Care()
-    slot.instance.adjust(slot.terms._replace(care=awake))
+    slot.instance.adjust(slot.instance.terms._replace(care=awake))
     await asyncio.sleep(0.3)
     assert slot.state.now is State.RUNNING
-    slot.instance.adjust(slot.terms._replace(care=Care(idle_stop=0.1)))
+    slot.instance.adjust(slot.instance.terms._replace(care=Care(idle_stop=0.1)))
     await until(lambda: slot.state.now is State.SLEEPING)
     await slot.stop()
 

@@ -11,7 +11,7 @@ from muxway.clients.stateless import Ladder, StatelessRequest
 from muxway.clients.transports.guard import Guard
 from muxway.errors import RpcError
 from muxway.exchange.dispatcher import Dispatcher
-from muxway.exchange.forwarding import Forwarder
+from muxway.servers.pool import Pool
 from muxway.testing import ScriptedServer
 from muxway.wire import envelopes
 from tests.faulting import Fault
@@ -23,7 +23,7 @@ PORTS: dict[str, tuple[Any, str]] = {
     "the checks of a stateless request": (Ladder, "admit"),
     "who calls": (Session, "_caller"),
     "the middle": (Dispatcher, "answer"),
-    "the way to the server": (Forwarder, "send"),
+    "the way to the server": (Pool, "choose"),
     "the sink of a session": (ClientRequest, "done"),
     "the sink of a stateless request": (StatelessRequest, "done"),
     "the frame of the answer": (envelopes, "result"),

@@ -175,7 +175,7 @@ async def test_streams_and_requests_of_the_gateway_itself_do_not_count_and_do_no
     """docs/behaviour.md#a-server-hangs: a probe must get through to a server that has its hands full."""
     up = await play(TWO)
     up.calls(3)
-    probe = asyncio.create_task(up.link.ask("ping", {}, timeout=5))
+    probe = asyncio.create_task(up.link.own.ask("ping", {}, timeout=5))
     await asyncio.sleep(0)
     assert up.channel.sent[-1]["method"] == "ping"
     assert (up.link.queue.in_flight, len(up.link.queue.waiting)) == (2, 1)

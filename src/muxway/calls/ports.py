@@ -137,9 +137,8 @@ def steady() -> float:
     return asyncio.get_running_loop().time()
 
 
-def stopwatch() -> float:
-    """The same for a short piece of work, which may be done before there is an event loop."""
-    return time.perf_counter()
+stopwatch = time.perf_counter
+"""The same for a short piece of work, which may be done before there is an event loop."""
 
 
 def in_turns(steps: Iterator[object]) -> None:

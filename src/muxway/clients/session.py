@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,17 +20,16 @@ from muxway.calls.ports import TURN, stopwatch
 from muxway.catalog.client_profiles import profile_of
 from muxway.clients import notifications
 from muxway.clients.backlog import Backlog, Message
-from muxway.clients.listen_request import Listening, Opening
+from muxway.clients.changes import ClientChanges
+from muxway.clients.questions import ClientQuestion, ClientQuestions
 from muxway.clients.unsent import Unsent
 from muxway.errors import URL_ELICITATION_REQUIRED, InvalidParams, InvalidRequest, ParseError, RpcError, UpstreamSaid
 from muxway.exchange.admission import CALLS
 from muxway.exchange.meeting import Meeting
 from muxway.exchange.open_sessions import Listener
-from muxway.exchange.subscriptions import Quota, Subscriber
 from muxway.likeness import short
 from muxway.log import EventLog
 from muxway.wire import envelopes, large, revisions
-from muxway.wire.asking import ELICIT, BadAnswer
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.peer import Peer
 
@@ -50,16 +49,6 @@ _OPENERS: Final = frozenset(("initialize", "ping"))
 NO_BATCHES: Final = (
     "batches (arrays of messages) exist only in sessions of revision 2025-03-26; send one message a line"
 )
-_ANSWER_SECONDS: Final = 600.0
-"""How long a client may take to answer."""
-_MOST_QUESTIONS: Final = 256
-"""What a client may be asked at once, in all its calls together."""
-_UNSUBSCRIBED: Final = 2.0
-"""Seconds that a client waits for a server to hear that it does not want to be told of something any more."""
-_MOST_EARLY: Final = 32
-"""Questions of servers that are kept until the client is ready."""
-_MOST_LISTENS: Final = 100
-"""Streams of changes that one connection may have open."""
 _LARGE_BATCH: Final = 256 * 1024
 """Bytes of a batch that take a turn to be taken apart."""
 _SHORT: Final = ("name", "uri", "ref", "cursor", "_meta")
@@ -105,7 +94,7 @@ class ClientRequest(msgspec.Struct, eq=False):
         frame = envelopes.failure(self.id, error)
         if self.endpoint.closed_exchange(self):
             if error.code == URL_ELICITATION_REQUIRED and isinstance(error, UpstreamSaid):
-                self.endpoint.note_pages(error)
+                self.endpoint.questions.note_pages(error)
             self.say(frame)
 
     def progress(self, params: dict[str, Buffer]) -> None:
@@ -120,44 +109,7 @@ class ClientRequest(msgspec.Struct, eq=False):
 
     def ask(self, ask: ServerRequest) -> None:
         if not ask.arrived():
-            self.endpoint.put(ask, self.call.caller, self.tell)
-
-
-class _Question:
-    """Something the client was asked, until it answers."""
-
-    __slots__ = ("_timer", "ask", "endpoint", "id", "tell")
-
-    def __init__(
-        self, endpoint: Session, ask: ServerRequest, id_: int, tell: Callable[[Sequence[Buffer]], None]
-    ) -> None:
-        self.endpoint, self.ask, self.id, self.tell = endpoint, ask, id_, tell
-        self._timer = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._expire)
-        ask.on_withdrawn = self._withdraw
-
-    def answered(self, envelope: Envelope) -> None:
-        """The client has answered."""
-        self._timer.cancel()
-        ask = self.ask
-        try:
-            if envelope.error is not ABSENT:
-                raise envelopes.said_error(envelope.error) or BadAnswer("the client answered with a malformed error")
-            ask.answer(ask.check(envelope.result if envelope.result is not ABSENT else b"null"))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the server waits for an answer
-            ask.refuse(internal(error, method=ask.method))
-
-    def _expire(self) -> None:
-        self._forget("nobody answered in time")
-        self.ask.give_up(RpcError(f"the client did not answer within {_ANSWER_SECONDS:g} s"))
-
-    def _withdraw(self) -> None:
-        self._timer.cancel()
-        self._forget("the server does not wait for this any more")
-
-    def _forget(self, why: str) -> None:
-        if self.endpoint.peer.ours.pop(self.id, None) is not None:
-            params = envelopes.encode({"requestId": self.id, "reason": why})
-            self.tell(envelopes.notification("notifications/cancelled", params))
+            self.endpoint.questions.put(ask, self.call.caller, self.tell)
 
 
 class _Batch:
@@ -209,7 +161,7 @@ class Session:
         self._principal = principal
         self._identity = identity
         self._forwarded: Forwarded = ()
-        self.peer: Peer[_Question, ClientRequest] = Peer()
+        self.peer: Peer[ClientQuestion, ClientRequest] = Peer()
         self._dispatcher = dispatcher
         self._admission = dispatcher.runtime.admission
         self._alone = alone
@@ -217,25 +169,20 @@ class Session:
         """The handshake session, once `initialize` has opened it."""
         self.called = False
         """Whether it ever made a call."""
-        self._ready = False
-        self._early: list[ServerRequest] = []
-        """What servers wanted to know before the client was ready."""
-        self._told: frozenset[str] = frozenset()
-        """What the session was told that there is: of the rest it hears no news."""
-        self._here: dict[str, Callable[[ClientRequest], bool]] = {
-            "subscriptions/listen": self._listen,
-            "logging/setLevel": self._set_log_level,
-            "resources/subscribe": partial(self._about_uri, self._subscribe, "subscribe to"),
-            "resources/unsubscribe": partial(self._about_uri, self._unsubscribe, "unsubscribe from"),
-        }
-        """Requests about this connection itself; False from one of these means that it is none for this caller."""
-        self._listens: dict[bytes, Listening] = {}
-        self._backlog = backlog
+        self.ready = False
+        """Whether it has said that it is."""
+        self.backlog = backlog
         self.unsent = Unsent(say, backlog)
         """What the session is to be told of changes."""
-        self._quota = Quota()
-        self._subscriber: Subscriber | None = None
-        self._leave: Callable[[], None] | None = None
+        self.questions = ClientQuestions(self, dispatcher)
+        self._changes = changes = ClientChanges(self, dispatcher)
+        self._here: dict[str, Callable[[ClientRequest], bool]] = {
+            "subscriptions/listen": changes.listen,
+            "logging/setLevel": self._set_log_level,
+            "resources/subscribe": changes.subscribe,
+            "resources/unsubscribe": changes.unsubscribe,
+        }
+        """Requests about this connection itself; False from one of these means that it is none for this caller."""
         self._meeting: Meeting | None = None
         """What the answer to its handshake waits for."""
         self.unheard = Backlog(self._caught_up)
@@ -244,7 +191,8 @@ class Session:
         """Called when none of that is left."""
         self._idle: asyncio.Event | None = None
         """Set when nothing runs any more; there is one only once the client has said its last word."""
-        self._stop_listening = dispatcher.listen(self._lists_changed, self._who)
+        self._leave = [dispatcher.listen(changes.lists_changed, self._who)]
+        """What ends all that others would tell it."""
 
     # --- hearing ------------------------------------------------------------------------------
 
@@ -317,6 +265,10 @@ class Session:
                 return True
             say(envelopes.failure(error.id, InvalidRequest(f"not a JSON-RPC request: {error}")))
             return True
+        if envelope.method is not None and envelope.id is not ABSENT:
+            # A request, as nearly always.
+            self.hear_request(envelope, envelope.method, say, self.say)
+            return True
         return self._hear(envelope, say, self.say)
 
     def _hear(
@@ -337,62 +289,19 @@ class Session:
         if question is not None:
             question.answered(envelope)
 
-    def put(self, ask: ServerRequest, caller: Caller, tell: Callable[[Sequence[Buffer]], None]) -> None:
-        """Ask the client; the question goes to `tell`."""
-        if len(self.peer.ours) >= _MOST_QUESTIONS:
-            ask.refuse(RpcError(f"{ask.method}: the client has {_MOST_QUESTIONS} questions to answer already"))
-            return
-        try:
-            params = ask.worded(caller)
-        except RpcError as error:
-            ask.refuse(error)
-            return
-        if ask.method == ELICIT and params is not None:
-            page = envelopes.text((envelopes.members(params) or {}).get("elicitationId"))
-            if page is not None:
-                self._dispatcher.runtime.sessions.sent_to_page(ask.connection, page, self._page_done)
-        id_ = self.peer.mint()
-        self.peer.ours[id_] = _Question(self, ask, id_, tell)
-        tell(envelopes.request(id_, ask.method, params))
-
     def consult(self, ask: ServerRequest) -> None:
         """A server whose only client this is asks it something outside any call. See `calls.ports.Client`."""
-        session = self.session
-        if session is not None and not self._ready and len(self._early) < _MOST_EARLY:
+        if self.session is not None and not self.ready and self.questions.wait(ask):
             # It may be asked nothing before it has said that it is ready.
-            self._early.append(ask)
             if self._meeting is not None:
                 self._meeting.end()
-            return
-        tell = None if session is None or not self._ready else self._way_to_ask(session)
-        if tell is None or session is None:
-            ask.refuse(InvalidParams(f"{ask.method}: the client cannot be asked outside a call now"))
-        elif (passed := self._dispatcher.screen_ask(session, ask)) is not None:
-            self.put(passed, session, tell)
-
-    def _way_to_ask(self, session: Caller) -> Callable[[Sequence[Buffer]], None] | None:
-        if self._backlog() < float("inf"):
-            return self.say
-        # Over HTTP it need not listen, but the stream of a call that waits will do.
-        return next((one.tell for one in self.peer.theirs.values() if one.call.caller is session), None)
+        else:
+            self.questions.consult(ask, self.session if self.ready else None)
 
     def told(self, call: Call, error: RpcError) -> bytes | RpcError:
         """What a request is answered with that failed: mostly with just that."""
         runtime = self._dispatcher.runtime
         return runtime.logins.told(call, error, runtime.snapshot.settings.server_info)
-
-    def note_pages(self, error: UpstreamSaid) -> None:
-        """The client is sent to web pages; it wants to hear when a visit is over, if the server says so."""
-        data: object = error.data
-        listed: object = cast("dict[str, object]", data).get("elicitations") if isinstance(data, dict) else None
-        for page in cast("list[object]", listed) if isinstance(listed, list) else ():
-            id_: object = cast("dict[str, object]", page).get("elicitationId") if isinstance(page, dict) else None
-            if isinstance(id_, str):
-                self._dispatcher.runtime.sessions.sent_to_page(error.connection, id_, self._page_done)
-
-    def _page_done(self, id_: str) -> None:
-        params = envelopes.encode({"elicitationId": id_})
-        self.say(envelopes.notification("notifications/elicitation/complete", params))
 
     def hear_request(
         self,
@@ -431,16 +340,18 @@ class Session:
             if method in CALLS:
                 admission = self._admission
                 if admission.running >= admission.most or len(self.peer.theirs) >= admission.each:
-                    refusal = admission.refusal(0 if self._alone else len(self.peer.theirs) - len(self._listens))
+                    under_way = len(self.peer.theirs) - len(self._changes.streams)
+                    refusal = admission.refusal(0 if self._alone else under_way)
                     if refusal is not None:
                         say(envelopes.failure(id_, refusal))
                         return
                 admission.running += 1
                 self.called = True
+                here = None
+            else:
+                here = self._here.get(method)
             call = Call(caller, method, params, meta)
-            exchange = ClientRequest(self, id_, key, call, say, tell)
-            self.peer.theirs[key] = exchange
-            here = self._here.get(method)
+            exchange = self.peer.theirs[key] = ClientRequest(self, id_, key, call, say, tell)
             if here is None or not here(exchange):
                 exchange.running = self._dispatcher.handle(call, exchange)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
@@ -462,7 +373,7 @@ class Session:
         exchange = ClientRequest(self, id_, key, Call(self._open(params), method, params), say, tell)
         self.peer.theirs[key] = exchange
         unmet = partial(self._dispatcher.unmet, exchange.call.caller)
-        if self._early or unmet() is None:
+        if self.questions.early or unmet() is None:
             self._introduce(exchange)
         else:
             introduce = partial(self._introduce, exchange)
@@ -484,7 +395,7 @@ class Session:
             before, self.session = self.session, replace(self.session, identity=identity, forwarded=forwarded)
             # Rules may show it something else now.
             dispatcher = self._dispatcher
-            dispatcher.runtime.compare(dispatcher.view, before, self.session, self._lists_changed)
+            dispatcher.runtime.compare(dispatcher.view, before, self.session, self._changes.lists_changed)
 
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
@@ -533,7 +444,7 @@ class Session:
         )
         dispatcher = self._dispatcher
         sessions = dispatcher.runtime.sessions
-        self._leave = sessions.join(Listener(self._principal, self, self._sees, self._hear_log))
+        self._leave.append(sessions.join(Listener(self._principal, self, self._sees, self._hear_log)))
         if self._alone and sessions.only is not None:
             sessions.only.came(self, session)
         log.debug("client connected", revision=revision.date)
@@ -555,7 +466,7 @@ class Session:
                 see=f"muxway check --client {visible.client}",
             )
         offered = visible.offered(revision)
-        self._told = frozenset(offered)
+        self._changes.told = frozenset(offered)
         body: dict[str, object] = {
             "protocolVersion": revision.date,
             "capabilities": offered,
@@ -575,10 +486,9 @@ class Session:
     def _notice(self, method: str, params: Params) -> None:
         if method == "notifications/initialized":
             if self.session is not None:
-                self._ready = True
+                self.ready = True
                 self.unsent.open()
-                early, self._early = self._early, []
-                for ask in early:
+                for ask in self.questions.taken():
                     self.consult(ask)
         elif method == "notifications/cancelled":
             key = envelopes.read_id(params.get("requestId", ABSENT))
@@ -671,7 +581,7 @@ class Session:
         return True
 
     def _note_idle(self, idle: asyncio.Event) -> None:
-        if len(self.peer.theirs) == len(self._listens) and not self.unheard.behind:
+        if len(self.peer.theirs) == len(self._changes.streams) and not self.unheard.behind:
             idle.set()
 
     def _caught_up(self) -> None:
@@ -685,9 +595,7 @@ class Session:
             return
         if exchange.call.method in CALLS:
             self._admission.running -= 1
-        listening = self._listens.pop(key, None)
-        if listening is not None:
-            listening.close()
+        self._changes.end(key)
         if self._idle is not None:
             self._note_idle(self._idle)
         if exchange.running is not None:
@@ -709,10 +617,9 @@ class Session:
             try:
                 await asyncio.wait_for(idle.wait(), drain)
             except TimeoutError:
-                log.warning("client left; calls cancelled", calls=len(self.peer.theirs) - len(self._listens))
-        for key, listening in list(self._listens.items()):
-            del self._listens[key]
-            listening.close()
+                log.warning("client left; calls cancelled", calls=len(self.peer.theirs) - len(self._changes.streams))
+        for key in list(self._changes.streams):
+            self._changes.end(key)
             exchange = self.peer.theirs[key]
             exchange.done(notifications.listening_ended(exchange.id))
             # On a pipe there is no stream whose end would say so: some clients wait for one word, some for the other.
@@ -729,15 +636,12 @@ class Session:
 
     def _depart(self) -> None:
         """The session is to hear of nothing more."""
-        self._stop_listening()
         self.unsent.close()
-        early, self._early = self._early, []
-        for ask in early:
+        for ask in self.questions.taken():
             ask.refuse(InvalidParams(f"{ask.method}: the client has gone"))
-        if self._leave is not None:
-            self._leave()
-        if self._subscriber is not None:
-            self._dispatcher.runtime.subscriptions.leave(self._subscriber)
+        for leave in self._leave:
+            leave()
+        self._changes.leave()
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -759,76 +663,6 @@ class Session:
         exchange.running = self._dispatcher.around(exchange.call, exchange, answer)
         return True
 
-    def _listen(self, exchange: ClientRequest) -> bool:
-        if not exchange.call.caller.revision.stateless:
-            return False
-        opening = Opening(exchange, partial(self._open_stream, exchange))
-        exchange.running = opening.request(self._dispatcher, exchange.call)
-        return True
-
-    def _open_stream(self, exchange: ClientRequest, call: Call) -> None:
-        id_ = exchange.id
-        if self.peer.theirs.get(exchange.key) is not exchange:
-            return
-        try:
-            if len(self._listens) >= _MOST_LISTENS:
-                raise InvalidRequest(f"{_MOST_LISTENS} subscriptions/listen are open on this connection: cancel some")
-            listening = Listening(id_, call, self._dispatcher, exchange.tell, self._backlog, self._quota)
-        except RpcError as error:
-            exchange.failed(error)
-        else:
-            self._listens[exchange.key] = listening
-            listening.begin()
-
-    def _about_uri(self, do: Callable[[Call, Sink, str], None], what: str, exchange: ClientRequest) -> bool:
-        if exchange.call.caller.revision.stateless:
-            return False
-
-        def answer(call: Call, sink: Sink) -> None:
-            uri = envelopes.text(call.params.get("uri"))
-            if uri is None:
-                sink.failed(InvalidParams(f"params.uri must be a string: the URI of the resource to {what}"))
-            else:
-                do(call, sink, uri)
-
-        exchange.running = self._dispatcher.around(exchange.call, exchange, answer)
-        return True
-
-    def _subscribe(self, call: Call, sink: Sink, uri: str) -> None:
-        if self._subscriber is None:
-            self._subscriber = Subscriber(self._dispatcher, self._quota, self.unsent.updated, call.caller)
-
-        def settled(error: RpcError | None) -> None:
-            if error is None:
-                sink.done(b"{}")
-            else:
-                sink.failed(error)
-
-        self._dispatcher.runtime.subscriptions.subscribe(self._subscriber, uri, settled)
-
-    def _unsubscribe(self, call: Call, sink: Sink, uri: str) -> None:
-        del call
-        if self._subscriber is None:
-            sink.done(b"{}")
-            return
-        over = False
-
-        def settled(_: RpcError | None = None) -> None:
-            nonlocal over
-            timer.cancel()
-            if not over:
-                over = True
-                sink.done(b"{}")
-
-        # A server that takes its time does not hold up its client for long: nothing more of it is passed on.
-        timer = asyncio.get_running_loop().call_later(_UNSUBSCRIBED, settled)
-        self._dispatcher.runtime.subscriptions.unsubscribe(self._subscriber, uri, settled)
-        self.unsent.forget(uri)
-
-    def _lists_changed(self, kinds: frozenset[str]) -> None:
-        if self._ready and (kinds := kinds & self._told):
-            self.unsent.lists_changed(sorted(kinds))
-
     def _who(self) -> Caller | None:
         return self.session
 
@@ -837,7 +671,7 @@ class Session:
 
     def _hear_log(self, server: str, params: dict[str, Buffer]) -> None:
         session = self.session
-        if session is None or not self._ready or notifications.log(session, params) is None:
+        if session is None or not self.ready or notifications.log(session, params) is None:
             return
         shown = self._dispatcher.screen(server, session, params)
         notice = None if shown is None else notifications.log(session, shown)

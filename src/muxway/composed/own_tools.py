@@ -1,12 +1,8 @@
-"""The gateway's own tools as they are listed, and compound tools: one name that runs a chosen tool of a chosen server.
-
-Compound tools are configured as `tools.<Name> = {description, subtools}`. The
-caller sends `{server, tool, args}`; only what is listed can be run. How composed tools run is in `composing`.
-"""
+"""The gateway's own tools as they are listed: composed ones, and compound ones, which tell what they can run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Raw
 
@@ -14,16 +10,15 @@ from muxway.catalog.build import Source
 from muxway.catalog.model import NativeTool
 from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.signatures import Schema, as_schema, parameters
-from muxway.errors import InvalidParams, RpcError
+from muxway.errors import RpcError
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from muxway.catalog.model import Native
     from muxway.config.model import CustomTool
 
-_NO_ARGS: Final = Raw(b"{}")
 _NOTHING: Final[Mapping[tuple[str, str], Schema]] = {}
 _LONGEST_SCHEMA: Final = 64 * 1024
 """Bytes of a subtool's schema that is looked at."""
@@ -32,14 +27,6 @@ _SIGNATURES: Final = 3000
 _MOST_SCHEMAS: Final = 8
 _SMALL: Final = 4096
 """How many subtools, and bytes of their schemas, the schema of a compound tool may spell out."""
-
-
-class Choice(NamedTuple):
-    """The subtool a call asks for."""
-
-    upstream: str
-    tool: str
-    args: Raw
 
 
 class OwnTools:
@@ -137,52 +124,3 @@ def _arguments(tool: CustomTool, schemas: Mapping[tuple[str, str], Schema]) -> d
     said = [{"title": f"{server} {name}", **schemas[server, name]} for server, name in places]
     encoded = envelopes.encode(said)
     return {"anyOf": said} if len(encoded) <= _SMALL and b'"$' not in encoded else {}
-
-
-def head_of(native: str) -> bytes:
-    """The start of a call of a server's tool."""
-    return b'"method":"tools/call","params":{"name":' + envelopes.encode(native)
-
-
-def native_of(head: bytes) -> str | None:
-    """The tool that a call with this start is of; None if it is of none."""
-    params = envelopes.members((envelopes.members(b"{%b}}" % head) or {}).get("params", b"")) or {}
-    return envelopes.text(params.get("name"))
-
-
-def _any_tool(server: str, tool: str) -> bool:
-    del server, tool
-    return True
-
-
-def choose(
-    tools: Mapping[str, CustomTool], name: str, given: Raw | None, may_run: Callable[[str, str], bool] = _any_tool
-) -> Choice:
-    """The subtool that a call to compound tool `name` with these arguments asks for, of those that it may run.
-
-    Raises:
-        InvalidParams: it asks for nothing, or for something that is not listed; the message lists what is.
-    """
-    tool = tools[name]
-    arguments = envelopes.members(given or _NO_ARGS) or {}
-    server, subtool = envelopes.text(arguments.get("server")), envelopes.text(arguments.get("tool"))
-    args = arguments.get("args", _NO_ARGS)
-    listed = tool.subtools.get(server or "", ())
-    known = server is not None and subtool is not None and any(subtool == sub.name for sub in listed)
-    if server is None or subtool is None or not known or not may_run(server, subtool):
-        raise refusal(tools, name, given, may_run)
-    if not envelopes.is_object(args):
-        raise InvalidParams(f"{name}: arguments.args must be an object")
-    return Choice(server, subtool, args)
-
-
-def refusal(
-    tools: Mapping[str, CustomTool], name: str, given: Raw | None, may_run: Callable[[str, str], bool]
-) -> InvalidParams:
-    """What is said of a call that asks for nothing, or for something that is not there."""
-    arguments = envelopes.members(given or _NO_ARGS) or {}
-    server, subtool = envelopes.text(arguments.get("server")), envelopes.text(arguments.get("tool"))
-    runs = [(key, sub.name) for key, subs in tools[name].subtools.items() for sub in subs]
-    allowed = ", ".join(f"{key}/{one}" for key, one in runs if may_run(key, one))
-    asked = f"{server}/{subtool}" if server and subtool else "nothing"
-    return InvalidParams(f"{name} cannot run {asked}: give arguments.server and arguments.tool as one of: {allowed}")

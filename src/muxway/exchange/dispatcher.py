@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.kinds import Kind
-    from muxway.exchange.router import Router
     from muxway.exchange.runtime import Runtime
+    from muxway.routing.router import Router
     from muxway.routing.snapshot import Snapshot, Visible
     from muxway.routing.target import Target
     from muxway.wire.envelopes import Buffer
@@ -164,9 +164,9 @@ class Dispatcher:
                 visible = visible.whole
             if call.method == "tools/call":
                 params = call.params
-                if target is None:
-                    target = visible.targets.get(bytes(params.get("name", b"")))
-                if target is None or target.found_in is not visible.tools or target.error is not None:
+                if target is None and (known := visible.targets.get(bytes(params.get("name", b"")))) is not None:
+                    target = known
+                elif target is None or target.found_in is not visible.tools or target.error is not None:
                     # A call that has chosen a subtool is that subtool's by now, which callers need not see.
                     if target is None or target.chosen is None:
                         target = self._router.resolve(visible, call)
@@ -180,7 +180,16 @@ class Dispatcher:
                 # Nearly all calls: nothing need be done to them.
                 if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
                     tools.check_arguments(target, arguments)
-                return self._forwarder.send(target, call, sink)
+                backend = self.runtime.servers.get(target.server)
+                connection = None if backend is None else backend.choose(call)
+                if backend is None or connection is None:
+                    return self._forwarder.send(target, call, sink)
+                caller, untouched = call.caller, target.rewrite is None and not target.tasked
+                eras = (caller.revision, connection.revision, target.wrapped)
+                if untouched and caller.log_level is None and visible.settings.converters.get(eras, self) is None:
+                    # Both sides speak alike: nothing is put between them.
+                    return connection.request(target.head, call, sink, idle=backend.idle, limit=backend.limit)
+                return self._forwarder.forward(target, call, sink, backend, connection)
             kind = _LISTS.get(call.method)
             if kind is not None:
                 return self._list(visible, kind, call, sink)

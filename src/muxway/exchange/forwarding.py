@@ -85,8 +85,14 @@ class Forwarder:
             RpcError: it can be refused at once.
             StillStarting: the server may have it in a moment.
         """
+        backend, connection = self._connect(target.server, call)
+        return self.forward(target, call, sink, backend, connection)
+
+    def forward(
+        self, target: Target, call: Call, sink: Sink, backend: Backend, connection: LiveConnection
+    ) -> Running | None:
+        """Send a request over this connection. Raises RpcError if it can be refused at once."""
         upstream, head, reshape = target.server, target.head, target.reshape
-        backend, connection = self._connect(upstream, call)
         caller = call.caller
         level = caller.log_level
         if level is not None and level < connection.log_level:

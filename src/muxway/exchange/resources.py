@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.calls.sinks import Changing, chain
 from muxway.errors import INVALID_PARAMS, RpcError, UpstreamSaid
-from muxway.exchange.router import NOT_FOUND
+from muxway.routing.router import NOT_FOUND
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:

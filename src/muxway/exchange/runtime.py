@@ -17,8 +17,8 @@ from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.logins import Logins
 from muxway.exchange.open_sessions import OpenSessions
-from muxway.exchange.router import Router
 from muxway.exchange.subscriptions import Subscriptions
+from muxway.routing.router import Router
 from muxway.routing.snapshot import ServerNaming, Snapshot, Visible, are_many
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Runtime:
         """What is in force. Replaced by one assignment, in `replace` and nowhere else."""
         self.servers = servers
         self.forwarder = Forwarder(servers, self, seal)
-        self.router = Router(self.tasks, servers)
+        self.router = Router(self.tasks.trace_of, servers)
         self.sessions = OpenSessions()
         self.admission = Admission()
         """How much is under way. The clients' side counts what it lets in."""

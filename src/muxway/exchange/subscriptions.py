@@ -14,8 +14,8 @@ from muxway.calls.backend import StillStarting
 from muxway.calls.incidents import attempt
 from muxway.catalog.uris import wrap
 from muxway.errors import InvalidParams, RpcError
-from muxway.exchange.router import NOT_FOUND
 from muxway.likeness import short
+from muxway.routing.router import NOT_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muxway.calls.call import Caller
     from muxway.catalog.resources import Place, ResourceCatalog
     from muxway.exchange.dispatcher import Dispatcher
-    from muxway.exchange.router import Router
+    from muxway.routing.router import Router
 
 MOST: Final = 1000
 """URIs that one client may be subscribed to."""

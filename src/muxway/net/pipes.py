@@ -45,18 +45,14 @@ class Turn:
     the loop's next round would cost a system call and a wake-up on every single call.
     """
 
-    __slots__ = ("dirty", "metronome", "reading")
+    __slots__ = ("began", "dirty", "metronome", "reading")
 
     def __init__(self) -> None:
         self.metronome = Metronome()
         self.reading = False
-        self.dirty: list[PipeWriter] = []
-
-    def end(self) -> None:
-        """Send what this turn has produced."""
-        dirty, self.dirty = self.dirty, []
-        for writer in dirty:
-            writer.flush()
+        self.began = 0.0
+        """When, by `perf_counter`."""
+        self.dirty: deque[PipeWriter] = deque()
 
 
 def enlarge(fd: int) -> None:
@@ -131,8 +127,9 @@ class PipeReader:
                 os.close(self._fd)
 
     def _ready(self) -> bool:
+        size = self._read_size
         try:
-            data = os.read(self._fd, self._read_size)
+            data = os.read(self._fd, size)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -147,20 +144,21 @@ class PipeReader:
         # The buffer is allocated anew for each read, and a large one from the system, which costs more than all
         # the rest of a small call: only while large messages arrive. Of a flood of small ones, only so many at once,
         # so that others have their turn in between.
-        if len(data) == self._read_size and data.count(b"\n") < _FEW:
+        if len(data) == size and data.count(b"\n") < _FEW:
             self._read_size = _LARGE_READ
-        elif self._read_size != _SMALL_READ:
+        elif size != _SMALL_READ:
             self._read_size = _SMALL_READ
         turn = self._turn
-        if perf_counter() > turn.metronome.due:
+        turn.began = began = perf_counter()
+        if began > turn.metronome.due:
             turn.metronome.look()
         turn.reading = True
         try:
             self._on_data(data)
         finally:
             turn.reading = False
-            if turn.dirty:
-                turn.end()
+            while turn.dirty:
+                turn.dirty.popleft().flush()
         return True
 
 

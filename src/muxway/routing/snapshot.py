@@ -364,19 +364,7 @@ class Snapshot:
         sources = [resources.with_apps(source) for source in given]
         tools = _next_catalog(before.tools, known, settings.naming, sources, resources)
         prompts = _next_catalog(before.prompts, known, settings.naming, sources, resources)
-        whole = Visible(
-            settings=settings,
-            servers=dict(servers),
-            sources=sources,
-            tools=tools,
-            prompts=prompts,
-            resources=resources,
-            lists=_lists(settings, sources, (tools, prompts, resources), before),
-            instructions=instructions.merged(sources, settings.naming),
-            completing=_completing(sources),
-            chain=settings.chains.get(None),
-            targets=_targets(settings, tools, before),
-        )
+        whole = _shown(settings, None, dict(servers), sources, (tools, prompts, resources), before)
         views = {name: _selected(self, whole, name, selection) for name, selection in settings.selections.items()}
         return Snapshot(settings, given, whole, views)
 
@@ -490,21 +478,33 @@ def _selected(last: Snapshot, whole: Visible, view: str, selection: Selection) -
     prompts = prompts or selection.of_prompts(whole.prompts)
     resources = resources or selection.of_resources(whole.resources)
     sources = [source for source in whole.sources if selection.has_server(source.upstream)]
-    before = last.views.get(view)
+    servers = {name: one for name, one in whole.servers.items() if selection.has_server(name)}
+    shown = _shown(settings, view, servers, sources, (tools, prompts, resources), last.views.get(view))
+    return replace(shown, selection=selection, part_of=whole)
+
+
+def _shown(
+    settings: Settings,
+    view: str | None,
+    servers: Mapping[str, ServerNaming],
+    sources: Sequence[Source],
+    catalogs: tuple[Catalog, Catalog, ResourceCatalog],
+    before: Visible | None,
+) -> Visible:
+    """What there is of these; `before` is what there was."""
+    tools, prompts, resources = catalogs
     return Visible(
         settings=settings,
-        servers={name: one for name, one in whole.servers.items() if selection.has_server(name)},
+        servers=servers,
         sources=sources,
         tools=tools,
         prompts=prompts,
         resources=resources,
-        lists=_lists(settings, sources, (tools, prompts, resources), before),
+        lists=_lists(settings, sources, catalogs, before),
         instructions=instructions.merged(sources, settings.naming),
         completing=_completing(sources),
         chain=settings.chains.get(view),
-        selection=selection,
         targets=_targets(settings, tools, before),
-        part_of=whole,
     )
 
 

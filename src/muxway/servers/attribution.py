@@ -33,7 +33,7 @@ class Attribution:
         """The server may go on with this request for a while, and ask or log something in its course."""
         if len(self._cancelled) >= _REMEMBERED:
             del self._cancelled[next(iter(self._cancelled))]
-        self._cancelled[b"%d" % id_] = (self._connection.now() + _LINGERS, caller.party)
+        self._cancelled[b"%d" % id_] = (self._connection.loop.time() + _LINGERS, caller.party)
 
     def answered_late(self, id_: bytes) -> None:
         """It has answered something that nobody waits for."""
@@ -44,7 +44,7 @@ class Attribution:
         """Whose requests were cancelled that the server may still be at."""
         if not self._cancelled:
             return []
-        now = self._connection.now()
+        now = self._connection.loop.time()
         while self._cancelled and next(iter(self._cancelled.values()))[0] < now:
             del self._cancelled[next(iter(self._cancelled))]
         return [party for _, party in self._cancelled.values()]

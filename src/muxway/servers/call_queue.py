@@ -44,7 +44,7 @@ class CallQueue:
         if len(self.waiting) >= self._limits.queue:
             connection.counters.refused += 1
             raise self._overloaded(f"and {len(self.waiting)} more that wait, as many as may (maxQueue)")
-        call.until = connection.now() + self._limits.wait
+        call.until = connection.loop.time() + self._limits.wait
         self.waiting.append(call)
         connection.deadlines.watch()
         return call

@@ -2,9 +2,9 @@
 
 It lives from a successful `open` of its transport until it is lost or closed, and is never reused: whatever an old
 process still says cannot reach a request made to a new one. Its parts each have a file: what waits for its turn
-(`call_queue`), deadlines, what comes in beside answers (`notices`, `odd_frames`, `junk`), what the server asks
-(`questions`), whose something is that says not for whom (`attribution`), and when a remote server counts as broken
-(`circuit`).
+(`call_queue`), what the gateway asks for itself (`own_requests`), deadlines, what comes in beside answers (`notices`,
+`odd_frames`, `junk`), what the server asks (`questions`), whose something is that says not for whom (`attribution`),
+and when a remote server counts as broken (`circuit`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.calls.incidents import internal
 from muxway.calls.leases import Leases
-from muxway.calls.ports import Waiter
 from muxway.calls.sinks import Nobody
 from muxway.errors import InvalidRequest, MethodNotFound, ParseError, RpcError, UpstreamError
 from muxway.exchange.open_sessions import NOBODY, user_after
@@ -23,12 +22,13 @@ from muxway.log import EventLog
 from muxway.servers.attribution import Attribution, related_task
 from muxway.servers.call_queue import CallQueue
 from muxway.servers.circuit import Circuit
-from muxway.servers.counters import ServerCounters
+from muxway.servers.counters import ServerCounters, bucket
 from muxway.servers.deadlines import Deadlines
 from muxway.servers.junk import Junk
 from muxway.servers.limits import DEFAULT, ServerLimits
 from muxway.servers.notices import ServerNotices
 from muxway.servers.odd_frames import OddFrames
+from muxway.servers.own_requests import OwnRequests
 from muxway.servers.pending import Pending, QueuedCall
 from muxway.servers.questions import ServerQuestions
 from muxway.servers.transports.port import UNTOLD, Outgoing
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 _FIRST_IDS: Final = 2**30
 """Our ids count up from anywhere below this: what others get a server to print cannot name a call that they do not know
 of. There is room for as many calls again before an id is more than 32 bits, which is all that some servers keep."""
-_NEVER_CANCELLED: Final = frozenset(("server/discover", "initialize"))
 _MANY: Final = 16
 """Lines that come at once, from which on most may be junk."""
 _IN_HEAD: Final = frozenset(("name", "uri", "ref", "_meta"))
@@ -79,7 +78,6 @@ class Connection:
         "_bare",
         "_circuit",
         "_gone",
-        "_meta_head",
         "_odd",
         "answers",
         "attribution",
@@ -90,9 +88,11 @@ class Connection:
         "leases",
         "log_level",
         "loop",
+        "meta_head",
         "name",
         "notices",
         "on_lost",
+        "own",
         "peer",
         "questions",
         "queue",
@@ -133,8 +133,10 @@ class Connection:
         self.log_level = _NEVER_ASKED
         self.on_lost: Callable[[str], None] | None = None
         self._bare = bare
-        self._meta_head = b""
+        self.meta_head = b""
+        """What a stateless server wants in every `_meta`, as JSON members."""
         self._gone: str | None = None
+        self.own = OwnRequests(self)
         self.queue = CallQueue(self, limits)
         self.deadlines = Deadlines(self)
         self.attribution = Attribution(self)
@@ -154,7 +156,7 @@ class Connection:
         The capabilities are not among them: they are those of whoever calls.
         """
         self.revision = revision
-        self._meta_head = meta
+        self.meta_head = meta
 
     async def close(self, *, at_once: bool = False) -> None:
         """End the server. Whatever still waits fails."""
@@ -191,40 +193,32 @@ class Connection:
         if self._gone is not None:
             raise self.error("lost", self._gone)
 
-    def now(self) -> float:
-        """The time, on the clock of the deadlines."""
-        return self.loop.time()
-
     # --- sending ------------------------------------------------------------------------------
 
     def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Pending | QueuedCall:
         """Send a call on its way, or let it wait for its turn; see `calls.ports.LiveConnection`."""
-        most = self.queue.most
-        if len(self.peer.ours) >= most and self.queue.in_flight >= most:
-            return self.queue.enter(QueuedCall(self, head, call, sink, idle, limit))
-        return self.send(head, call, sink, idle, limit)
-
-    def send(self, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> Pending:
-        """Send a call on its way."""
+        queue = self.queue
+        if len(self.peer.ours) >= queue.most and queue.in_flight >= queue.most:
+            return queue.enter(QueuedCall(self, head, call, sink, idle, limit))
         meta, caller = call.meta, call.caller
         if (caller.principal or caller.party) != self.user:
             self.user = user_after(self.user, caller)
         # First what may fail: a request that nobody holds would be answered a second time when its time is over.
-        told = asking.told(caller.capabilities, caller.revision).with_calls if self._meta_head else b""
-        pending = self._pending(sink, idle, limit, caller, progress=meta is not None and PROGRESS_TOKEN in meta)
+        told = asking.told(caller.capabilities, caller.revision).with_calls if self.meta_head else b""
+        pending = self.begin(sink, idle, limit, caller, progress=meta is not None and PROGRESS_TOKEN in meta)
         if call.method in _TASK_METHODS:
             # Nothing is asked in the course of a request about a task, unless it waits for the task's result.
             pending.task = "" if call.method != "tasks/result" else related_task(meta)
             if not pending.task:
                 pending.caller = None
-                self.queue.exempt += 1
+                queue.exempt += 1
         frame: list[Buffer] = [b'{"jsonrpc":"2.0","id":%d,' % pending.id, head]
         for name, raw in call.params.items():
             if name == "arguments":
                 frame += (b',"arguments":', raw)
             elif name not in _IN_HEAD:
                 frame += (envelopes.key(name), raw)
-        if meta is not None or self._meta_head:
+        if meta is not None or self.meta_head:
             frame += self._meta(meta, pending, caller, told)
         frame.append(b"}}\n")
         transport = self.transport
@@ -234,17 +228,17 @@ class Connection:
     def _told(self, pending: Pending, head: bytes, call: Call) -> Outgoing:
         """A call, for a transport that must know what it carries."""
         params: Mapping[str, Buffer] = {}
-        if self._meta_head:
+        if self.meta_head:
             # A stateless server wants some of it repeated in headers.
             written = envelopes.members((envelopes.members(b"{%b}}" % head) or {}).get("params", b"")) or {}
-            params = {**call.params, **written, "_meta": b"{" + self._meta_head + b"}"}
+            params = {**call.params, **written, "_meta": b"{" + self.meta_head + b"}"}
         return Outgoing(call.method, b"%d" % pending.id, params)
 
     def _meta(self, meta: envelopes.Params | None, pending: Pending, caller: Caller, told: bytes) -> list[Buffer]:
         """`_meta` for this hop: ours in place of the caller's envelope, its other keys as they came."""
         parts: list[Buffer] = []
-        if self._meta_head:
-            parts += (b"," + self._meta_head, envelopes.key(CLIENT_CAPABILITIES), told)
+        if self.meta_head:
+            parts += (b"," + self.meta_head, envelopes.key(CLIENT_CAPABILITIES), told)
             if caller.log_level is not None:
                 parts += (envelopes.key(LOG_LEVEL), envelopes.encode(LOG_LEVELS[caller.log_level]))
         if pending.wants_progress:
@@ -257,46 +251,13 @@ class Connection:
         parts[0] = bytes(parts[0])[1:]
         return [b',"_meta":{', *parts, b"}"]
 
-    async def ask(self, method: str, params: dict[str, Buffer], *, timeout: float) -> bytes:
-        """A request of the gateway's own. Returns the result's JSON.
-
-        Raises:
-            UpstreamSaid: it answered with an error.
-            UpstreamError: it did not answer in time, or the connection ended first.
-        """
-        waiter = Waiter()
-        pending = self._own_pending(waiter, timeout)
-        pending.tell = method not in _NEVER_CANCELLED
-        if self._meta_head and "_meta" not in params:
-            meta = self._meta_head + envelopes.key(CLIENT_CAPABILITIES) + b"{}"
-            params = {**params, "_meta": b"{" + meta + b"}"}
-        frame = envelopes.request(pending.id, method, envelopes.object_of(params.items()))
-        self.transport.send(frame, Outgoing(method, b"%d" % pending.id, params))
-        return await waiter.outcome(pending)
-
-    def listen(self, wanted: bytes, sink: Sink) -> Pending:
-        """Open a `subscriptions/listen` with this filter. It may last as long as the connection: no clock runs for it.
-
-        What it brings goes to `notices`, only its end to the sink. Raises UpstreamError if the connection is gone.
-        """
-        pending = self._own_pending(sink, float("inf"))
-        meta = self._meta_head + envelopes.key(CLIENT_CAPABILITIES) + b"{}"
-        params: dict[str, Buffer] = {"notifications": wanted, "_meta": b"{" + meta + b"}"}
-        frame = envelopes.request(pending.id, "subscriptions/listen", envelopes.object_of(params.items()))
-        self.transport.send(frame, Outgoing("subscriptions/listen", b"%d" % pending.id, params))
-        return pending
-
-    def notify(self, method: str) -> None:
-        """Send a notification without params."""
-        self.transport.send(envelopes.notification(method), Outgoing(method))
-
     def set_log_level(self, level: int) -> None:
         """Ask the server for log messages from this level on; its answer does not matter."""
         if self.revision.stateless:
             self.log_level = level
             return
         try:
-            pending = self._own_pending(Nobody(), _SET_LEVEL)
+            pending = self.own.begin(Nobody(), _SET_LEVEL)
         except UpstreamError as error:
             # Whoever wants these messages must not fail for it; the next call that wants them asks again.
             log.debug("log level not set", upstream=self.name, error=error)
@@ -311,7 +272,8 @@ class Connection:
 
     # --- open requests --------------------------------------------------------------------------
 
-    def _pending(self, sink: Sink, idle: float, limit: float, caller: Caller | None, *, progress: bool) -> Pending:
+    def begin(self, sink: Sink, idle: float, limit: float, caller: Caller | None, *, progress: bool) -> Pending:
+        """Note a request that is about to be sent. Raises UpstreamError if it cannot be."""
         if self._gone is not None:
             self.check()
         deadlines = self.deadlines
@@ -329,12 +291,6 @@ class Connection:
         pending = peer.ours[id_] = Pending(self, id_, sink, idle, now, deadline, now + limit, progress, caller)
         return pending
 
-    def _own_pending(self, sink: Sink, timeout: float) -> Pending:
-        """A request of the gateway's own: it is no call."""
-        pending = self._pending(sink, timeout, timeout, None, progress=False)
-        self.queue.exempt += 1
-        return pending
-
     def give_up(self, pending: Pending, reason: str | None) -> bool:
         """Nobody waits for this request any more: tell the server. False if it has been answered meanwhile."""
         if self.peer.ours.pop(pending.id, None) is None:
@@ -343,17 +299,14 @@ class Connection:
             self.counters.calls += 1
             self.attribution.cancelled(pending.id, pending.caller)
         if pending.tell:
-            self._tell_cancelled(pending.id, reason)
+            method = "notifications/cancelled"
+            params: dict[str, Buffer] = {"requestId": b"%d" % pending.id}
+            if reason is not None:
+                params["reason"] = envelopes.encode(reason)
+            frame = envelopes.notification(method, envelopes.object_of(params.items()))
+            self.transport.send(frame, Outgoing(method, params=params))
         self._over(pending)
         return True
-
-    def _tell_cancelled(self, id_: int, reason: str | None) -> None:
-        method = "notifications/cancelled"
-        params: dict[str, Buffer] = {"requestId": b"%d" % id_}
-        if reason is not None:
-            params["reason"] = envelopes.encode(reason)
-        frame = envelopes.notification(method, envelopes.object_of(params.items()))
-        self.transport.send(frame, Outgoing(method, params=params))
 
     def _over(self, pending: Pending) -> None:
         """A request has left the table: what was asked in its course needs no answer, and others may be let in."""
@@ -421,9 +374,10 @@ class Connection:
             log.debug("answer to no open request", upstream=self.name, dropped=self.peer.dropped)
             return
         self.answers += 1
-        called = pending.caller is not None
+        called, counters = pending.caller is not None, self.counters
         if called:
-            self.counters.answered(self.heard - pending.began)
+            counters.calls += 1
+            counters.buckets[bucket(self.heard - pending.began)] += 1
         self._over(pending)
         if nameless and envelope.error is ABSENT:
             # It may as well be a late answer to a call that was given up: no ground to deliver it.

@@ -5,18 +5,22 @@ Written to for every call, so it is counters and one list of them; whoever shows
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from functools import partial
 from itertools import accumulate
-from math import ceil, log
+from math import ceil
 from typing import Final
 
 _SHORTEST: Final = 1e-5
 """Seconds: what is quicker than this counts as taking this long."""
 _WIDTH: Final = 1.05
 """How much longer the calls of one bucket may take than those of the bucket before."""
-_STEPS: Final = 1 / log(_WIDTH)
-_OFFSET: Final = log(_SHORTEST) * _STEPS
 _BUCKETS: Final = 400
 """The last one holds whatever takes longer than 50 minutes."""
+_BOUNDS: Final = tuple(_SHORTEST * _WIDTH**bucket for bucket in range(1, _BUCKETS))
+"""Seconds that are too many for each bucket but the last."""
+bucket: Final = partial(bisect_right, _BOUNDS)
+"""The bucket for a call that took so many seconds."""
 
 
 class ServerCounters:
@@ -58,11 +62,6 @@ class ServerCounters:
     def errors(self) -> int:
         """Calls that ended with an error, the server's own or one of ours."""
         return self.said + self.failed
-
-    def answered(self, seconds: float) -> None:
-        """A call was answered after so many seconds."""
-        self.calls += 1
-        self.buckets[min(int(log(seconds) * _STEPS - _OFFSET), _BUCKETS - 1) if seconds > _SHORTEST else 0] += 1
 
     def quantile(self, q: float) -> float | None:
         """Seconds within which this part (0 to 1) of the calls was answered, up to 5 % too many; None without calls."""

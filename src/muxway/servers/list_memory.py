@@ -24,6 +24,7 @@ from muxway.catalog.model import Hint
 from muxway.config.plan import ADJUSTABLE
 from muxway.errors import ParseError
 from muxway.log import EventLog
+from muxway.net.threads import in_own_thread
 from muxway.servers.lists import Offer
 from muxway.servers.negotiation import Negotiated
 from muxway.wire import envelopes
@@ -97,7 +98,7 @@ class ListMemory:
     def _write_on(self) -> None:
         """Write down what is due beside the event loop: a disk may be slow, and all servers may be ready at once."""
         if self._due and self._writing is None:
-            self._writing = asyncio.get_running_loop().run_in_executor(None, self._write_down)
+            self._writing = in_own_thread(self._write_down)
             self._writing.add_done_callback(self._wrote)
 
     def _wrote(self, writing: asyncio.Future[None]) -> None:

@@ -47,7 +47,7 @@ async def list_all(connection: Connection, kind: Kind, *, timeout: float, most: 
     size = 0
     for _ in range(_MAX_PAGES):
         try:
-            raw = await connection.ask(kind.method, params, timeout=timeout)
+            raw = await connection.own.ask(kind.method, params, timeout=timeout)
         except UpstreamSaid as error:
             if error.code == METHOD_NOT_FOUND and not params:
                 return ListReading([])

@@ -128,7 +128,7 @@ class ServerLists:
             elif kind is TOOLS or not isinstance(offer, MuxwayError):
                 failed = failed or offer
             else:
-                why = self._slot.mask(str(offer))
+                why = self._slot.instance.mask(str(offer))
                 log.warning("could not list", upstream=name, kind=kind.name, error=why)
                 note = f"{name}: its {kind.word}s could not be listed: {why}"
                 self.offers.setdefault(kind, Offer(notes=[note]))
@@ -136,7 +136,7 @@ class ServerLists:
             raise failed
 
     async def _read_kind(self, connection: Connection, kind: Kind) -> Offer:
-        terms = self._slot.terms
+        terms = self._slot.instance.terms
         listing = await list_all(connection, kind, timeout=terms.list_timeout, most=terms.max_listed)
         # A long list is read beside the event loop: each definition is looked through.
         beside = sum(memoryview(raw).nbytes for raw in listing.items) > _LONG_LIST
@@ -156,7 +156,7 @@ class ServerLists:
         try:
             await self._read(connection, [kind for kind in self._kinds if kind in kinds])
         except MuxwayError as error:
-            why, before = self._slot.mask(str(error)), self._unreadable
+            why, before = self._slot.instance.mask(str(error)), self._unreadable
             # Clients may ask every few seconds for what cannot be had.
             tell = log.debug if why == before else log.warning
             tell("could not list again; the old list stays", upstream=self._slot.name, error=why)

@@ -121,7 +121,7 @@ class ManagedServer:
     def opening(self) -> dict[Held, None] | None:
         """See `Backend`."""
         slot = self.instance.pool.opening
-        return None if slot is None else slot.held
+        return None if slot is None else slot.waiting.held
 
     @property
     def connection(self) -> Connection | None:

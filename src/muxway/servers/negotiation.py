@@ -175,7 +175,7 @@ async def _discover(connection: Connection, meta: bytes, timeout: float) -> Nego
     """The greeting of a stateless server; None if this is none. Raises UpstreamSaid if it refuses, which any may."""
     try:
         asked = b"{" + meta + envelopes.key(CLIENT_CAPABILITIES) + b"{}}"
-        raw = await connection.ask("server/discover", {"_meta": asked}, timeout=timeout)
+        raw = await connection.own.ask("server/discover", {"_meta": asked}, timeout=timeout)
     except UpstreamSaid as error:
         if error.code not in STATELESS_CODES:
             raise
@@ -203,7 +203,7 @@ async def _initialize(
         "capabilities": dict(capabilities),
         "clientInfo": dict(client_info),
     }
-    raw = await connection.ask(
+    raw = await connection.own.ask(
         "initialize", {name: envelopes.encode(value) for name, value in params.items()}, timeout=timeout
     )
     result = envelopes.value(raw)
@@ -214,7 +214,7 @@ async def _initialize(
             f"answered initialize with protocol version {speaks!r}; muxway speaks {', '.join(REVISIONS)}"
         )
     connection.speak(revision)
-    connection.notify("notifications/initialized")
+    connection.own.notify("notifications/initialized")
     return _greeting(revision, _object(result.get("serverInfo")), result)
 
 

@@ -48,7 +48,7 @@ class ServerNotices:
             return
         pending.last_progress = progress
         if not pending.paused_at:
-            pending.deadline = min(connection.now() + pending.idle, pending.limit_at)
+            pending.deadline = min(connection.loop.time() + pending.idle, pending.limit_at)
         if pending.wants_progress:
             try:
                 pending.sink.progress({name: raw for name, raw in params.items() if name != PROGRESS_TOKEN})

@@ -296,7 +296,7 @@ class _Subscribing:
         self.held.discard(uri)
         method = "resources/subscribe" if subscribing else "resources/unsubscribe"
         try:
-            await self.connection.ask(method, {"uri": envelopes.encode(uri)}, timeout=_CONFIRM)
+            await self.connection.own.ask(method, {"uri": envelopes.encode(uri)}, timeout=_CONFIRM)
         except RpcError as error:
             if subscribing:
                 self._feed.settle(uri, error)
@@ -338,7 +338,7 @@ class _Stream:
         wanted: dict[str, object] = {f"{kind}ListChanged": True for kind in kinds}
         if uris:
             wanted["resourceSubscriptions"] = sorted(uris)
-        self._pending = connection.listen(envelopes.encode(wanted), self)
+        self._pending = connection.own.listen(envelopes.encode(wanted), self)
 
     @property
     def id(self) -> bytes:

@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from muxway.calls.call import Call, Caller
-    from muxway.calls.ports import Sink
+    from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.servers.connection import Connection
 
@@ -50,7 +50,7 @@ class Pending(msgspec.Struct, eq=False):
 class QueuedCall:
     """A call that waits for its turn: the server has enough to do. Implements `calls.ports.Running`."""
 
-    __slots__ = ("_connection", "_pending", "call", "head", "idle", "limit", "sink", "until")
+    __slots__ = ("_connection", "_sent", "call", "head", "idle", "limit", "sink", "until")
 
     def __init__(self, connection: Connection, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> None:
         self.head = head
@@ -61,15 +61,15 @@ class QueuedCall:
         self.until = 0.0
         """When it has waited for long enough."""
         self._connection = connection
-        self._pending: Pending | None = None
+        self._sent: Running | None = None
 
     def go(self) -> None:
         """Its turn has come. Raises UpstreamError if it cannot be sent."""
-        self._pending = self._connection.send(self.head, self.call, self.sink, self.idle, self.limit)
+        self._sent = self._connection.request(self.head, self.call, self.sink, idle=self.idle, limit=self.limit)
 
     def cancel(self, reason: str | None) -> None:
         """Give up on it. If it has not been sent, it never will be."""
-        if self._pending is not None:
-            self._pending.cancel(reason)
+        if self._sent is not None:
+            self._sent.cancel(reason)
         else:
             self._connection.queue.leave(self)

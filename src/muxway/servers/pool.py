@@ -21,6 +21,7 @@ from muxway.calls.ports import Client
 from muxway.catalog.kinds import KINDS, TOOLS
 from muxway.errors import UpstreamError
 from muxway.log import EventLog
+from muxway.servers.endings import Endings
 from muxway.servers.slot import FIRST, SESSIONS, Slot, SlotKey, Tenant
 from muxway.servers.state import WAIT_FOR_LOGIN, State
 from muxway.wire import asking
@@ -113,7 +114,7 @@ class Pool:
     """The slots of one instance."""
 
     __slots__ = (
-        "_ending",
+        "_endings",
         "_instance",
         "_last_caller",
         "_last_first",
@@ -137,7 +138,7 @@ class Pool:
         """The one for handshake callers, while lists for them wait until what it lists is in force."""
         self._no_handshake_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._endings = Endings()
         self._stopped = False
         # Most calls are of the caller that called before and go over the first connection.
         self._last_caller: Caller | None = None
@@ -198,7 +199,7 @@ class Pool:
             # A server in use does not fall asleep, whichever of its connections is used.
             self.first.connection.used = asyncio.get_running_loop().time()
         if slot.starting:
-            raise StillStarting(slot)
+            raise StillStarting(slot.waiting)
         return slot.connection
 
     def open_for_sessions(self) -> None:
@@ -362,9 +363,7 @@ class Pool:
 
     def _end(self, slot: Slot) -> None:
         del self.slots[slot.key]
-        ending = asyncio.get_running_loop().create_task(slot.stop())
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        self._endings.begin(slot.stop())
 
     async def stop(self) -> None:
         """End all but the first, open no more, and wait until they are gone."""
@@ -373,8 +372,7 @@ class Pool:
             self._timer.cancel()
         for slot in self._others:
             self._end(slot)
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self._endings.over()
 
 
 def _open(slots: Sequence[Slot]) -> list[Slot]:

@@ -96,7 +96,7 @@ class ServerQuestions:
         pending.asks[id_] = ask
         if not pending.paused_at:
             # From here on it is the caller who takes time, and whoever asks the caller has a limit for that.
-            pending.paused_at = connection.now()
+            pending.paused_at = connection.loop.time()
             pending.limit_at -= pending.paused_at
             pending.deadline = float("inf")
             connection.queue.exempt += 1
@@ -129,7 +129,7 @@ class ServerQuestions:
 
     def _go_on(self, pending: Pending) -> None:
         if pending.paused_at and not pending.asks:
-            now = self._connection.now()
+            now = self._connection.loop.time()
             pending.paused_at = 0.0
             self._connection.queue.exempt -= 1
             pending.limit_at += now
@@ -199,10 +199,10 @@ class ServerQuestions:
         try:
             async with asyncio.timeout(timeout):
                 # Once it answers this, it has heard `notifications/initialized` and has asked what it wants to know.
-                await connection.ask("ping", {}, timeout=timeout)
+                await connection.own.ask("ping", {}, timeout=timeout)
                 if self._consulting:
                     await self._unasked.wait()
-                    await connection.ask("ping", {}, timeout=timeout)
+                    await connection.own.ask("ping", {}, timeout=timeout)
                 if self._unasked.is_set():
                     # A ping is answered by the side of that. Nothing tells when it is over.
                     await asyncio.sleep(_TAKEN_UP)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from operator import is_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from muxway.catalog import build
 from muxway.log import EventLog
+from muxway.net.threads import in_own_thread
 from muxway.servers.dialing import Dialing, is_child, launch_work, may_fetch, start_timeout, takes_several
+from muxway.servers.endings import Endings
 from muxway.servers.instance import Hooks, Instance, ServerTerms
 from muxway.servers.limits import ServerLimits
 from muxway.servers.list_memory import ListMemory
@@ -20,7 +22,7 @@ from muxway.servers.state import State
 from muxway.servers.supervision import Care
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
@@ -90,7 +92,7 @@ class Servers:
         """What they are compared with; None: with nothing."""
         self._seen: dict[str, list[object]] = {}
         """What each server was made of when that was last looked at."""
-        self._ending: set[asyncio.Task[None]] = set()
+        self._endings = Endings()
         self._stopping = False
         self._has_sessions = False
         runtime.on_left.append(self._left)
@@ -121,7 +123,7 @@ class Servers:
 
     async def recollect(self, configs: Sequence[ServerConfig]) -> None:
         """Before these are added: read beside the event loop what they had when they last ran."""
-        known = await asyncio.to_thread(lambda: [(config, self._memory.recall(config)) for config in configs])
+        known = await in_own_thread(lambda: [(config, self._memory.recall(config)) for config in configs])
         self._recollected = {config.name: (config, had) for config, had in known}
 
     def _recall(self, instance: Instance) -> bool:
@@ -145,7 +147,7 @@ class Servers:
         server = self._forget(name)
         self._on_change(None)
         # Whoever does not want to wait for its end does not keep it from ending.
-        await asyncio.shield(self._end(server.instance))
+        await asyncio.shield(self._endings.begin(server.instance.stop()))
 
     async def restart(self, name: str) -> None:
         """End a server and start it anew; wait until it is ready or has failed. KeyError: there is none."""
@@ -153,7 +155,7 @@ class Servers:
 
     def retire(self, name: str) -> None:
         """Forget a server at once, and end it when its calls under way are over."""
-        self._drain(self._forget(name).instance)
+        self._endings.begin(self._drained(self._forget(name).instance))
 
     def _forget(self, name: str) -> ManagedServer:
         self.abandon(name)
@@ -207,7 +209,7 @@ class Servers:
         self._name_prefixes()
         self._subscriptions.replace(instance.config.name, instance.feeds)
         self._changed(instance)
-        self._drain(old)
+        self._endings.begin(self._drained(old))
 
     def abandon(self, name: str) -> None:
         """Do not put a new one in the place of this server after all."""
@@ -216,7 +218,7 @@ class Servers:
             server.swap.cancel()
         coming = server.expect_none()
         if coming is not None:
-            self._end(coming)
+            self._endings.begin(coming.stop())
 
     async def _drained(self, instance: Instance) -> None:
         loop = asyncio.get_running_loop()
@@ -227,19 +229,6 @@ class Servers:
                 await asyncio.sleep(_LOOK)
         finally:
             await instance.stop()
-
-    def _drain(self, instance: Instance) -> None:
-        self._in_background(self._drained(instance))
-
-    def _end(self, instance: Instance) -> asyncio.Task[None]:
-        return self._in_background(instance.stop())
-
-    def _in_background(self, ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Go on with the end of a server, whoever waits for it or does not."""
-        task = asyncio.get_running_loop().create_task(ending)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-        return task
 
     def order(self, names: Sequence[str]) -> None:
         """Have the servers in this order, which is that of the lists."""
@@ -262,8 +251,7 @@ class Servers:
             self.abandon(name)
         try:
             await asyncio.gather(*(server.instance.stop() for server in self.by_name.values()))
-            if self._ending:
-                await asyncio.wait(self._ending)
+            await self._endings.over()
             await self._memory.written()
         finally:
             await self._dialing.aclose()
@@ -368,7 +356,7 @@ class Servers:
             slots = pool.slots.values() if only is not None and only.client is party else pool.of(party)
             for slot in slots:
                 if slot.connection is not None and not slot.connection.revision.stateless:
-                    slot.connection.notify("notifications/roots/list_changed")
+                    slot.connection.own.notify("notifications/roots/list_changed")
 
     def _changed(self, instance: Instance) -> None:
         """Something about the first connection of a server, or about its lists, has changed."""

@@ -14,6 +14,7 @@ from muxway.calls.backend import WaitingCalls
 from muxway.catalog.kinds import KINDS, TOOLS
 from muxway.errors import MuxwayError, UpstreamError
 from muxway.log import EventLog
+from muxway.servers.endings import Endings
 from muxway.servers.lists import ServerLists
 from muxway.servers.start import EraMemory, Start
 from muxway.servers.start_queue import NoRoomToStart
@@ -22,14 +23,13 @@ from muxway.servers.supervision import BUDGET, ON_DEMAND, Supervision
 from muxway.wire import asking, envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
-    from muxway.calls.backend import Held
     from muxway.calls.call import Forwarded
     from muxway.calls.ports import Client
     from muxway.catalog.kinds import Kind
     from muxway.servers.connection import Connection
-    from muxway.servers.instance import Instance, ServerTerms
+    from muxway.servers.instance import Instance
     from muxway.servers.lists import Offer
     from muxway.servers.negotiation import Era, Negotiated
     from muxway.servers.notifications import ServerFeed
@@ -79,7 +79,7 @@ class Slot:
     """The place of one connection."""
 
     __slots__ = (
-        "_closing",
+        "_endings",
         "_starting",
         "connection",
         "eras",
@@ -114,7 +114,7 @@ class Slot:
         self.eras = EraMemory(instance.config.era if first else key.era)
         self.supervision = Supervision(self, instance.terms.care if first else ON_DEMAND)
         self._starting: asyncio.Task[None] | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._endings = Endings()
         """What is being ended: connections, and work on them that was given up."""
 
     # --- asked ----------------------------------------------------------------------------------
@@ -123,21 +123,6 @@ class Slot:
     def name(self) -> str:
         """The server's."""
         return self.instance.config.name
-
-    @property
-    def terms(self) -> ServerTerms:
-        """How it is treated."""
-        return self.instance.terms
-
-    @property
-    def mask(self) -> Callable[[str], str]:
-        """Hides secrets in what the server said, where people see it."""
-        return self.instance.mask
-
-    @property
-    def held(self) -> dict[Held, None]:
-        """The calls that wait for its start to be over."""
-        return self.waiting.held
 
     @property
     def starting(self) -> bool:
@@ -177,9 +162,9 @@ class Slot:
     def adjust(self) -> None:
         """It is treated otherwise from now on."""
         if self.key is FIRST:
-            self.supervision.care = self.terms.care
+            self.supervision.care = self.instance.terms.care
         if self.connection is not None:
-            self.connection.queue.adjust(self.terms.limits)
+            self.connection.queue.adjust(self.instance.terms.limits)
             self.supervision.look_after(self.connection)
 
     def expect(self, greeting: Negotiated, offers: dict[Kind, Offer]) -> None:
@@ -259,9 +244,9 @@ class Slot:
         for task in (self._starting, self.lists.task, self.supervision.task):
             if task is not None and not task.done():
                 task.cancel()
-                self._await_end(task)
+                self._endings.add(task)
         # What is left of connections that were lost is being ended, too: that must not be cut short.
-        return list(self._closing)
+        return list(self._endings.tasks)
 
     def _let_go(self, event: Event) -> Connection | None:
         """There is no connection any more. Returns the one there was."""
@@ -288,9 +273,8 @@ class Slot:
         self.changed()
 
     async def _start(self) -> None:
-        if self._closing:
-            # Two processes of one server at a time may be one too many: for its files, or its port.
-            await asyncio.wait(self._closing, timeout=_ENDING)
+        # Two processes of one server at a time may be one too many: for its files, or its port.
+        await self._endings.over(_ENDING)
         start = Start(self)
         try:
             connection = await start.run()
@@ -401,11 +385,7 @@ class Slot:
             # From here on, what becomes of it is no news.
             connection.on_lost = None
             # The process may still be there with its output closed, or have left others behind.
-            self._await_end(asyncio.get_running_loop().create_task(connection.close(at_once=at_once)))
-
-    def _await_end(self, ending: asyncio.Task[None]) -> None:
-        self._closing.add(ending)
-        ending.add_done_callback(self._closing.discard)
+            self._endings.begin(connection.close(at_once=at_once))
 
     # --- news -----------------------------------------------------------------------------------
 

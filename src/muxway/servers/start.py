@@ -98,7 +98,7 @@ class Start:
         room = slot.instance.room
         if room is not None:
             await room()
-        async with asyncio.timeout(slot.terms.start_timeout):
+        async with asyncio.timeout(slot.instance.terms.start_timeout):
             connection = await self._meet()
             await slot.lists.read_all(connection)
             tenant = slot.tenant
@@ -137,7 +137,7 @@ class Start:
         slot.transport = slot.instance.dial(slot.key.sent)
         server = slot.instance.server
         connection = self.connection = Connection(
-            slot.name, slot.transport, slot.terms.limits, server.counters, slot.mask, server.is_bare
+            slot.name, slot.transport, slot.instance.terms.limits, server.counters, slot.instance.mask, server.is_bare
         )
         connection.notices.on_notice = slot.hear_notice
         slot.lists.forget_changes()
@@ -158,7 +158,7 @@ class Start:
             era,
             _CLIENT_INFO,
             tenant.capabilities,
-            slot.terms.start_timeout,
+            slot.instance.terms.start_timeout,
             handshake_first=handshake_first,
         )
         slot.eras.greeted(
@@ -170,8 +170,8 @@ class Start:
     def why(self, error: Exception) -> str:
         """Why it has failed, as people are told."""
         slot, connection = self._slot, self.connection
-        name, timeout = slot.name, slot.terms.start_timeout
-        why = slot.mask(str(error) or repr(error))
+        name, timeout = slot.name, slot.instance.terms.start_timeout
+        why = slot.instance.mask(str(error) or repr(error))
         if isinstance(error, TimeoutError):
             why = f'server "{name}" was not ready after {timeout:g} s (startTimeout)'
             why += "" if connection is None else _said_instead(connection, why)

@@ -186,7 +186,7 @@ class Supervision:
         for _ in range(tries):
             began = asyncio.get_running_loop().time()
             try:
-                await connection.ask(method, {}, timeout=seconds)
+                await connection.own.ask(method, {}, timeout=seconds)
             except UpstreamSaid:
                 return  # It answers.
             except UpstreamError as error:

@@ -44,14 +44,17 @@ class LineFramer:
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """Take a chunk; return the lines it completes, without their newline. Empty lines are left out."""
+        end = data.find(b"\n")
         lines: list[bytes | Oversized] = []
         if self._size or self._skipping:
-            end = data.find(b"\n")
             if end < 0:
                 self._keep(data, lines)
                 return lines
             self._finish(data[:end], lines)
             data = data[end + 1 :]
+        elif 0 < end == len(data) - 1 <= self._limit:
+            # One message, as nearly always.
+            return [data[:end]]
         if not data:
             return lines
         # One split for the many small lines of a busy pipe.

@@ -109,7 +109,7 @@ class StdioClientTransport:
 
     def _hear(self, data: bytes) -> None:
         self._hear_all(self._framer.feed(data))
-        if self._backlog() > _PAUSE_ABOVE:
+        if self._writer.queued + self._held.waiting > _PAUSE_ABOVE:
             # Not cut off, as over HTTP: a client that is stopped for a while, as in a debugger, would lose everything.
             log.warning("the client does not read its answers: its requests wait", unread=self._backlog())
             self._reader.pause()

@@ -103,6 +103,7 @@ class Intake:
             on_flood: called, once, when a flood goes on for too long.
             hear_large: takes a message that was opened in steps, as `hear` does others; None where none can be large.
         """
+        self._turn = turn
         self._framer = framer
         self._hear, self._hear_large = hear, hear_large
         self._budget = Budget(on_flood)
@@ -118,7 +119,6 @@ class Intake:
         self._reader = PipeReader(fd, turn, self._read, on_end)
 
     def _read(self, data: bytes) -> None:
-        began = perf_counter()
         framer = self._framer
         wasted = framer.wasted
         frames = framer.feed(data)
@@ -133,9 +133,9 @@ class Intake:
         elif len(frames) > _SLICE:
             self._waiting += frames
             self._reader.pause()
-            self._work(perf_counter() - began + _READ)
+            self._work(perf_counter() - self._turn.began + _READ)
         elif (frames and self._hear(frames)) or framer.wasted != wasted:
-            self._charge(perf_counter() - began + _READ)
+            self._charge(perf_counter() - self._turn.began + _READ)
 
     def _work(self, already: float = 0.0) -> None:
         """Take what waits, for as long as a turn may last; so many seconds of it are over."""

@@ -17,9 +17,9 @@ from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
-from muxway.composed import own_tools
 from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, ToolNotFound
 from muxway.likeness import short
+from muxway.routing import subtools
 from muxway.routing.target import NOTHING, Target
 from muxway.wire import envelopes
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from muxway.calls.call import Call
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
-    from muxway.exchange.tasks import Tasks
     from muxway.routing.snapshot import Visible
     from muxway.routing.target import Trace
     from muxway.wire.envelopes import Buffer, Params
@@ -51,8 +50,9 @@ _MOST_WAITS: Final = 4
 class Router:
     """Finds the targets of requests."""
 
-    def __init__(self, tasks: Tasks, backends: Mapping[str, Backend]) -> None:
-        self._tasks = tasks
+    def __init__(self, trace_of: Callable[[Call], Trace | None], backends: Mapping[str, Backend]) -> None:
+        """Prepare; `trace_of` says which call a request about a task is about, None for one that there is not."""
+        self._trace_of = trace_of
         self._backends = backends
         self.waited = 0
         """How often the call that is being looked at just now has waited already."""
@@ -116,7 +116,8 @@ class Router:
         target = self.of_route(visible, route)
         if target.vague and target.own is not None and not target.own.steps:
             return self._compound(visible, target, route, call)
-        if len(visible.targets) < _REMEMBERED:
+        # What is refused is looked up each time: those that are remembered are called without a further look.
+        if target.error is None and len(visible.targets) < _REMEMBERED:
             visible.targets[spelled] = target
         return target
 
@@ -138,7 +139,7 @@ class Router:
             route.tasked,
             None if route.upstream else visible.settings.tools[route.native],
             vague=not route.upstream,
-            plain=shape is None and route.upstream != "" and not watched,
+            plain=shape is None and route.upstream != "" and not watched and refusal is None,
             verdict=verdict,
             error=refusal,
             found_in=visible.tools,
@@ -158,7 +159,7 @@ class Router:
             names,
             TOOLS,
             route,
-            own_tools.head_of(native),
+            subtools.head_of(native),
             () if shape is None else (shape,),
             None if shape is None else shape.reshaper,
             catalog.rewriters.get(upstream),
@@ -176,7 +177,7 @@ class Router:
             target = self.decide(target, call)
             if target.error is not None:
                 return target
-            choice = own_tools.choose(visible.settings.tools, route.native, given, partial(self._may_run, visible))
+            choice = subtools.choose(visible.settings.tools, route.native, given, partial(self._may_run, visible))
         except RpcError as error:
             # Nothing will be called, unless a middleware puts it right.
             return msgspec.structs.replace(target, error=error)
@@ -185,7 +186,7 @@ class Router:
         if verdict is not None and sub.verdict is not None:
             verdict = verdict.stricter(sub.verdict.of(_object(choice.args)))
             if verdict.do == "deny":
-                error = own_tools.refusal(visible.settings.tools, route.native, given, partial(self._may_run, visible))
+                error = subtools.refusal(visible.settings.tools, route.native, given, partial(self._may_run, visible))
                 return msgspec.structs.replace(target, verdict=verdict, error=error)
         params: dict[str, Raw] = {
             **call.params,
@@ -441,14 +442,14 @@ class Router:
 
     def _task(self, visible: Visible, call: Call, wait: bool) -> Target:
         del wait
-        trace = self._tasks.trace_of(call)
+        trace = self._trace_of(call)
         if trace is None:
             return NOTHING
         known = self.of_trace(visible, trace)
         if known is not None:
             return known
         # Nobody lists it now, as when its server is away: what stands around it goes by what it was called.
-        native = own_tools.native_of(trace.head)
+        native = subtools.native_of(trace.head)
         names = (trace.tool,)
         if native is not None:
             names = (*self.of_native(visible, trace.upstream, native).names, trace.tool)
@@ -464,8 +465,8 @@ class Router:
             return target if (route.upstream, route.head) == (trace.upstream, trace.head) else None
         if target.own.steps:
             return target if trace.upstream == target.own.name else None
-        subtools = {sub.name for sub in target.own.subtools.get(trace.upstream, ())}
-        native = next((name for name in subtools if own_tools.head_of(name) == trace.head), None)
+        natives = {sub.name for sub in target.own.subtools.get(trace.upstream, ())}
+        native = next((name for name in natives if subtools.head_of(name) == trace.head), None)
         if native is None:
             return None
         sub = self.of_native(visible, trace.upstream, native)
