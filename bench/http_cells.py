@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +26,11 @@ SESSIONS = 5_000
 IDLE_CONNECTIONS = 10_000
 SPARE_FILES = 200
 """Files a process needs besides its connections."""
-HTTP_CELLS = (*CONNECTIONS, "http-upstream", "idle-sessions", "idle-connections")
+OURS = ("muxway", "before")
+"""Targets of the cells that are about muxway alone."""
+SETTLED = 0.3
+"""Seconds after the first answer until memory is read."""
+HTTP_CELLS = (*CONNECTIONS, "http-upstream", "http-start", "idle-sessions", "idle-connections")
 
 
 @dataclass(slots=True)
@@ -37,12 +42,14 @@ class HttpRun(Run[HttpTarget]):
         for target in self.targets:
             with self.attempt(target, "setting up"):
                 target.prepare()
+        if "http-start" in cells:
+            self._starts()
         with self.placed():
             if calls := [cell for cell in cells if cell in CONNECTIONS]:
                 self._calls(calls)
             if "http-upstream" in cells:
                 self._upstream()
-            if MUXWAY in self.targets and "idle-sessions" in cells:
+            if "idle-sessions" in cells:
                 self._sessions()
             if MUXWAY in self.targets and "idle-connections" in cells:
                 self._connections()
@@ -56,6 +63,9 @@ class HttpRun(Run[HttpTarget]):
             for cell in cells:
                 self._slices(cell, CONNECTIONS[cell], opened)
 
+    def _ours(self) -> list[HttpTarget]:
+        return [target for target in self.targets if target.name in OURS]
+
     def _upstream(self) -> None:
         """Calls at one connection through muxway, and directly, to one HTTP server."""
         cell = "http-upstream"
@@ -63,13 +73,27 @@ class HttpRun(Run[HttpTarget]):
             opened: dict[str, HttpRunning] = {}
             with self.attempt(DIRECT, cell):
                 opened["direct"] = ready(stack, DIRECT, cell)
-                with self.attempt(MUXWAY, cell):
-                    entry = {"url": f"http://127.0.0.1:{opened['direct'].port}/mcp"}
-                    opened["muxway"] = ready(stack, MUXWAY, cell, entry)
+                for target in self._ours():
+                    with self.attempt(target, cell):
+                        entry = {"url": f"http://127.0.0.1:{opened['direct'].port}/mcp"}
+                        opened[target.name] = ready(stack, target, cell, entry)
             self._slices(cell, 1, opened)
         noted = self.samples[cell]
-        for through, straight in zip(noted["muxway"]["p50"], noted["direct"]["p50"], strict=False):
-            self.note(cell, MUXWAY, added=through - straight)
+        for target in self._ours():
+            for through, straight in zip(noted[target.name]["p50"], noted["direct"]["p50"], strict=False):
+                self.note(cell, target, added=through - straight)
+
+    def _starts(self) -> None:
+        """From the start of muxway to a list that has the tool, and its memory then."""
+        cell = "http-start"
+        for number in range(self.rounds):
+            for target in self.turn(number, self._ours()):
+                with self.attempt(target, cell), ExitStack() as stack:
+                    begin = time.perf_counter()
+                    running = ready(stack, target, cell)
+                    first = time.perf_counter() - begin
+                    time.sleep(SETTLED)
+                    self.note(cell, target, ms=first * 1e3, mb=running.rss())
 
     def _slices(self, cell: str, connections: int, opened: dict[str, HttpRunning]) -> None:
         """Measure these targets in turn, each with so many clients. Their first slices only warm them up."""
@@ -94,21 +118,22 @@ class HttpRun(Run[HttpTarget]):
     def _sessions(self) -> None:
         """Open sessions by `initialize` on one connection, weigh them, and call from every one of them."""
         cell = "idle-sessions"
-        with self.attempt(MUXWAY, cell), ExitStack() as stack:
-            running = ready(stack, MUXWAY, cell)
-            with within(120, f"muxway: {SESSIONS:,} sessions"):
-                [client] = crowd(stack, running, 1)
-                before = running.rss()
-                heads: list[bytes] = []
-                for _ in range(SESSIONS):
-                    client.handshake()
-                    heads.append(client.head)
-                grown = running.rss() - before
-                if len(set(heads)) != SESSIONS:
-                    raise TargetError(f"{len(set(heads)):,} sessions were opened instead of {SESSIONS:,}")
-                for client.head in heads:
-                    client.prepare(running.echo, SIZE)  # checks one result in full
-            self.note(cell, MUXWAY, kb=grown * 1e3 / SESSIONS)
+        for target in self._ours():
+            with self.attempt(target, cell), ExitStack() as stack:
+                running = ready(stack, target, cell)
+                with within(120, f"{target.name}: {SESSIONS:,} sessions"):
+                    [client] = crowd(stack, running, 1)
+                    before = running.rss()
+                    heads: list[bytes] = []
+                    for _ in range(SESSIONS):
+                        client.handshake()
+                        heads.append(client.head)
+                    grown = running.rss() - before
+                    if len(set(heads)) != SESSIONS:
+                        raise TargetError(f"{len(set(heads)):,} sessions were opened instead of {SESSIONS:,}")
+                    for client.head in heads:
+                        client.prepare(running.echo, SIZE)  # checks one result in full
+                self.note(cell, target, kb=grown * 1e3 / SESSIONS)
 
     def _connections(self) -> None:
         """Hold connections that have been used once, call on others meanwhile, and use each again."""

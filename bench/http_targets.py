@@ -85,7 +85,7 @@ class HttpRunning(Process):
                 reason = "the tool is not listed"
             except (OSError, TargetError) as error:  # not listening yet, or not ready yet
                 reason = str(error)
-            time.sleep(0.05)
+            time.sleep(0.01)
         raise TargetError(f"{self.name} was not ready after {START_SECONDS} s: {reason}")
 
 

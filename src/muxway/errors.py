@@ -43,7 +43,7 @@ class MuxwayError(Exception):
     """Base of everything muxway raises on purpose."""
 
 
-ConfigErrorCode = Literal["file_not_found", "invalid_json", "invalid_schema", "missing_env_var"]
+ConfigErrorCode = Literal["file_not_found", "invalid_json", "invalid_schema", "missing_env_var", "missing_secret"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Problem:
     line: int | None = None
     """Line in the file, from 1, where known."""
     variable: str | None = None
-    """The environment variable that is missing, for `missing_env_var`."""
+    """The environment variable that is missing, for `missing_env_var`; the reference, for `missing_secret`."""
 
     def __str__(self) -> str:
         if self.path == "$":

@@ -48,7 +48,7 @@ def test_help_fits_eighty_columns_and_begins_with_a_sentence(path: list[str], mu
     assert result.exit_code == 0
     assert max(map(len, result.output.splitlines())) <= 80
     assert result.output.splitlines()[2].strip().endswith(".")
-    if path not in (["config"], ["key"]):
+    if path not in (["config"], ["key"], ["registry"], ["secret"]):
         assert 0 < result.output.index("Examples:") < result.output.index("Options:")
 
 

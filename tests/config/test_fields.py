@@ -158,7 +158,7 @@ def test_explaining_everything_names_every_key() -> None:
         ("gateway", ["gateway\n", "pageSize"]),
         ("mcpServers", ["command", "hiddenTools"]),
         ("context_servers", ["Zed", "command"]),
-        ("inputs", ["never prompts"]),
+        ("inputs", ["prompts, for `${input:ID}`"]),
         ("tools.T.description", ["tools.*.description"]),
     ],
 )

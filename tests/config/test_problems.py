@@ -302,7 +302,7 @@ def test_the_same_name_in_two_containers_is_told_with_both_places(tmp_path: Path
         ),
         ({"command": "x", "hiddenTools": [""]}, ".hiddenTools.0", "hiddenTools[0] must not be empty"),
         ({"command": "x", "callTimeout": 1, "call_timeout": 2}, ".call_timeout", "means the same as `callTimeout`"),
-        ({"command": "${input:key}"}, ".command", "${input:key} cannot be expanded. muxway does not prompt"),
+        ({"command": "${vault:key}"}, ".command", "${vault:key} cannot be expanded. Write ${NAME}"),
         ({"command": "x", "args": ["${A%/}"]}, ".args.0", "${A%/} cannot be expanded. Write ${NAME}"),
     ],
 )

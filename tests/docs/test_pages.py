@@ -15,6 +15,7 @@ import pytest
 
 from muxway import Gateway, SyncGateway
 from muxway.config import load_config
+from muxway.net.secret_store import SecretStore
 from muxway.regexes import Regex
 from tests.docs.pages import ROOT, Block, anchors, blocks, links, name_of, pages
 
@@ -128,13 +129,18 @@ def test_python_on_a_page_can_be_parsed(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", CONFIGS, ids=str)
-def test_a_config_on_a_page_loads_without_a_warning(block: Block, tmp_path: Path) -> None:
+def test_a_config_on_a_page_loads_without_a_warning(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ours: whatever has servers in it is a whole config."""
     file = tmp_path / f"config.{block.language}"
     file.write_text(block.text, encoding="utf-8")
     environ = {"HOME": str(tmp_path)} | {
         name: "value" for name in re.findall(r"\$\{?(?:env:)?([A-Z_]+)", block.text) if name != "HOME"
     }
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for name in re.findall(r"\$\{(?:secret|input):([^}]+)\}", block.text):
+        SecretStore().write(name, "value")
     config = load_config(file, environ=environ)
     assert config.servers
     assert config.warnings == ()

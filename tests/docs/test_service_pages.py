@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from muxway.cli import cli
 from muxway.clients.transports import http_sessions
-from muxway.clients.transports.http import HttpSettings
+from muxway.clients.transports.http_gateway import HttpSettings
 from muxway.clients.transports.http_server import Limits
 from tests.docs.pages import ROOT, Block, blocks, name_of, pages
 

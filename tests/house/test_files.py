@@ -19,7 +19,9 @@ _HOMES = "|".join(("work", "root", "tmp"))
 MACHINE_PATH = re.compile(rf"(?:file://|(?<![\w.~}})/*-]))/(?:{_HOMES})/")
 _REGISTRY_WORDS = "|".join(("pypi", "npm", "registry", "artifactory", "nexus", "mirror", "packages"))
 REGISTRY = re.compile(rf"https?://[\w.:@-]*\b(?:{_REGISTRY_WORDS})[\w.-]*", re.IGNORECASE)
-PUBLIC = re.compile(r"https?://[\w.:@-]*\b(pypi\.org|npmjs\.(com|org)|example(\.\w+)?)$", re.IGNORECASE)
+PUBLIC = re.compile(
+    r"https?://[\w.:@-]*\b(modelcontextprotocol\.io|pypi\.org|npmjs\.(com|org)|example(\.\w+)?)$", re.IGNORECASE
+)
 """The registries everybody has, and names that RFC 2606 keeps for examples."""
 
 

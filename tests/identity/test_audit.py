@@ -47,7 +47,7 @@ async def audited(tmp_path: Path) -> AsyncIterator[Audited]:
     top = {"middleware": [{"use": "audit", "path": str(path)}], "views": {"admin": {"scopes": ["mcp:admin"]}}}
     up = ScriptedServer(tools={"echo": None})
     async with a_web({"up": up}, top=top, guard=Guard(tokens=["plain-token-1"])) as web:
-        web.door._on_denied = web.world.gateway.turned_away
+        web.door._authorization._on_denied = web.world.gateway.turned_away
         server = issuer.server(views={"admin": {"scopes": ["mcp:admin"]}}, claims={"user": "email"})
         server._keys = file
         web.door.admit(["plain-token-1"], {}, server)
@@ -98,7 +98,7 @@ async def test_another_user_of_the_machine_has_a_line(tmp_path: Path, monkeypatc
     monkeypatch.setattr("muxway.clients.transports.http_connection.owner_of", lambda *_: 4711)
     denied: list[Any] = []
     async with a_web({"up": ScriptedServer()}, guard=Guard(own_user=True)) as web:
-        web.door._on_denied = denied.append
+        web.door._authorization._on_denied = denied.append
         assert (await web.post(initialize())).status == 403
     assert [(one.rule, one.status) for one in denied] == [("user", 403)]
 

@@ -258,7 +258,7 @@ async def test_what_the_newest_token_says_of_a_user_counts_for_a_session(issuer:
     """Ours: who has left a group is not kept in it by an open session."""
     async with a_web({"up": ScriptedServer()}, authenticator=issuer.server()) as web:
         client = await web.session(headers=bearer(issuer.token(groups=["dev", "ops"])))
-        (session,) = web.door._sessions
+        (session,) = web.door._handshake.sessions
         for groups in (["dev"], ["dev"], []):
             client.headers.update(bearer(issuer.token(groups=groups)))
             assert (await client.ask("tools/list")).status == 200

@@ -355,14 +355,14 @@ async def test_a_server_that_reads_nothing_does_not_keep_others_from_being_asked
     servers = {"stuck": ScriptedServer(tools={"echo": None}), "fine": ScriptedServer(tools={"echo": None})}
     async with a_world(servers) as world:
         client = await world.client()
-        pending = Connection._pending  # pyright: ignore[reportPrivateUsage]
+        pending = Connection.begin
 
         def overloaded(link: Connection, *args: Any, **keys: Any) -> Any:
             if link.name == "stuck":
                 raise UpstreamError("stuck", "overloaded", "does not read its input")
             return pending(link, *args, **keys)
 
-        monkeypatch.setattr(Connection, "_pending", overloaded)
+        monkeypatch.setattr(Connection, "begin", overloaded)
         assert (await client.ask("logging/setLevel", {"level": "info"})).result == {}
         await client.call("fine__echo")
         asked = [message for message in servers["fine"].heard if message.get("method") == "logging/setLevel"]

@@ -160,7 +160,7 @@ async def test_a_slow_client_hears_of_a_thousand_changes_once(web: Webs) -> None
     async with web({"s": ScriptedServer(tools={"echo": None})}) as http:
         client = await http.session()
         await client.listen()
-        session = next(iter(http.door._sessions))
+        session = next(iter(http.door._handshake.sessions))
         outlet = session._standalone.outlet
         outlet.put(b": " + b"x" * 100_000 + b"\n\n")
         waiting = outlet.waiting

@@ -369,7 +369,7 @@ async def test_stopping_with_calls_under_way_is_quick() -> None:
 
 async def test_a_connection_that_is_never_made_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: 5 s to connect; here less, with a listener whose queue is full."""
-    monkeypatch.setattr("muxway.net.http_client.CONNECT", 0.3)
+    monkeypatch.setattr("muxway.net.http_dialing.CONNECT", 0.3)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))

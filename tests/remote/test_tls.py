@@ -197,3 +197,35 @@ async def test_a_proxy_that_is_not_there_is_named() -> None:
     said = await asked("http://mcp.test/mcp", {"proxy": "http://user:secret@127.0.0.1:1"})
     assert "its proxy does not answer" in said
     assert "secret" not in said
+
+
+async def test_a_proxy_leads_to_a_server_by_https(authority: Authority) -> None:
+    """RFC 9110, 9.3.6: what passes through is encrypted, and the proxy has credentials of its own."""
+    entry: dict[str, Any] = {"tls": {"ca": str(authority.file)}}
+    asked_for: list[bytes] = []
+    status = b"200 Connected"
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked_for.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 %b\r\nVia: proxy\r\n\r\n" % status)
+        if status.startswith(b"200"):
+            up_reader, up_writer = await asyncio.open_connection(*address)
+            await asyncio.gather(copy(reader, up_writer), copy(up_reader, writer))
+        writer.close()
+
+    async with serving(Remote(), authority.server()) as url, await asyncio.start_server(lead, "127.0.0.1", 0) as proxy:
+        host, _, port = url.removeprefix("https://").partition("/")[0].partition(":")
+        address = host, int(port)
+        entry["proxy"] = f"http://user:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        assert await asked(url, entry) == '{"a": 1}'
+        place = f"{host}:{port}".encode()
+        assert asked_for[0].startswith(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n" % (place, place))
+        assert b"\r\nProxy-Authorization: Basic dXNlcjpzZWNyZXQ=\r\n" in asked_for[0]
+        status = b"407 Proxy Authentication Required"
+        assert "its proxy refuses with status 407" in await asked(url, entry)

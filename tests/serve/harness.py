@@ -9,7 +9,8 @@ import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from muxway.clients.transports.http import HttpClientTransport, HttpSettings
+from muxway.clients.transports.http import HttpClientTransport
+from muxway.clients.transports.http_gateway import HttpSettings
 from muxway.clients.transports.http_server import HttpServer, Limits
 from muxway.wire.sse import SseEvent, SseParser
 

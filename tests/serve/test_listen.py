@@ -76,7 +76,7 @@ async def test_a_session_that_reads_on_misses_nothing(web: Webs) -> None:
         stream = await client.listen()
         priming = await stream.event()
         stream.drop()
-        await until(lambda: not next(iter(http.door._sessions)).listening)
+        await until(lambda: not next(iter(http.door._handshake.sessions)).listening)
         server.update("note://a")
         await asyncio.sleep(0.05)
         again = await client.listen(priming.id)

@@ -345,7 +345,7 @@ async def test_a_session_keeps_little_of_a_large_greeting(web: Webs) -> None:
     async with web() as http:
         body = json.dumps({**initialize(), "padding": "x" * 3_000_000}).encode()
         assert (await http.post(body)).status == 200
-        (session,) = http.door._sessions  # pyright: ignore[reportPrivateUsage]
+        (session,) = http.door._handshake.sessions  # pyright: ignore[reportPrivateUsage]
         caller = session.endpoint.session
         assert caller is not None
         assert caller.capabilities is not None

@@ -270,7 +270,7 @@ async def test_a_view_that_a_reload_has_just_taken_away_is_no_internal_error(
     token = _bearer("agent-token" if path == "/mcp" else "all")
     async with web(_servers(), top=TOP, guard=guard) as http:
         assert await _listed(http, path, token) == ["s__get"]
-        runtime = http.door.runtime
+        runtime = http.door.gateway.runtime
         runtime.replace(replace(runtime.snapshot, views={}))
         message, given = modern("tools/list")
         assert (await http.post(message, {**given, **token}, path)).status == 404

@@ -128,7 +128,7 @@ async def test_a_call_is_not_sent_to_another_origin(status: int) -> None:
 
 async def test_a_host_name_that_is_never_found_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: connect 5 s, here less; looking up the name is a part of it."""
-    monkeypatch.setattr("muxway.net.http_client.CONNECT", 0.3)
+    monkeypatch.setattr("muxway.net.http_dialing.CONNECT", 0.3)
 
     async def lost(*_args: object, **_more: object) -> list[Any]:
         await asyncio.sleep(30)

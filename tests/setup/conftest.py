@@ -26,6 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name.startswith(("MUXWAY_", "MCP_PROXY_", "XDG_", "CLAUDE_", "CODEX_", "COPILOT_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("MUXWAY_REGISTRY", "http://127.0.0.1:9")  # nobody is there
     monkeypatch.chdir(home)
     programs = tmp_path / "bin"
     programs.mkdir()

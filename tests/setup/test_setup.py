@@ -15,6 +15,7 @@ import yaml
 from muxway import demo
 from muxway.config import load_config
 from muxway.config.jsonc import parse_jsonc
+from muxway.net.secret_store import SecretStore
 from tests.control.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -97,11 +98,11 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     assert time.monotonic() - began < 60
     assert done.exit_code == 0, done.output
     config = json.loads((home / ".config/muxway/muxway.json").read_text())
-    # `memo` of Codex is `notes` of Cursor; `hub` asks VS Code for its key, and has a variable instead.
+    # `memo` of Codex is `notes` of Cursor; `hub` asks VS Code for its key.
     assert [*config["mcpServers"]] == ["notes", "clock", "hub", "text"]
-    assert config["mcpServers"]["hub"]["env"] == {"KEY": "${HUB_KEY}"}
+    assert config["mcpServers"]["hub"]["env"] == {"KEY": "${input:hub-key}"}
     assert "memo  of codex is there already, as notes" in done.output
-    assert "hub needs HUB_KEY" in done.output
+    assert "hub needs a secret: muxway secret set hub-key" in done.output
     now = entries(home)
     assert {name: [*there] for name, there in now.items()} == {
         ".cursor/mcp.json": ["muxway"],
@@ -207,7 +208,7 @@ def test_on_a_terminal_it_asks(home: Path) -> None:
     file.write_text(text)
     for answer in ("n", "y"):
         with Terminal([sys.executable, "-m", "muxway", "setup"], columns=200, rows=40) as terminal:
-            terminal.until(lambda said: "files of their own?" in said)
+            terminal.until(lambda said: "sealed store?" in said)
             terminal.type("y\n")
             terminal.until(lambda said: "connect Cursor?" in said)
             assert file.read_text() == text
@@ -216,7 +217,8 @@ def test_on_a_terminal_it_asks(home: Path) -> None:
             assert ("Nothing was changed" in terminal.said) is (answer == "n")
             assert "hunter2" not in terminal.said
     assert [*json.loads(file.read_text())["mcpServers"]] == ["muxway"]
-    assert "hunter2" in (home / ".config/muxway/hub.env").read_text()
+    assert SecretStore().read("hub.API_TOKEN") == "hunter2hunter2"
+    assert "hunter2" not in (home / ".config/muxway/muxway.json").read_text()
 
 
 def test_import_takes_files_and_keeps_the_config_as_it_is_written(home: Path, muxway: Callable[..., Result]) -> None:

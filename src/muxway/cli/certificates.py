@@ -28,9 +28,9 @@ async def chains_of(config: Config, names: Collection[str]) -> Chains:
         return {}
     from yarl import URL
 
-    from muxway.net.http_client import proxy_for
+    from muxway.net.http_dialing import proxy_for
     from muxway.net.tls import TlsFileError, peer_chain
-    from muxway.servers.transports.http import tls_context
+    from muxway.servers.transports.http_requests import tls_context
 
     chains: Chains = {}
     for one in https:

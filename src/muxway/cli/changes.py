@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,14 @@ from muxway.cli.output import badge, dim, heading, one_line, plural
 from muxway.config.documents import format_of
 from muxway.config.find import NAMES, VARIABLES, find_config, user_config_folder
 from muxway.errors import ConfigError
+from muxway.net.secret_store import SecretStore
 from muxway.setup import files
 from muxway.setup.clear_secrets import mask_of
 from muxway.setup.clients import CLIENTS, file_of, is_there
 from muxway.setup.env_files import moved, with_secrets
 from muxway.setup.importing import FoundServer, servers_in
 from muxway.setup.splicing import plain_data
+from muxway.setup.stored_secrets import NewSecrets, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -126,12 +129,35 @@ def one_line_of(line: str) -> str:
 
 
 def move_secrets_option(command: _F) -> _F:
-    """`--move-secrets`."""
+    """`--move-secrets` and `--secret-store`."""
+    command = click.option("--secret-store", is_flag=True, help="Put secrets in clear into muxway's sealed store.")(
+        command
+    )
     return click.option(
         "--move-secrets",
         is_flag=True,
         help="Put variables with secrets in clear into NAME.env beside the config.",
     )(command)
+
+
+def wants_store(merged: Merged, *, move_secrets: bool, secret_store: bool, quiet: bool) -> bool:
+    """Whether secrets in clear go to the store: as the options say, or as the user does. Raises UsageError."""
+    if move_secrets and secret_store:
+        raise click.UsageError("give --move-secrets or --secret-store: a secret is kept in one place.")
+    if move_secrets or secret_store or quiet or not can_ask() or not any(one.secrets for one in merged.added):
+        return secret_store
+    return click.confirm("Move the secrets into muxway's sealed store?", default=True)
+
+
+def into_store(merged: Merged, secrets: NewSecrets) -> Merged:
+    """The servers with references in place of the secrets that stand in clear in them. Raises StoreError."""
+    added = list[FoundServer]()
+    for server in merged.added:
+        entry, places = stored(server.name, server.entry, secrets)
+        added.append(replace(server, entry=entry))
+        if places:
+            click.echo(f"{one_line(', '.join(places))} of {one_line(server.name)} goes to the sealed store")
+    return replace(merged, added=tuple(added))
 
 
 def without_secrets(merged: Merged, file: ReadFile) -> tuple[Merged, list[tuple[ReadFile, bytes]]]:
@@ -184,6 +210,10 @@ def show_variables(servers: Iterable[FoundServer]) -> None:
         unset = [name for name in server.variables if name not in os.environ]
         if unset:
             click.echo(f"{badge('warning')}  {one_line(server.name)} needs {', '.join(unset)}, not set here")
+        for name in server.references:
+            if SecretStore().read(name) is None:
+                how = f"muxway secret set {shlex.quote(name)}"
+                click.echo(f"{badge('warning')}  {one_line(server.name)} needs a secret: {one_line(how)}")
 
 
 def can_ask() -> bool:

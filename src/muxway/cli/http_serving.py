@@ -230,7 +230,7 @@ class _Serving:
     def _wake(self) -> None:
         if self.gateway is None:
             self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
-            self.transport.runtime = self.gateway.runtime
+            self.transport.gateway.runtime = self.gateway.runtime
             self.transport.metronome = self.gateway.metronome
             self.gateway.start()
 
@@ -242,7 +242,7 @@ class _Serving:
             changes = plan(self._config, config)
             # Nothing is started, but what cannot be used shows, and views are known to the transport.
             self._prepared = Gateway(config, trace=self._terms.trace)
-            self.transport.runtime = self._prepared.runtime
+            self.transport.gateway.runtime = self._prepared.runtime
         else:
             changes = await self.gateway.apply(config)
         if (config.gateway.host, config.gateway.port) != (self._config.gateway.host, self._config.gateway.port):

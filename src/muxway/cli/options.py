@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muxway.cli.exits import BadConfig
+from muxway.cli.inputs import ask_inputs
 from muxway.cli.output import one_line
 from muxway.config import durations, find_config, load_config
 from muxway.errors import ConfigError, Problem
@@ -89,7 +90,7 @@ def watch_option(default: bool) -> Callable[[_F], _F]:
     return click.option(
         "--watch/--no-watch",
         default=default,
-        help="Reload when the config file, or an envFile it names, changes.",
+        help="Reload when the config, or a file or secret that it names, changes.",
     )
 
 
@@ -125,12 +126,14 @@ def command_line(*words: str, config: str | None) -> str:
 
 
 def read_config(path: str | None) -> Config:
-    """The configuration to use.
+    """The configuration to use. Inputs that nobody has given yet are asked for on a terminal.
 
     Raises:
         ConfigError: there is none, or it cannot be used.
     """
-    return read_file(find_config(path))
+    file = find_config(path)
+    ask_inputs(file)
+    return read_file(file)
 
 
 def read_file(file: Path, *, keep_going: bool = False) -> Config:

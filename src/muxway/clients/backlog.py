@@ -40,7 +40,8 @@ class Backlog:
         self.behind = False
         """Whether there are any, or one is being heard: whatever comes now has to wait behind them."""
         self._on_heard = on_heard
-        self._messages: deque[Message] = deque()
+        self._messages: deque[Message] | None = None
+        """None until one has to wait, which for most clients is never: an empty deque is not small."""
 
     def put(self, messages: Sequence[Message], *, first: bool = False, soon: bool = False) -> None:
         """Hear these after those that wait, or before them.
@@ -50,10 +51,13 @@ class Backlog:
             first: they are parts of the one that is being heard.
             soon: enough was done in this turn.
         """
+        waiting = self._messages
+        if waiting is None:
+            waiting = self._messages = deque()
         if first:
-            self._messages.extendleft(reversed(messages))
+            waiting.extendleft(reversed(messages))
         else:
-            self._messages.extend(messages)
+            waiting.extend(messages)
         if not self.behind:
             self.behind = True
             if soon:
@@ -63,8 +67,8 @@ class Backlog:
 
     def drop(self) -> None:
         """The client has gone."""
-        gone, self._messages = self._messages, deque()
-        for message in gone:
+        gone, self._messages = self._messages, None
+        for message in gone or ():
             message.drop()
 
     def _hearing(self) -> Iterator[None]:

@@ -24,7 +24,7 @@ TOP_LEVEL: dict[str, str] = {
     "views": VIEW.doc,
     "access": "The same as `gateway.access`, which comes after it.",
     "middleware": "The same as `gateway.middleware`, which comes after it.",
-    "inputs": "VS Code's prompts. muxway never prompts: use environment variables instead of `${input:…}`.",
+    "inputs": "VS Code's prompts, for `${input:ID}`: `id`, `description`, `password`, `default`, `options`.",
     "sandbox": "VS Code's sandbox. Not used.",
     "projects": "Claude Code's per-project state. Not read.",
 }

@@ -4,6 +4,7 @@
 |---|---|
 | `$NAME` (capitals), `${NAME}`, `${env:NAME}`, `{env:NAME}` | the variable; missing is a problem |
 | `${NAME:-text}`, `${env:NAME:-text}` | the variable, or `text` if it is unset or empty |
+| `${secret:NAME}`, `${input:ID}`, `${file:PATH}`, `{file:PATH}` | what stands outside the config (`references`) |
 | `${userHome}`, `${workspaceFolder}`, `${workspaceFolderBasename}`, `${cwd}`, `${/}` | as in VS Code |
 | `${muxwayPython}` | the Python that runs muxway, which has its modules |
 | `$$` | `$`, so `$${…}` is `${…}` as text |
@@ -21,8 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from muxway.config.references import Unresolved, can_be_named
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from muxway.config.references import References
 
 _TOKEN = re.compile(
     r"\$\$"
@@ -30,9 +35,10 @@ _TOKEN = re.compile(
     r"|\$(?P<bare>[A-Z_][A-Z0-9_]*)(?![A-Za-z0-9_])"
     # Not after a dollar: `$${env:A}` is an escape.
     r"|(?<!\$)\{env:(?P<opencode>[A-Za-z_]\w*)\}"
-    r"|(?<!\$)\{file:[^}]+\}",
+    r"|(?<!\$)\{(?P<file>file:[^}]+)\}",
     re.ASCII,
 )
+_OUTSIDE = re.compile(r"(secret|input|file):(.+)", re.DOTALL)
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_]\w*)(?::-(.*))?", re.ASCII | re.DOTALL)
 
 PUBLIC_VARIABLES = frozenset(
@@ -73,6 +79,8 @@ class Scope:
     """Absolute folder of the file, or the working folder if there is no file: relative paths start here."""
     real_folder: Path | None = None
     """The folder that the file is really in, if it was named by a symbolic link."""
+    references: References | None = None
+    """What secrets, inputs and files stand for; None: they mean nothing here."""
 
     @property
     def home(self) -> str:
@@ -137,7 +145,11 @@ class Expanded:
     bad: tuple[str, ...] = ()
     """References that mean nothing here, as written."""
     values: tuple[str, ...] = ()
-    """Values taken from the environment, to be kept out of logs."""
+    """Values taken from the environment, and from outside, to be kept out of logs."""
+    outside: tuple[str, ...] = ()
+    """Those of them that are no variables: to be kept out of everything."""
+    unavailable: tuple[tuple[str, str], ...] = ()
+    """References to what cannot be had, as written, and why."""
 
 
 def expand(text: str, scope: Scope) -> Expanded:
@@ -147,6 +159,8 @@ def expand(text: str, scope: Scope) -> Expanded:
     missing: list[str] = []
     bad: list[str] = []
     values: list[str] = []
+    outside: list[str] = []
+    unavailable: list[tuple[str, str]] = []
 
     def variable(name: str, default: str | None) -> str:
         value = scope.environ.get(name)
@@ -159,14 +173,29 @@ def expand(text: str, scope: Scope) -> Expanded:
             values.append(value)
         return value
 
+    def look_up(reference: str, kind: str, name: str) -> str:
+        if scope.references is None or not can_be_named(kind, name):
+            bad.append(reference)
+            return ""
+        try:
+            value = scope.references.look_up(kind, name)
+        except Unresolved as why:
+            unavailable.append((reference, str(why)))
+            return ""
+        values.append(value)
+        outside.append(value)
+        return value
+
     def replace(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
         name = match["bare"] or match["opencode"]
         if name is not None:
             return variable(name, None)
-        inner = match["braced"]
-        if inner is not None and match["closed"]:
+        inner = match["braced"] if match["closed"] else match["file"]
+        if inner is not None and (parts := _OUTSIDE.fullmatch(inner)) is not None:
+            return look_up(match[0], parts[1], parts[2])
+        if inner is not None:
             known = scope.predefined(inner)
             if known is not None:
                 return known
@@ -177,4 +206,5 @@ def expand(text: str, scope: Scope) -> Expanded:
         bad.append(match[0])
         return ""
 
-    return Expanded(_TOKEN.sub(replace, text), tuple(missing), tuple(bad), tuple(values))
+    expanded = _TOKEN.sub(replace, text)
+    return Expanded(expanded, tuple(missing), tuple(bad), tuple(values), tuple(outside), tuple(unavailable))

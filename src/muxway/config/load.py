@@ -31,6 +31,7 @@ from muxway.config.model import (
     SubTool,
 )
 from muxway.config.ourselves import runs_muxway_with
+from muxway.config.references import OutsideValues, read_inputs
 from muxway.config.report import Report, as_list, as_mapping, dotted, found, nearest
 from muxway.config.servers import ADDRESS_KEYS, check_reference, read_server
 from muxway.config.values import Reader
@@ -90,7 +91,9 @@ def parse_server(name: str, entry: Mapping[str, Any], *, environ: Mapping[str, s
     report = Report(source=f'server "{name}"')
     server = None
     if _check_name(name, (name,), report):
-        server = read_server(name, entry, (name,), report, _scope(environ, working_folder()))
+        scope = _scope(environ, working_folder())
+        scope = replace(scope, references=OutsideValues({}, scope.locate))
+        server = read_server(name, entry, (name,), report, scope)
     if server is None and not report.errors:
         # Skipping is right for one of many in a client's file; whoever adds a single one wants it.
         report.errors.extend(report.warnings)
@@ -127,6 +130,8 @@ def _build(document: Document, scope: Scope, *, keep_going: bool = False) -> Con
     if root is None:
         report.error((), f"Config must be an object, found {found(document.value)}. A minimal file: {MINIMAL}")
         raise report.failure()
+    outside = OutsideValues(read_inputs(root.get("inputs"), report), scope.locate)
+    scope = replace(scope, references=outside)
     servers = _read_servers(root, report, scope, keep_going=keep_going)
     reader = Reader(report, scope)
     gateway = _read_gateway(root.get("gateway"), reader)
@@ -141,7 +146,15 @@ def _build(document: Document, scope: Scope, *, keep_going: bool = False) -> Con
     check_rules(gateway.access, servers, views, report)
     warnings = report.finish()
     usable = {name: server for name, server in servers.items() if server is not None}
-    return Config(servers=usable, tools=tools, gateway=gateway, views=views, source=document.source, warnings=warnings)
+    return Config(
+        servers=usable,
+        tools=tools,
+        gateway=gateway,
+        views=views,
+        source=document.source,
+        warnings=warnings,
+        files=outside.files,
+    )
 
 
 # --- servers --------------------------------------------------------------------------------------------------------

@@ -472,6 +472,12 @@ class GatewaySettings:
         default=None,
         example="https://mcp.example.com",
     )
+    registry: str | None = base_url(
+        "Address of the MCP registry that `muxway add` and `muxway registry` ask. By default the official one; "
+        "`MUXWAY_REGISTRY` and `--registry` win over it.",
+        default=None,
+        example="https://registry.example.com",
+    )
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
         "What is done around every request, the outermost first: the name of a built-in one or of a plug-in, or "
         "`module:Class`, with its options; `match` limits it to tools, prompts or URIs by glob.",
@@ -752,6 +758,8 @@ class Config:
     """The file it came from, if any."""
     warnings: tuple[Problem, ...] = ()
     """Doubtful things that did not prevent loading."""
+    files: tuple[str, ...] = field(default=(), compare=False)
+    """Where the values of `${secret:…}`, `${input:…}` and `${file:…}` are kept: if one changes, it is read again."""
     objects: Mapping[str, object] = field(default_factory=dict[str, object], compare=False, repr=False)
     """Servers that are Python objects in this process, by name; only a chain written in Python has them."""
     middleware: tuple[object, ...] = field(default=(), compare=False, repr=False)

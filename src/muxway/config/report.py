@@ -20,6 +20,8 @@ LineOf: TypeAlias = Callable[[Path], int | None]
 
 MAX_SHOWN = 50
 """Problems spelled out in the message of a ConfigError; `details` always has them all."""
+MISSING = frozenset[ConfigErrorCode](("missing_env_var", "missing_secret"))
+"""Problems of the place where muxway runs. The configuration itself may be right."""
 MOST_HINTS = 200
 """Unknown words of one configuration for which the known one is looked for that may have been meant."""
 
@@ -129,8 +131,9 @@ class Report:
         lines += [f"  {problem}" for problem in errors[:MAX_SHOWN]]
         if count > MAX_SHOWN:
             lines.append(f"  … and {count - MAX_SHOWN} more")
-        only_variables = all(problem.code == "missing_env_var" for problem in errors)
-        code = "missing_env_var" if only_variables else "invalid_schema"
+        kinds = {problem.code for problem in errors}
+        code: ConfigErrorCode = "missing_secret" if "missing_secret" in kinds else "missing_env_var"
+        code = "invalid_schema" if kinds - MISSING else code
         return ConfigError(code, "\n".join(lines), errors, warnings=self._masked(self.warnings))
 
     def _masked(self, problems: list[Problem]) -> tuple[Problem, ...]:

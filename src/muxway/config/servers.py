@@ -15,7 +15,7 @@ from muxway.config.envfile import parse_env_file
 from muxway.config.kinds import FOREIGN_TYPES
 from muxway.config.loader_variables import is_loader
 from muxway.config.model import SERVER, ServerConfig, Transport, Written
-from muxway.config.report import as_mapping, dotted, found, nearest
+from muxway.config.report import MISSING, as_mapping, dotted, found, nearest
 from muxway.config.shaping import check_names
 from muxway.config.values import Reader
 
@@ -134,12 +134,14 @@ def check_reference(
 
 
 def _without_variables(before: int, report: Report) -> str:
-    """Turn the variables that one server lacks from errors into warnings. Returns why it cannot be started."""
-    missing = [problem for problem in report.errors[before:] if problem.code == "missing_env_var"]
+    """Turn what one server lacks from errors into warnings. Returns why it cannot be started."""
+    missing = [problem for problem in report.errors[before:] if problem.code in MISSING]
     report.errors[before:] = [problem for problem in report.errors[before:] if problem not in missing]
     report.warnings.extend(missing)
-    names = dict.fromkeys(problem.variable or "" for problem in missing)
-    return f"the variable {' and '.join(names)} is not set" if names else ""
+    names = dict.fromkeys(problem.variable or "" for problem in missing if problem.code == "missing_env_var")
+    whys = [f"the variable {' and '.join(names)} is not set"] if names else []
+    whys += dict.fromkeys(problem.message for problem in missing if problem.code == "missing_secret")
+    return "; ".join(whys)
 
 
 def _check_credentials(url: str | None, headers: Mapping[str, str], path: Path, report: Report) -> None:

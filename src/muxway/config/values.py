@@ -32,6 +32,7 @@ SECRET_KEY = re.compile(
 )
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _SCHEME = re.compile(r"(?:basic|bearer|token)\s+(\S.*)", re.IGNORECASE)
+_SECRET_REFERENCE = re.compile(r"(?<!\$)\$\{secret:")
 WRITE_OUT = "if the program needs it, write it out under `env`"
 _SHORTEST_SECRET = 4
 _TOO_COMMON = frozenset({"debug", "error", "false", "info", "none", "null", "true", "warning"})
@@ -76,12 +77,15 @@ class Reader:
             return None
         expanded = expand(raw, self.scope)
         self._secrets.update(expanded.values)
+        self.report.secrets.update(filter(is_secret, expanded.outside))
         for reference in expanded.bad:
             self.report.error(path, f"{shorten(reference)} cannot be expanded. {_remedy(reference)}")
         if self.needs_variables:
             for name in dict.fromkeys(expanded.missing):
                 self.missing(path, name)
-        if expanded.bad or expanded.missing:
+            for reference, why in dict.fromkeys(expanded.unavailable):
+                self.report.error(path, why, code="missing_secret", variable=reference)
+        if expanded.bad or expanded.missing or expanded.unavailable:
             return None
         if UNENCODABLE.search(expanded.text):
             self.report.error(path, "contains a NUL character or half a surrogate pair, which nothing accepts")
@@ -121,6 +125,11 @@ class Reader:
                 "write the option here, and only its value as a variable",
             )
             return None
+        if text is not None and isinstance(raw, str) and _SECRET_REFERENCE.search(raw):
+            self.report.warn(
+                path, "other users of this machine can see a secret that is an argument; if the program takes it by "
+                "`env`, put it there",
+            )  # fmt: skip
         return text
 
     def missing(self, path: Path, name: str) -> None:
@@ -263,10 +272,6 @@ def shown(raw: object) -> str:
 
 
 def _remedy(reference: str) -> str:
-    if reference.startswith("${input:"):
-        return "muxway does not prompt: set an environment variable and write ${NAME}."
-    if "file:" in reference:
-        return "Use `envFile`, or an environment variable: ${NAME}."
     if "}" not in reference:
         return "The } is missing; write $${ for a literal ${."
-    return "Write ${NAME}, ${NAME:-default} or ${env:NAME}; for a literal ${ write $${."
+    return "Write ${NAME}, ${NAME:-default}, ${env:NAME} or ${secret:NAME}; for a literal ${ write $${."

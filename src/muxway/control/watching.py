@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from muxway.errors import ConfigError
 from muxway.log import EventLog, printable
+from muxway.net.secret_store import secret_folder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -53,9 +54,17 @@ class WatchedConfig:
         """
         # Before it is read: what changes meanwhile is then seen as a change.
         self.seen = self.look()
-        config = self._read()
+        try:
+            config = self._read()
+        except ConfigError as error:
+            folder = str(secret_folder())
+            if folder not in self._files and any(problem.code == "missing_secret" for problem in error.details):
+                # It is read again once the secret is set.
+                self._files.append(folder)
+                self.seen = {**self.look(), **self.seen}
+            raise
         named = [server.env_file for server in config.servers.values() if server.env_file is not None]
-        self._files = [self._files[0], *dict.fromkeys(named)]
+        self._files = [self._files[0], *dict.fromkeys((*named, *config.files))]
         self.seen = {**self.look(), **{file: look for file, look in self.seen.items() if file in self._files}}
         return config
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _TIME: Final = 10.0
 _CONNECT: Final = 5.0
+_DOWNLOAD: Final = 300.0
 _LARGEST: Final = 256 * 1024
 _MOST_REDIRECTS: Final = 3
 _SHOWN: Final = 120
@@ -115,12 +116,14 @@ class _Guard(AbstractResolver):
 class GuardedFetch:
     """Asks small things of addresses that were named by others."""
 
-    def __init__(self, written: Iterable[str]) -> None:
+    def __init__(self, written: Iterable[str], *, keep_alive: bool = False) -> None:
         """Prepare.
 
         Args:
             written: URLs that the user wrote down. Their hosts may be asked wherever they are.
+            keep_alive: keep connections for further requests: for who has many.
         """
+        self._keep_alive = keep_alive
         urls = [*map(URL, written)]
         hosts = [(url.host or "").lower() for url in urls]
         self._written = frozenset(hosts)
@@ -195,10 +198,10 @@ class GuardedFetch:
         else:
             self._inside.discard(host.lower())
 
-    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> FetchAnswer:
+    async def get(self, url: str, headers: Mapping[str, str] | None = None, *, largest: int = _LARGEST) -> FetchAnswer:
         """GET, following a few redirects within the same origin. Raises FetchError."""
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = await self._ask("GET", url, headers or {}, None)
+            answer = await self._ask("GET", url, headers or {}, None, largest)
             location = answer.headers.get("Location")
             if not 300 <= answer.status < 400 or location is None:
                 return answer
@@ -211,6 +214,21 @@ class GuardedFetch:
             if elsewhere:
                 raise FetchError(f"{_shown(url)} redirects to another origin, which is not followed", refused=True)
             url = str(there)
+        raise FetchError(f"{_shown(url)} redirects again and again")
+
+    async def download(self, url: str, largest: int) -> bytes:
+        """A file, also from where its host redirects to: whoever asks knows its digest. Raises FetchError."""
+        for _ in range(_MOST_REDIRECTS + 1):
+            answer = await self._ask("GET", url, {"Accept": "*/*"}, None, largest, _DOWNLOAD)
+            location = answer.headers.get("Location")
+            if not 300 <= answer.status < 400 or location is None:
+                if answer.ok:
+                    return answer.body
+                raise FetchError(f"{_shown(url)} cannot be downloaded: status {answer.status}")
+            try:
+                url = str(URL(url).join(URL(location)))
+            except ValueError:
+                raise FetchError(f"{_shown(url)} redirects to what is no address", refused=True) from None
         raise FetchError(f"{_shown(url)} redirects again and again")
 
     async def refusal(self, url: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, list[str]]:
@@ -226,44 +244,57 @@ class GuardedFetch:
         return await self._ask("POST", url, headers, body)
 
     async def _ask(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, largest: int = _LARGEST
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        largest: int = _LARGEST,
+        seconds: float = _TIME,
     ) -> FetchAnswer:
         parsed = self.check(url)
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=_Guard(self), use_dns_cache=False, force_close=True),
-                timeout=aiohttp.ClientTimeout(total=_TIME, connect=_CONNECT),
+                connector=aiohttp.TCPConnector(
+                    resolver=_Guard(self), use_dns_cache=False, force_close=not self._keep_alive
+                ),
+                timeout=aiohttp.ClientTimeout(connect=_CONNECT),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
                 headers={"User-Agent": f"muxway/{__version__}", "Accept": "application/json"},
             )
         try:
             async with self._session.request(
-                method, parsed, headers=headers, data=body, allow_redirects=False
+                method,
+                parsed,
+                headers=headers,
+                data=body,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=seconds, connect=_CONNECT),
             ) as response:
                 if (parsed.host or "").lower() in self._inside:
                     # The server itself is in our own network: so may be who looks after its logins.
                     self._zones.add(PRIVATE)
-                content = b""
+                content = bytearray()
                 while largest and not response.content.at_eof():
                     content += await response.content.read(largest + 1 - len(content))
                     if len(content) > largest:
                         raise FetchError(f"{_shown(url)} sent more than {largest} bytes")
-                return FetchAnswer(response.status, response.headers, content, str(parsed))
+                return FetchAnswer(response.status, response.headers, bytes(content), str(parsed))
         except FetchError:
             raise
         except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
-            raise FetchError(f"{_shown(url)} {_meaning(error)}") from error
+            raise FetchError(f"{_shown(url)} {_meaning(error, seconds)}") from error
 
 
-def _meaning(error: Any) -> str:
+def _meaning(error: Any, seconds: float) -> str:
     # What the library says may hold the URL, and in it a secret.
     if isinstance(error, aiohttp.ClientConnectorDNSError | socket.gaierror):
         return "cannot be reached: its host name is not known"
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return "has no TLS certificate that can be trusted"
     if isinstance(error, TimeoutError):
-        return f"did not answer within {_TIME:g} s"
+        return f"did not answer within {seconds:g} s"
     if isinstance(error, aiohttp.ClientConnectorError):
         return "cannot be reached"
     return "broke off, or answered with something that is not HTTP"

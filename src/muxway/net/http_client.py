@@ -1,123 +1,40 @@
-"""The little of HTTP that the transport to a remote server needs, on top of aiohttp.
+"""The HTTP client of the transport to a remote server: requests to one origin, on connections that are kept.
 
-The only module that knows aiohttp. It is imported when the first such transport opens, so that whoever has none
-does not pay for it. Whatever goes wrong on the way becomes a `HttpTrouble`, in words that continue `server "x" …`.
+HTTP/1.1, as much of it as a server of MCP speaks. It is imported when the first such transport opens, so that whoever
+has none does not pay for it. Whatever goes wrong on the way becomes an `HttpTrouble`, in words that continue
+`server "x" …`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
-import os
 import re
-import ssl
-from ipaddress import ip_address
-from time import thread_time
-from typing import TYPE_CHECKING, Final, Self
-from urllib.request import getproxies_environment, proxy_bypass
+from typing import TYPE_CHECKING, Final
 
-import aiohttp
 from yarl import URL
 
 from muxway import __version__
 from muxway.errors import SpawnError
-from muxway.net.http_errors import CONNECT, HttpTrouble
+from muxway.net.http_dialing import HttpDialer, credentials
+from muxway.net.http_errors import HttpTrouble
+from muxway.net.http_line import HttpLine
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
-    from types import TracebackType
+
+    from muxway.net.http_response import HttpResponse
 
 _KEEP_ALIVE: Final = 4.0
 """Seconds an unused connection is kept: less than the 5 after which uvicorn and Node close it in our face."""
 _AT_ONCE: Final = 1 << 20
-_DEARER: Final = 4
-"""How many times as long as to put the parts of a body together it takes to find them, about."""
 _MOST_REDIRECTS: Final = 5
 _REDIRECTS: Final = {"GET": frozenset((301, 302, 303, 307, 308)), "POST": frozenset((307, 308))}
 """For a POST only those that keep it a POST."""
+_HARMLESS: Final = frozenset(("GET", "DELETE"))
+"""What may be sent again if its connection was closed in its face."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]").search
-
-
-class HttpResponse:
-    """An answer whose body has not been read yet. Leaving it unread ends its connection, not the others."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self._read = 0
-        self.handling = 0.0
-        """Seconds of work that the last piece of the body cost before anybody looked at it, where that is known."""
-        self.status = response.status
-        self.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def headers(self, name: str) -> list[str]:
-        """Every value of a header that may come several times."""
-        return self._response.headers.getall(name, [])
-
-    def header(self, name: str) -> str | None:
-        """The value of a header, if it is there."""
-        return self._response.headers.get(name)
-
-    async def chunk(self, idle: float | None = None) -> bytes:
-        """The next piece of the body, decompressed; empty at its end. Waits at most `idle` seconds. Raises Trouble."""
-        try:
-            async with asyncio.timeout(idle):
-                # Empty also means: a chunk of the transfer ended here.
-                while not (data := await self._piece()):
-                    if self._response.content.at_eof():
-                        return b""
-                self._read += len(data)
-                return data
-        except TimeoutError:
-            raise HttpTrouble(f"sent nothing for {idle:g} s", "timeout") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _trouble(error) from error
-
-    async def _piece(self) -> bytes:
-        content = self._response.content
-        if content.total_bytes <= self._read:
-            self.handling = 0.0
-            return await content.readany()
-        # All that waits comes in as many parts as the server sent: of a flood of tiny ones, this is what costs.
-        began = thread_time()
-        data = content.read_nowait()
-        self.handling = (thread_time() - began) * _DEARER
-        return data
-
-    async def read(self, limit: int) -> bytes:
-        """The whole body. Raises Trouble if it is larger or does not arrive whole."""
-        pieces: list[bytes] = []
-        size = 0
-        while data := await self.chunk():
-            size += len(data)
-            if size > limit:
-                raise HttpTrouble(f"sent an answer over the size limit of {limit} bytes (maxMessageBytes)", "too_large")
-            pieces.append(data)
-        return b"".join(pieces)
-
-    async def start(self, limit: int, patience: float) -> bytes:
-        """The first bytes of the body, as many as come in time: enough to show what is wrong."""
-        data = b""
-        try:
-            async with asyncio.timeout(patience):
-                while len(data) < limit and (chunk := await self.chunk()):
-                    data += chunk
-        except (TimeoutError, HttpTrouble):
-            pass  # what has come will do
-        return data[:limit]
-
-    def close(self) -> None:
-        """Done with it, read or not."""
-        if not self._response.content.at_eof():
-            self._response.close()
 
 
 class HttpClient:
@@ -141,26 +58,27 @@ class HttpClient:
             if _TOKEN(name) is None or _UNSENDABLE(value) is not None:
                 raise SpawnError(f"its header `{name}` has characters that no HTTP header can have")
         try:
-            self._origin = URL(url).origin()
+            given = URL(url)
+            self._origin = given.origin()
         except ValueError as error:
             raise SpawnError(f"its `url` cannot be used: {error}") from None
         if self._origin.scheme not in ("http", "https"):
             raise SpawnError(f"its `url` must begin with http:// or https://, not {self._origin.scheme}://")
-        agent = {} if any(name.lower() == "user-agent" for name in headers) else {"User-Agent": f"muxway/{__version__}"}
-        self._headers = {**agent, **headers}
-        self._tls: ssl.SSLContext | bool = True if tls is None else tls
-        try:
-            self._proxy = URL(proxy) if proxy else proxy_for(self._origin) if proxy is None else None
-        except ValueError as error:
-            raise SpawnError(f"its proxy cannot be used: {error}") from None
-        self._session = aiohttp.ClientSession(
-            # How many requests run at once is for the transport to say: it knows which of them must never wait.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            read_bufsize=1 << 18,
-        )
+        written = {name.lower() for name in headers}
+        self._dialer = HttpDialer(self._origin, tls, proxy)
+        self._target, to_proxy = self._dialer.told_of_proxy
+        ours = {"Host": self._origin.raw_authority, "User-Agent": f"muxway/{__version__}"}
+        ours |= credentials("Authorization", given) | to_proxy
+        self._headers = {**{name: value for name, value in ours.items() if name.lower() not in written}, **headers}
+        accepted = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
+        self._accepted = {name: value for name, value in accepted.items() if name.lower() not in written}
+        self._free: list[HttpLine] = []
+        """The connections that wait for a request, the one used last at the end."""
+        self._lines: set[HttpLine] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._last: tuple[str, str, Mapping[str, str], bytes] = ("", "", {}, b"")
+        """The head that was made last, and of what: most requests have the same."""
 
     def join(self, base: str, address: str) -> str | None:
         """An address that the server gave, made absolute; None if it lies on another origin."""
@@ -170,34 +88,31 @@ class HttpClient:
         except ValueError:
             return None
 
+    # --- requests -----------------------------------------------------------------------------
+
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, *, redirects: bool = True
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        redirects: bool = True,
+        sent: HttpResponse | None = None,
     ) -> HttpResponse:
         """Send a request; returns when the head of the answer is there. Follows redirects to the same origin, or none.
 
+        What was `sent` already, by `post`, is not sent again.
+
         Raises:
-            Trouble: there is no answer, or it points elsewhere.
+            HttpTrouble: there is no answer, or it points elsewhere.
         """
-        # Ours last: a configured header must not change what the body says it is.
-        ours = {name.lower() for name in headers}
-        sent = {**{name: value for name, value in self._headers.items() if name.lower() not in ours}, **headers}
         for _ in range(_MOST_REDIRECTS):
-            # A large one in pieces: written at once it would hold up everybody else.
-            data = io.BytesIO(body) if body is not None and len(body) > _AT_ONCE else body
-            try:
-                response = await self._session.request(
-                    *(method, URL(url)),
-                    headers=sent,
-                    data=data,
-                    allow_redirects=False,
-                    ssl=self._tls,
-                    proxy=self._proxy,
-                )
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                raise _trouble(error) from error
-            location = response.headers.get("Location")
-            if not 300 <= response.status < 400 or location is None:
-                return HttpResponse(response)
+            response = await (self._ask(method, url, headers, body) if sent is None else _begun(sent))
+            sent = None
+            location = response.header("Location") if 300 <= response.status < 400 else None
+            if location is None:
+                return response
             response.close()
             if not redirects:
                 raise HttpTrouble(f"redirects (status {response.status}), which is not followed here")
@@ -212,26 +127,117 @@ class HttpClient:
             url = target
         raise HttpTrouble("redirects in circles")
 
+    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> HttpResponse | None:
+        """Send a POST at once, if a connection is free and its body is not large; None if not. Raises HttpTrouble.
+
+        What comes back has no head yet; `request` waits for it.
+        """
+        line = None if len(body) > _AT_ONCE else self._free_line()
+        return None if line is None else line.send(self._head("POST", url, headers, len(body)), body)
+
+    async def _ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
+        head = self._head(method, url, headers, None if method == "GET" else len(body or b""))
+        while True:
+            line = self._free_line() or await self._connect()
+            again = line.used and method in _HARMLESS
+            try:
+                if body is not None and len(body) > _AT_ONCE:
+                    response = await line.upload(head, body)
+                else:
+                    response = line.send(head, body or b"")
+                await response.until_begun()
+            except HttpTrouble:
+                if not again or self._closed:
+                    raise
+            except BaseException:
+                line.abort()
+                raise
+            else:
+                return response
+
+    def _head(self, method: str, url: str, headers: Mapping[str, str], size: int | None) -> bytes:
+        """All that is sent before a body of this size. Raises HttpTrouble."""
+        known = self._last
+        if known[0] == method and known[1] == url and known[2] == headers:
+            start = known[3]
+        else:
+            # Ours last: a configured header must not change what the body says it is.
+            ours = {name.lower() for name in headers}
+            first = {name: value for name, value in self._headers.items() if name.lower() not in ours}
+            sent = {
+                **first,
+                **headers,
+                **{name: value for name, value in self._accepted.items() if name not in headers},
+            }
+            if any(_UNSENDABLE(value) is not None for value in sent.values()):
+                raise HttpTrouble("could not be asked: a header has characters that no HTTP header can have")
+            lines = [
+                f"{method} {self._target}{URL(url).raw_path_qs} HTTP/1.1",
+                *(f"{name}: {value}" for name, value in sent.items()),
+            ]
+            start = "\r\n".join(lines).encode("latin-1")
+            self._last = (method, url, headers, start)
+        return start + (b"\r\n\r\n" if size is None else b"\r\nContent-Length: %d\r\n\r\n" % size)
+
+    # --- connections --------------------------------------------------------------------------
+
+    def _free_line(self) -> HttpLine | None:
+        free = self._free
+        while free:
+            line = free.pop()
+            if not line.transport.is_closing():
+                return line
+        return None
+
+    def _freed(self, line: HttpLine) -> None:
+        loop = asyncio.get_running_loop()
+        line.free_since = loop.time()
+        self._free.append(line)
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(_KEEP_ALIVE, self._sweep)
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        old = loop.time() - _KEEP_ALIVE
+        for line in [line for line in self._free if line.free_since <= old]:
+            self._free.remove(line)
+            line.transport.close()
+        left = min((line.free_since - old for line in self._free), default=None)
+        self._sweeper = None if left is None else loop.call_later(left, self._sweep)
+
+    def _lost(self, line: HttpLine) -> None:
+        self._lines.discard(line)
+        if line in self._free:
+            self._free.remove(line)
+
+    async def _connect(self) -> HttpLine:
+        """Make a new connection. Raises HttpTrouble."""
+        line = await self._dialer.connect(lambda: HttpLine(self._freed, self._lost))
+        if self._closed:
+            line.abort()
+            raise HttpTrouble("was stopped")
+        self._lines.add(line)
+        return line
+
     async def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for line in list(self._lines):
+            line.transport.abort()
+        # They are closed when the loop comes to it.
+        await asyncio.sleep(0)
 
 
-def proxy_for(origin: URL) -> URL | None:
-    """The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, NO_PROXY). This machine needs none."""
-    host = origin.host or ""
-    proxies = getproxies_environment()
-    named = proxies.get(origin.scheme) or proxies.get("all")
-    if not named or _is_here(host) or proxy_bypass(f"{host}:{origin.port}", proxies):
-        return None
-    return URL(named if "://" in named else f"http://{named}")
-
-
-def _is_here(host: str) -> bool:
+async def _begun(response: HttpResponse) -> HttpResponse:
     try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost" or host.lower().endswith(".localhost")
+        await response.until_begun()
+    except BaseException:
+        response.close()
+        raise
+    return response
 
 
 def _origin_of(location: str) -> str:
@@ -239,44 +245,3 @@ def _origin_of(location: str) -> str:
         return str(URL(location).origin())
     except ValueError:
         return "which cannot be read"
-
-
-def _trouble(error: Exception) -> HttpTrouble:
-    return HttpTrouble(_meaning(error), broken=True)
-
-
-def _meaning(error: Exception) -> str:
-    """What a library error means. Its own text may hold the URL with a token in it, so it is not shown."""
-    if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return "cannot be reached: its proxy does not answer; check `proxy`, or the variable HTTPS_PROXY"
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return f"cannot be reached: its proxy refuses with status {error.status}"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        cause = error.certificate_error
-        why = cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else "unknown reason"
-        return (
-            f"has no TLS certificate that can be trusted: {why[:1].lower()}{why[1:].rstrip('.')}; if it is of an "
-            "authority of your own, name that under `tls.ca`"
-        )
-    # With TLS 1.3 the other side refuses our certificate only after the connection is made.
-    for refusal in (error, error.__cause__, getattr(error, "os_error", None)):
-        if isinstance(refusal, ssl.SSLError):
-            alert = re.sub(r"^(SSL|TLS)V?[0-9]*_ALERT_", "", refusal.reason or "no reason given").replace("_", " ")
-            return f"does not take the TLS connection ({alert.lower()})"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "cannot be reached: its host name is not known; check `url`"
-    if isinstance(error, aiohttp.ServerTimeoutError | TimeoutError):
-        return f"cannot be reached: no connection within {CONNECT:g} s; check `url`"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        # When several addresses were tried there is no one number for it, and its words for all of them are long.
-        why = os.strerror(error.errno) if error.errno else "connection refused"
-        return f"cannot be reached: {why.lower()}; does it run, and is its URL right?"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "closed the connection without an answer"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "broke off in the middle of an answer"
-    if isinstance(error, OSError):
-        return "reset the connection"
-    if isinstance(error, aiohttp.ClientResponseError):
-        return "answered with something that is not HTTP"
-    return f"could not be asked ({type(error).__name__})"

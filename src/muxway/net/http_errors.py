@@ -6,6 +6,7 @@ Bodies of refusals are shown in part, because they often say what is wrong; neve
 from __future__ import annotations
 
 import re
+import ssl
 from typing import TYPE_CHECKING, Final
 
 from muxway.log import masker, printable
@@ -59,6 +60,18 @@ class HttpTrouble(Exception):
         self.reason: Reason = reason
         self.broken = broken
         self.retry_after = retry_after
+
+
+def tls_refusal(error: ssl.SSLError) -> str:
+    """Why there is no TLS connection, or not any more."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message or "unknown reason"
+        return (
+            f"has no TLS certificate that can be trusted: {why[:1].lower()}{why[1:].rstrip('.')}; if it is of an "
+            "authority of your own, name that under `tls.ca`"
+        )
+    alert = re.sub(r"^(SSL|TLS)V?[0-9]*_ALERT_", "", error.reason or "no reason given").replace("_", " ")
+    return f"does not take the TLS connection ({alert.lower()})"
 
 
 def refusal(

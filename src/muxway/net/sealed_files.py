@@ -45,8 +45,10 @@ class StoreError(MuxwayError):
 class SealedFolder:
     """One folder, made at the first write."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, remedy: str = "log in again") -> None:
         self.folder = folder
+        self._remedy = remedy
+        """What its user does to have in it again what cannot be opened any more."""
         self._key: bytes | None = None
 
     # --- reading ------------------------------------------------------------------------------
@@ -87,7 +89,7 @@ class SealedFolder:
             return AESGCM(self._have_key()).decrypt(nonce, text, _MAGIC + name.encode())
         except (InvalidTag, ValueError):
             raise StoreError(
-                f"{path} cannot be opened: it is damaged, or was sealed with another key; remove it and log in again"
+                f"{path} cannot be opened: it is damaged, or was sealed with another key; remove it and {self._remedy}"
             ) from None
 
     # --- writing ------------------------------------------------------------------------------
@@ -176,8 +178,8 @@ class SealedFolder:
                 self._make_key(path)
                 written = _read(path)
             if written is None:
-                raise StoreError(f"{path} is missing: what is sealed beside it cannot be opened; log in again")
-            key = _from_keyring(self.folder) if written == _IN_KEYRING else written
+                raise StoreError(f"{path} is missing: what is sealed beside it cannot be opened; {self._remedy}")
+            key = _from_keyring(self.folder, self._remedy) if written == _IN_KEYRING else written
             if len(key) != _KEY_SIZE:
                 raise StoreError(f"{path} is damaged: it must hold {_KEY_SIZE} bytes")
             self._key = key
@@ -234,7 +236,7 @@ def _check(path: Path, about: os.stat_result, right_kind: bool, mode: str) -> No
     if not right_kind:
         raise StoreError(f"{path} is not what it should be, but a file of another kind; remove it")
     if about.st_uid != os.geteuid():
-        raise StoreError(f"{path} belongs to another user; tokens are only kept where nobody else can read them")
+        raise StoreError(f"{path} belongs to another user; secrets are only kept where nobody else can read them")
     if stat.S_IMODE(about.st_mode) & 0o077:
         raise StoreError(f"{path} is open to other users, so it may be known to them: `chmod {mode}` it")
 
@@ -267,7 +269,7 @@ def _to_keyring(folder: Path, key: bytes) -> bool:
         return False
 
 
-def _from_keyring(folder: Path) -> bytes:
+def _from_keyring(folder: Path, remedy: str) -> bytes:
     if (found := _keyring()) is None:
         raise StoreError(
             f"the key of {folder} is in the system's keyring: install muxway with the extra, `muxway[keyring]`"
@@ -278,5 +280,5 @@ def _from_keyring(folder: Path) -> bytes:
     except trouble as error:
         raise StoreError(f"the key of {folder} is in the system's keyring, which cannot be read: {error}") from None
     if key is None:
-        raise StoreError(f"the key of {folder} is not in the system's keyring any more; log in again")
+        raise StoreError(f"the key of {folder} is not in the system's keyring any more; {remedy}")
     return bytes.fromhex(key)

@@ -1,7 +1,7 @@
 """The servers of many files as entries of one config: each server once, under a name of its own.
 
 An entry is taken over as it is written, references to variables included, because muxway reads every client's words.
-What only has a meaning beside the client's file is made absolute, and what only VS Code can ask for becomes a variable.
+What only has a meaning beside the client's file is made absolute.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from muxway.config.expand import Scope, home_of
 from muxway.config.load import server_entries
 from muxway.config.ourselves import runs_muxway
+from muxway.config.references import references_in
 from muxway.config.report import Report, as_list, as_mapping
 from muxway.config.servers import read_server
 from muxway.errors import ConfigError
@@ -26,7 +27,7 @@ from muxway.setup.splicing import plain_data, with_entry
 if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
 
-_INPUT = re.compile(r"\$\{input:([^}]*)\}")
+_FILE = re.compile(r"(\{file:)([^}/~$][^}]*)(?=\})")
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)\}|\{env:([A-Za-z_]\w*)\}", re.ASCII)
 _PREDEFINED = frozenset({"userHome", "workspaceFolder", "workspaceFolderBasename", "cwd", "pathSeparator"})
 
@@ -58,6 +59,11 @@ class FoundServer:
         names = (match[1] or match[2] for match in _VARIABLE.finditer(text))
         return tuple(dict.fromkeys(name for name in names if name not in _PREDEFINED))
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Secrets and inputs that it refers to."""
+        return tuple(dict.fromkeys(name for _, name in references_in(self.entry)))
+
 
 @dataclass(frozen=True, slots=True)
 class Merged:
@@ -81,7 +87,7 @@ def servers_in(text: str, kind: str, file: Path, origin: str, environ: Mapping[s
     root = as_mapping(plain_data(text, kind, source))
     if root is None:
         return []
-    scope = Scope(environ=_Unexpanded(environ), folder=file.absolute().parent)
+    scope = Scope(environ=_Unexpanded(environ), folder=file.absolute().parent, references=_AsWritten())
     return [_found(name, entry, origin, scope) for name, _, entry in server_entries(root, source)]
 
 
@@ -164,16 +170,10 @@ def _portable(raw: object, folder: Path, key: str = "") -> object:
     if listed is not None:
         return [_portable(item, folder) for item in listed]
     if isinstance(raw, str):
-        text = _INPUT.sub(lambda match: f"${{{_variable(match[1])}}}", raw)
+        text = _FILE.sub(lambda match: f"{match[1]}{folder / match[2]}", raw)
         is_path = key in ("cwd", "envFile") or (key in ("command", "cmd") and text.startswith(("./", "../")))
         return str(folder / text) if is_path and text[:1] not in {"/", "~", "$", "{", ""} else text
     return raw if isinstance(raw, bool | int | float | None) else str(raw)
-
-
-def _variable(word: str) -> str:
-    """A name for a variable that VS Code asks for under this id."""
-    name = re.sub(r"[^A-Za-z0-9]+", "_", word).strip("_").upper()
-    return name if name and not name[0].isdecimal() else f"INPUT_{name}"
 
 
 class _Unexpanded(Mapping[str, str]):
@@ -193,3 +193,10 @@ class _Unexpanded(Mapping[str, str]):
 
     def __len__(self) -> int:
         return 1
+
+
+class _AsWritten:
+    """Secrets, inputs and files that stand for references to themselves."""
+
+    def look_up(self, kind: str, name: str) -> str:
+        return f"${{{kind}:{name}}}"

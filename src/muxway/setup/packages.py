@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 _PATIENCE = 120
 """Seconds for an answer of a registry."""
-_NPM = re.compile(r"(@[a-z0-9][a-z0-9._-]*/)?[a-z0-9][a-z0-9._-]*", re.ASCII)
-_PYPI = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+NPM_NAME = re.compile(r"(@[a-z0-9][a-z0-9._-]*/)?[a-z0-9][a-z0-9._-]*", re.ASCII)
+PYPI_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 _EXACT = re.compile(r"\d+(?:[.!+-]?[A-Za-z0-9]+)*", re.ASCII)
-_REGISTRY = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+/[\w.-]+", re.ASCII)
 _NEWEST = re.compile(r"^\S+ \(([^()\s]+)\)$", re.MULTILINE)
 _ALL = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 _NOISE = re.compile(r"^(?:mcp-server-|server-|mcp-)|(?:-mcp-server|-server|-mcp)$")
@@ -58,16 +57,14 @@ def addition(source: str, args: list[str], environ: Mapping[str, str]) -> Additi
             raise NotAdded("a URL takes no arguments.")
         host = urlsplit(source).hostname or ""
         labels = [label for label in host.split(".") if label not in ("www", "mcp", "api")]
-        return Addition(_short(labels[0] if labels else host), {"url": source})
+        return Addition(short_name(labels[0] if labels else host), {"url": source})
     registry, colon, package = source.partition(":")
     if colon and registry in ("npm", "pypi"):
         return _package(registry, package, args, environ)
     if source.startswith("@"):
         return _package("npm", source, args, environ)
     if shutil.which(source, path=environ.get("PATH")) or source.startswith(("/", "./", "../", "~/")):
-        return Addition(_short(PurePath(source).stem), {"command": source, **({"args": args} if args else {})})
-    if _REGISTRY.fullmatch(source):
-        raise NotAdded(f"{source} is a name of the MCP registry, which is not asked yet: give its package or its URL.")
+        return Addition(short_name(PurePath(source).stem), {"command": source, **({"args": args} if args else {})})
     return _guessed(source, args, environ)
 
 
@@ -92,14 +89,14 @@ def _package(registry: str, given: str, args: list[str], environ: Mapping[str, s
     separator = "==" if registry == "pypi" and "==" in given else "@"
     at = given.rfind(separator, 1)
     name, version = (given, "") if at < 1 else (given[:at], given[at + len(separator) :])
-    if not (_NPM if registry == "npm" else _PYPI).fullmatch(name):
+    if not (NPM_NAME if registry == "npm" else PYPI_NAME).fullmatch(name):
         raise NotAdded(f"{printable(name)} is no name of a package of {registry}.")
     version = "" if version == "latest" else version
     if version and not _EXACT.fullmatch(version):
         raise NotAdded(f"{printable(version)} is no exact version: give one, or none for the newest.")
     exact = _npm_version(name, version, environ) if registry == "npm" else _pypi_version(name, version, environ)
     command, words = ("npx", ["-y", f"{name}@{exact}"]) if registry == "npm" else ("uvx", [f"{name}@{exact}"])
-    return Addition(_short(name), {"command": command, "args": [*words, *args]}, f"{registry}:{name} {exact}")
+    return Addition(short_name(name), {"command": command, "args": [*words, *args]}, f"{registry}:{name} {exact}")
 
 
 def _npm_version(name: str, version: str, environ: Mapping[str, str]) -> str:
@@ -151,7 +148,7 @@ def _asked(program: Literal["npm", "pip"], words: list[str], wanted: str, enviro
     return done.stdout
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """A name for a server: the package's, without what they all have."""
     plain = name.rpartition("/")[2]
     shorter = _NOISE.sub("", _NOISE.sub("", plain))

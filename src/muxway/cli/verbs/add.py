@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,33 @@ from muxway.cli.describing import holdings, reason
 from muxway.cli.exits import Unreachable
 from muxway.cli.help import Verb
 from muxway.cli.output import badge, dim, one_line
+from muxway.cli.registry import (
+    answers_for,
+    base_of,
+    look_up,
+    name_and_version,
+    registry_option,
+    tell_optional,
+    tell_standing,
+)
 from muxway.config.documents import format_of
+from muxway.config.report import as_list, as_mapping
 from muxway.config.values import SECRET_KEY
+from muxway.net.secret_store import SecretStore
 from muxway.setup.env_files import with_secrets
 from muxway.setup.importing import container_of
-from muxway.setup.packages import addition
+from muxway.setup.packages import Addition, addition, short_name
+from muxway.setup.registry.launching import KINDS
 from muxway.setup.splicing import entries_in, with_entry
+from muxway.setup.stored_secrets import NewSecrets
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from muxway.results import Server
-    from muxway.setup.packages import Addition
+    from muxway.setup.files import ReadFile
+    from muxway.setup.registry.bundles import Bundle
+    from muxway.setup.registry.questions import Question
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -33,6 +51,7 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 @click.command(
     cls=Verb,
     examples=[
+        "muxway add io.github.owner/server --secret API_KEY",
         "muxway add pypi:mcp-server-time",
         "muxway add @modelcontextprotocol/server-filesystem ~/notes",
         "muxway add --name docs https://example.com/mcp",
@@ -46,6 +65,11 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 @click.option("--name", help="What to call it.  [default: made from SOURCE]")
 @click.option("--env", multiple=True, metavar="KEY[=VALUE]", help="Variable for it; without a value, you are asked.")
 @click.option("--header", multiple=True, metavar="KEY=VALUE", help="HTTP header for a URL.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="What its record in the registry asks for.")
+@click.option("--secret", multiple=True, metavar="NAME", help="The same for a secret: of the environment, or of stdin.")
+@click.option("--as", "kind", type=click.Choice(KINDS), help="Which of several packages of the registry to take.")
+@registry_option
+@click.option("--secret-store", is_flag=True, help="Keep secrets in muxway's sealed store instead of NAME.env.")
 @click.option("--no-try", is_flag=True, help="Write it without starting it first.")
 @click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 @dry_run_option
@@ -56,48 +80,120 @@ def command(
     name: str | None,
     env: tuple[str, ...],
     header: tuple[str, ...],
+    given: tuple[str, ...],
+    secret: tuple[str, ...],
+    kind: str | None,
+    registry: str | None,
     *,
+    secret_store: bool,
     no_try: bool,
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Add one server to the config: a package, a URL or a program.
+    """Add one server to the config: of the registry, a package, a URL or a program.
 
-    SOURCE is npm:NAME or pypi:NAME (with @VERSION, else the newest), @scope/name of
-    npm, a URL, a program on PATH or by its path, or a package's bare name if only
-    one of the two has it. ARGS are the server's own; those that begin with a dash
-    stand behind `--`.
+    SOURCE is a name of the MCP registry (io.github.owner/server, with @VERSION, else
+    the latest), npm:NAME or pypi:NAME (likewise), @scope/name of npm, a URL, a
+    program on PATH or by its path, or a package's bare name if only one of the two
+    has it. ARGS are the server's own; those that begin with a dash stand behind `--`.
 
     A package is pinned to its exact version. The server is started once before
     anything is written. Comments and order of the config stay.
 
-    Values of secret-looking variables go to NAME.env beside the config, which only
-    you can read, and never into the config. Where nobody can be asked, a variable
-    without a value is taken from the environment.
+    What a record of the registry asks for is asked of you, or given by --set and
+    --secret; its secrets go into the sealed store (`muxway secret`), and the config
+    refers to them. Values of secret-looking variables given by --env go to NAME.env
+    beside the config, which only you can read, or into the sealed store. Where
+    nobody can be asked, a variable without a value is taken from the environment.
 
     Exit 1 if SOURCE cannot be added, 4 if the server does not start.
     """
     file = target(config)
-    kind = format_of(file.path, file.text or "{")
-    container = container_of(file.text, kind)
-    found = addition(source, [*args], os.environ)
-    found = _named(found, name, [*entries_in(file.text, kind, container)])
-    found = _with_headers(_with_variables(found, env), header)
-    secrets = with_secrets(file.path, found.name, found.secrets) if found.secrets else None
-    entry = {**found.entry, **({"envFile": secrets[0].path.name} if secrets is not None else {})}
-    after = with_entry(file.text, kind, container, (found.name, entry))
-    _show(found)
+    form = format_of(file.path, file.text or "{")
+    container = container_of(file.text, form)
+    taken = [*entries_in(file.text, form, container)]
+    kept = NewSecrets(SecretStore())
+    wanted = None if shutil.which(source) else name_and_version(source)
+    in_file: list[tuple[ReadFile, bytes]] = []
+    bundle: Bundle | None = None
+    if wanted is not None:
+        if env or header:
+            raise click.UsageError("a server of the registry takes --set and --secret, not --env and --header.")
+        base = base_of(registry, file.path if file.data is not None else None)
+        found, trial, bundle = _of_registry(base, wanted, kind, name, taken, [*args], (given, secret), kept)
+        entry = found.entry
+    else:
+        if given or secret or kind or registry:
+            raise click.UsageError(f"{one_line(source)} is no name of the registry, which alone takes these options.")
+        found = _named(addition(source, [*args], os.environ), name, taken)
+        found = _with_headers(_with_variables(found, env), header)
+        trial = _with_env(found.entry, {key: value.replace("$", "$$") for key, value in found.secrets.items()})
+        if found.secrets and secret_store:
+            references = {key: kept.refer(found.name, key, value) for key, value in found.secrets.items()}
+            entry = _with_env(found.entry, references)
+        else:
+            in_file = [with_secrets(file.path, found.name, found.secrets)] if found.secrets else []
+            entry = {**found.entry, **({"envFile": in_file[0][0].path.name} if in_file else {})}
+    after = with_entry(file.text, form, container, (found.name, entry))
+    _show(found, entry, f"{found.name}.env" if in_file else "the sealed store")
     show_difference(file, after)
     if dry_run:
         return
     if not yes and can_ask() and not click.confirm("Start it, and add it?" if not no_try else "Add it?"):
         click.echo("Nothing was changed.")
         return
-    if not no_try:
-        _try(found)
-    write_config(file, after, [] if secrets is None else [secrets])
+    unpacked = bundle is not None and bundle.unpack()
+    try:
+        if not no_try:
+            _try(found.name, trial)
+        kept.write()
+        write_config(file, after, in_file)
+    except BaseException:
+        if bundle is not None and unpacked:
+            bundle.remove()
+        raise
     click.echo(f"{badge('ok')}  {found.name} is in {file.path}")
     click.echo(dim(f"The way back: muxway remove {shlex.quote(found.name)}"))
+
+
+def _of_registry(
+    base: str,
+    wanted: tuple[str, str | None],
+    kind: str | None,
+    name: str | None,
+    taken: list[str],
+    args: list[str],
+    given: tuple[tuple[str, ...], tuple[str, ...]],
+    kept: NewSecrets,
+) -> tuple[Addition, dict[str, object], Bundle | None]:
+    """A server of the registry: as it is written, with references to its secrets, and as it is tried, with them."""
+    from muxway.cli.session import run
+
+    record, recipe = run(look_up(base, *wanted, kind))
+    tell_standing(record)
+    found = _named(Addition(short_name(record.server.name), {}), name, taken)
+    questions, answers = answers_for(recipe.questions, *given)
+    tell_optional(questions, answers)
+
+    def plainly(_: Question, value: str) -> str:
+        return value.replace("$", "$$")
+
+    def by_reference(question: Question, value: str) -> str:
+        is_secret = questions[question.name].secret
+        return kept.refer(found.name, question.name, value) if is_secret else plainly(question, value)
+
+    trial = recipe.entry(answers, plainly, args)
+    entry = recipe.entry(answers, by_reference, args)
+    for shown, real in zip(as_list(entry.get("args")) or (), as_list(trial.get("args")) or (), strict=True):
+        if str(real).startswith("-") and str(shown).startswith("${secret:"):
+            raise click.UsageError("a secret that begins with `-` would be taken as an option of the program.")
+    secrets = {name: "" for name, question in questions.items() if question.secret and answers.get(name)}
+    pinned = recipe.pinned or f"{record.server.name} {one_line(record.server.version)}"
+    return replace(found, entry=entry, pinned=pinned, secrets=secrets), trial, recipe.bundle
+
+
+def _with_env(entry: dict[str, object], variables: Mapping[str, str]) -> dict[str, object]:
+    return {**entry, "env": {**(as_mapping(entry.get("env")) or {}), **variables}} if variables else entry
 
 
 def _named(found: Addition, name: str | None, taken: list[str]) -> Addition:
@@ -143,31 +239,25 @@ def _with_headers(found: Addition, given: tuple[str, ...]) -> Addition:
             raise click.BadParameter("write KEY=VALUE.", param_hint="--header")
         if SECRET_KEY.search(key) and "${" not in value:
             raise click.BadParameter(
-                f"{one_line(key)} is a secret, and a config is no place for it: write '{key}=Bearer ${{NAME}}', and "
-                "set that variable.",
+                f"{one_line(key)} is a secret, and a config is no place for it: write '{key}=Bearer ${{secret:NAME}}' "
+                "after `muxway secret set NAME`.",
                 param_hint="--header",
             )
     headers = {key: value for key, _, value in pairs}
     return replace(found, entry={**found.entry, **({"headers": headers} if headers else {})})
 
 
-def _show(found: Addition) -> None:
+def _show(found: Addition, entry: Mapping[str, object], place: str) -> None:
     if found.pinned:
         click.echo(f"Pinned: {found.pinned}")
-    if "command" in found.entry:
-        words = [str(found.entry["command"]), *map(str, _words(found.entry.get("args")))]
+    if "command" in entry:
+        words = [str(entry["command"]), *map(str, as_list(entry.get("args")) or ())]
         click.echo(f"Runs: {one_line(shlex.join(words))}")
     for key in found.secrets:
-        click.echo(f"{key} goes to {found.name}.env, not into the config.")
+        click.echo(f"{one_line(key)} goes to {place}, not into the config.")
 
 
-def _words(args: object) -> list[object]:
-    from muxway.config.report import as_list
-
-    return as_list(args) or []
-
-
-def _try(found: Addition) -> None:
+def _try(name: str, entry: Mapping[str, object]) -> None:
     """Start the server once. Raises Unreachable if it does not start."""
     from muxway.cli.session import opened, quiet_log, run
     from muxway.config import parse_config
@@ -177,11 +267,7 @@ def _try(found: Addition) -> None:
             return gateway.servers()[0]
 
     quiet_log(debug=False)
-    environment: Any = found.entry.get("env") or {}
-    # As text: what looks like a reference in a secret is none.
-    secrets = {key: value.replace("$", "$$") for key, value in found.secrets.items()}
-    entry = {**found.entry, **({"env": {**environment, **secrets}} if secrets else {})}
-    server = run(look(parse_config({"mcpServers": {found.name: entry}})))
+    server = run(look(parse_config({"mcpServers": {name: entry}})))
     if server.error is not None:
-        raise Unreachable(f"it does not start, and was not added: {reason(found.name, server.error)}")
-    click.echo(f"{badge('running')}  {found.name}  {holdings(server)}")
+        raise Unreachable(f"it does not start, and was not added: {reason(name, server.error)}")
+    click.echo(f"{badge('running')}  {name}  {holdings(server)}")

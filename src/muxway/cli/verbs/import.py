@@ -11,6 +11,7 @@ import click
 from muxway.cli.changes import (
     clients_here,
     dry_run_option,
+    into_store,
     known_client,
     move_secrets_option,
     servers_of,
@@ -19,6 +20,7 @@ from muxway.cli.changes import (
     show_merged,
     target,
     target_option,
+    wants_store,
     without_secrets,
     write_config,
 )
@@ -26,9 +28,11 @@ from muxway.cli.help import Verb
 from muxway.cli.output import badge, plural
 from muxway.config.documents import format_of
 from muxway.errors import MuxwayError
+from muxway.net.secret_store import SecretStore
 from muxway.setup import files
 from muxway.setup.clients import CLIENTS
 from muxway.setup.importing import merge, with_servers
+from muxway.setup.stored_secrets import NewSecrets
 
 if TYPE_CHECKING:
     from muxway.setup.importing import FoundServer
@@ -41,13 +45,16 @@ if TYPE_CHECKING:
 @target_option
 @move_secrets_option
 @dry_run_option
-def command(source: tuple[str, ...], config: str | None, *, move_secrets: bool, dry_run: bool) -> None:
+def command(
+    source: tuple[str, ...], config: str | None, *, move_secrets: bool, secret_store: bool, dry_run: bool
+) -> None:
     """Copy servers of clients, or of files, into muxway's config.
 
     Without an argument, those of every client on this machine. A server that is
     there already, under whatever name, is not copied again. Entries are copied as
-    they are written, references to variables included; `${input:x}` of VS Code
-    becomes `${X}`. Where secrets stand in clear is told; they are never shown.
+    they are written, references to variables and inputs included. Where secrets
+    stand in clear is told; they are never shown. On a terminal you are asked whether
+    to move them into the sealed store (`muxway secret`).
 
     Comments and order of the config stay. The clients are not changed.
     """
@@ -69,9 +76,13 @@ def command(source: tuple[str, ...], config: str | None, *, move_secrets: bool, 
     if not merged.added:
         click.echo(f"{badge('ok')}  There is nothing to import.")
         return
+    secrets = NewSecrets(SecretStore())
+    if wants_store(merged, move_secrets=move_secrets, secret_store=secret_store, quiet=dry_run):
+        merged = into_store(merged, secrets)
     merged, secret_files = without_secrets(merged, file) if move_secrets else (merged, [])
     after = with_servers(file.text, format_of(file.path, file.text or "{"), merged.added)
     show_difference(file, after)
     if not dry_run:
+        secrets.write()
         write_config(file, after, secret_files)
         click.echo(f"{badge('ok')}  {plural(len(merged.added), 'server')} imported into {file.path}")

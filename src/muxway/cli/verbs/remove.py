@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from muxway.cli.changes import dry_run_option, show_difference, target, target_option, write_config
 from muxway.cli.help import Verb
 from muxway.cli.output import badge, one_line
 from muxway.config.documents import format_of
+from muxway.config.references import references_in
 from muxway.config.report import as_mapping, nearest
 from muxway.setup.importing import container_of
 from muxway.setup.splicing import entries_in, without_entry
@@ -40,3 +43,6 @@ def command(name: str, config: str | None, *, dry_run: bool) -> None:
     variables = (as_mapping(present[name]) or {}).get("envFile")
     if isinstance(variables, str):
         click.echo(f"Its variables are still in {one_line(variables)}.")
+    names = dict.fromkeys(secret for _, secret in references_in(present[name]))
+    if names:
+        click.echo(f"Its secrets are still kept: {one_line(shlex.join(['muxway', 'secret', 'rm', *names]))}")

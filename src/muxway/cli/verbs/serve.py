@@ -61,7 +61,7 @@ def _read_by(
     examples=[
         "muxway serve --config servers.json",
         "muxway serve -c servers.json --port 8080",
-        "MUXWAY_TOKEN=... muxway serve -c servers.json --host 0.0.0.0 --tls-cert mcp.pem",
+        "MUXWAY_TOKEN=... muxway serve -c servers.json --host 0.0.0.0 --tls-cert a.pem",
     ],
 )
 @config_option

@@ -11,6 +11,7 @@ from muxway.cli.changes import (
     can_ask,
     clients_here,
     dry_run_option,
+    into_store,
     known_client,
     move_secrets_option,
     servers_of,
@@ -19,6 +20,7 @@ from muxway.cli.changes import (
     show_merged,
     target,
     target_option,
+    wants_store,
     without_secrets,
     write_config,
 )
@@ -28,9 +30,11 @@ from muxway.cli.output import badge, dim, heading, one_line, plural
 from muxway.cli.verbs.connect import entry_for, show_change
 from muxway.config.documents import format_of
 from muxway.errors import MuxwayError
+from muxway.net.secret_store import SecretStore
 from muxway.setup.clients import file_of
 from muxway.setup.connecting import apply, connect
 from muxway.setup.importing import merge, with_servers
+from muxway.setup.stored_secrets import NewSecrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +56,14 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 @dry_run_option
 def command(
-    config: str | None, only: tuple[str, ...], *, keep: bool, move_secrets: bool, yes: bool, dry_run: bool
+    config: str | None,
+    only: tuple[str, ...],
+    *,
+    keep: bool,
+    move_secrets: bool,
+    secret_store: bool,
+    yes: bool,
+    dry_run: bool,
 ) -> None:
     """Put all your servers behind muxway, and muxway into your clients.
 
@@ -78,8 +89,9 @@ def command(
     if not present and not merged.added:
         raise Failed("No client has a server that muxway could run. Add one with `muxway add`.")
     kept = {server.identity for server in (*present, *merged.added)} - {None}
-    if not (move_secrets or yes or dry_run) and can_ask() and any(server.secrets for server in merged.added):
-        move_secrets = click.confirm("Move secret variables into files of their own?", default=True)
+    secrets = NewSecrets(SecretStore())
+    if wants_store(merged, move_secrets=move_secrets, secret_store=secret_store, quiet=yes or dry_run):
+        merged = into_store(merged, secrets)
     merged, secret_files = without_secrets(merged, file) if move_secrets else (merged, [])
     after = with_servers(file.text, format_of(file.path, file.text or "{"), merged.added)
     changes: list[Change] = []
@@ -103,6 +115,7 @@ def command(
     if merged.added or changes:
         _agree(file, len(merged.added), changes, yes=yes)
     if merged.added:
+        secrets.write()
         write_config(file, after, secret_files)
         click.echo(f"{badge('ok')}  {plural(len(merged.added), 'server')} imported into {file.path}")
     _apply(changes, clients, refused)

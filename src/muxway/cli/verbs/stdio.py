@@ -14,6 +14,7 @@ import click
 from muxway import log
 from muxway.cli.exits import BadConfig
 from muxway.cli.help import Verb
+from muxway.cli.inputs import ask_inputs
 from muxway.cli.options import (
     Duration,
     above_zero,
@@ -179,6 +180,7 @@ def config_source(path: str | None, *, keep_going: bool, **overrides: Any) -> Wa
     from muxway.control.watching import WatchedConfig
 
     file = find_config(path)
+    ask_inputs(file)
     return WatchedConfig(file, lambda: overridden(read_file(file, keep_going=keep_going), **overrides))
 
 

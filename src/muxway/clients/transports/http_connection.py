@@ -339,9 +339,10 @@ class HttpConnection(asyncio.Protocol):
     def answer(self, status: int, body: bytes, headers: HeaderList = (), *, close: bool = False) -> None:
         """Answer the present request with JSON, or with nothing."""
         self.under_way = None
-        if self.transport.is_closing():
+        transport = self.transport
+        if transport.is_closing():
             return
-        server, head = self._server, self._head
+        server, head, size = self._server, self._head, len(body)
         start = (server.ok or server.make_ok()) if status == 200 and body else server.start_of(status, json=bool(body))
         more = head.cors
         if headers:
@@ -349,13 +350,12 @@ class HttpConnection(asyncio.Protocol):
         if close or self._closes or not head.keep_alive:
             self._closes = True
             more += b"connection: close\r\n"
-        size = len(body)
-        if size > _LARGE or head.method == "HEAD":
-            self.transport.write(b"%bcontent-length: %d\r\n%b\r\n" % (start, size, more))
+        if size <= _LARGE and head.method != "HEAD":
+            transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (start, size, more, body))
+        else:
+            transport.write(b"%bcontent-length: %d\r\n%b\r\n" % (start, size, more))
             if head.method != "HEAD":
                 self._write_large(body)
-        else:
-            self.transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (start, size, more, body))
         self._over()
 
     def _over(self) -> None:
@@ -364,9 +364,10 @@ class HttpConnection(asyncio.Protocol):
             self._ends = True
             self._reminder.clear()
             return
+        parser = self._parser
         if self._closes:
-            self._close(sending=self._parser.receiving)
-        elif self._parser.receiving or self._parser.whole or self._unparsed or self._bad is not None or self.is_behind:
+            self._close(sending=parser.receiving)
+        elif parser.receiving or parser.whole or self._unparsed or self._bad is not None or self.is_behind:
             self._clocked = None
             self._reminder.clear()
             self.loop.call_soon(self._advance)

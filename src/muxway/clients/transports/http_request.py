@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
+    from muxway.clients.transports.http_sessions import HttpSession
 
 HeaderList: TypeAlias = "Sequence[tuple[bytes, bytes]]"
 
@@ -62,7 +63,7 @@ class RequestHead:
         "path",
         "principal",
         "query",
-        "session_id",
+        "session",
         "view",
     )
 
@@ -102,7 +103,8 @@ class RequestHead:
         """What of it some server is to get."""
         self.modern = False
         """Whether it is for the stateless ladder, if only to fail there."""
-        self.session_id: str | None = None
+        self.session: HttpSession | None = None
+        """That it names, once somebody has looked for it."""
 
     def all(self, name: bytes) -> Sequence[bytes]:
         """Every value of a header."""
@@ -177,11 +179,15 @@ class Known:
     What has it, and is as long as it says, need not be parsed: byte for byte, it has been.
     """
 
-    __slots__ = ("_after", "_before", "head")
+    __slots__ = ("_after", "_before", "_last", "_size", "head")
 
     def __init__(self, head: RequestHead, before: bytes, after: bytes) -> None:
         self.head = head
         self._before, self._after = before, after
+        self._last = before
+        """The last one, with its length: the next request is often just as long."""
+        self._size = 0
+        """Bytes of all that came with it."""
 
     @classmethod
     def of(cls, data: bytes, body: bytes, head: RequestHead) -> Known | None:
@@ -195,6 +201,8 @@ class Known:
 
     def body(self, data: bytes) -> bytes | None:
         """The body, if `data` is exactly one request with this head."""
+        if len(data) == self._size and data.startswith(self._last):
+            return data[len(self._last) :]
         if not data.startswith(self._before):
             return None
         start = len(self._before)
@@ -202,5 +210,8 @@ class Known:
         length = data[start:end]
         if not data.startswith(self._after, end) or not length.isdigit():
             return None
-        body = data[end + len(self._after) :]
-        return body if len(body) == int(length) else None
+        start = end + len(self._after)
+        if len(data) - start != int(length):
+            return None
+        self._last, self._size = data[:start], len(data)
+        return data[start:]

@@ -96,7 +96,7 @@ class HttpSession:
 
     __slots__ = (
         *("_bytes", "_kept", "_standalone", "_streams"),
-        *("endpoint", "forwarded", "id", "identity", "owner", "patience", "used", "view"),
+        *("endpoint", "forwarded", "gone", "id", "identity", "owner", "patience", "used", "view"),
     )
 
     def __init__(
@@ -116,6 +116,8 @@ class HttpSession:
         """What servers get of that request."""
         self.patience = 0.0
         """Seconds without an answer after which an event stream is begun."""
+        self.gone = False
+        """Whether nobody finds it any more."""
         self.used = time.monotonic()
         """When the client last said something."""
         self._streams: dict[str, Stream] = {}
@@ -305,6 +307,7 @@ class HttpSessions:
 
     def forget(self, session: HttpSession) -> None:
         """Nobody finds this session any more."""
+        session.gone = True
         self._uncalled.pop(session.id, None)
         if self._all.pop(session.id, None) is not None:
             self._of[session.owner] -= 1

@@ -14,6 +14,8 @@ from muxway.errors import ParseError
 from muxway.wire import envelopes
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 
+LONGEST_PAUSE: Final = 30.0
+"""Seconds between the end of a stream and the next one, at most."""
 SHORTEST_PAUSE: Final = 0.1
 """Seconds between the end of a stream and the next one, at least."""
 _LOOKED_AT: Final = 4096

@@ -1,0 +1,51 @@
+"""Asking for the inputs of a config (`${input:ID}`): once, on a terminal; then they are in the sealed store."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from muxway.cli.output import badge, one_line
+from muxway.config.documents import read_document
+from muxway.config.references import Input, read_inputs, references_in
+from muxway.config.report import Report, as_mapping
+from muxway.errors import ConfigError
+from muxway.net.secret_store import SecretStore, is_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def ask_inputs(file: Path) -> None:
+    """Ask for every input that the config refers to and nobody has given yet, if somebody is there to answer.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    if file.suffix == ".py" or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    try:
+        root = read_document(file).value
+    except ConfigError:
+        return  # who reads the whole of it will tell
+    # What is switched off needs none.
+    found = references_in(root, off=False)
+    wanted = dict.fromkeys(name for kind, name in found if kind == "input" and is_name(name))
+    if not wanted:
+        return
+    inputs = read_inputs((as_mapping(root) or {}).get("inputs"), Report())
+    store = SecretStore()
+    for name in wanted:
+        if store.read(name) is None:
+            store.write(name, _answer(inputs.get(name) or Input(name, password=True)))
+            click.echo(f"{badge('ok')}  kept; another one: muxway secret set {one_line(name)}", err=True)
+
+
+def _answer(wanted: Input) -> str:
+    words = one_line(wanted.description or wanted.id)
+    if wanted.options:
+        default = wanted.default if wanted.default in wanted.options else None
+        return str(click.prompt(words, type=click.Choice(wanted.options), default=default, err=True))
+    return str(click.prompt(words, default=wanted.default, hide_input=wanted.password, err=True))
