@@ -32,6 +32,8 @@ from muxway.config.templates import BadTemplate, parse_condition, parse_template
 from muxway.errors import ConfigError, ParseError
 from muxway.middleware.builtin.masking import Masker
 from muxway.middleware.builtin.patterns import KINDS
+from muxway.search import answers
+from muxway.search.index import Index
 from muxway.wire import envelopes, headers
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.framing import LineFramer, Oversized
@@ -40,6 +42,7 @@ from muxway.wire.sse import SseParser
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muxway.catalog.model import Route
     from muxway.config.auth import AuthSettings
     from muxway.identity.jwks import IssuerKeys
 
@@ -399,6 +402,47 @@ def _issuer() -> tuple[IssuerKeys, AuthSettings]:
     return keys, config.gateway.auth
 
 
+def search(data: bytes) -> None:
+    """Any arguments of `search_tools` are a search or a reason, and any query has an answer within its limit."""
+    (limit, flags), text = _taken(data, 2)
+    index, routes = _searched()
+    wanted = answers.asked(Raw(text)) if _is_json(text) and envelopes.is_object(text) else None
+    query = wanted.query if isinstance(wanted, answers.SearchQuery) else text.decode("utf-8", "replace")
+    most = 1 + limit % answers.MOST
+    found = index.search(query, most, server="a" if flags & 1 else None)
+    assert found == index.search(query, most, server="a" if flags & 1 else None)
+    assert len(found.matches) <= min(most, found.total)
+    told = answers.hits([routes[one.name] for one in found.matches], found.total, most, tiers=bool(flags & 2))
+    assert len(told.encode()) <= answers.LARGEST
+    assert len(answers.nothing(query, {"a": 1})) < 1000
+
+
+def _is_json(text: bytes) -> bool:
+    """Whether it is JSON: nothing else gets as far as this."""
+    try:
+        msgspec.json.decode(text, type=Raw)
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return False
+    return True
+
+
+@cache
+def _searched() -> tuple[Index, dict[str, Route]]:
+    schema = Raw(b'{"type":"object","properties":{"city":{"type":"string"},"when":{"$ref":"#/x"}}}')
+    tools = {"get_weather": "Weather of a city", "天気": "天気予報を取得", "createIssue": "Open an issue", "é": "naïve"}
+    natives = [
+        NativeTool(name, {"inputSchema": schema, "description": Raw(envelopes.encode(said))})
+        for name, said in tools.items()
+    ]
+    sources = [Source(upstream=server, prefix=server, tools=natives) for server in ("a", "b")]
+    routes = dict(build(Naming.of("__", 64), sources).routes)
+    index = Index()
+    for _ in index.follow(routes):
+        pass
+    return index, routes
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
@@ -414,5 +458,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         redactor,
         token_header,
         token_claims,
+        search,
     )
 }

@@ -34,6 +34,7 @@ from muxway.net.memory_limit import Footprint
 from muxway.opening import OpeningGateway
 from muxway.publisher import Publisher
 from muxway.results import (
+    FoundTool,
     Prompt,
     PromptResult,
     Resource,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from muxway.net.processes.launch import ReaperProcess
     from muxway.routing.snapshot import MiddlewareChain, Visible
     from muxway.routing.target import Target
+    from muxway.search.listing import Discovery
     from muxway.servers.slot import Slot
     from muxway.servers.transports.port import Credentials
 
@@ -299,7 +301,8 @@ class Gateway:
             RpcError: a middleware fails, or refuses the list.
             UnknownName: there is no such view.
         """
-        if view not in self._layering.chains and self.runtime.snapshot.settings.access is None:
+        settings = self.runtime.snapshot.settings
+        if view not in self._layering.chains and settings.access is None and view not in settings.discoveries:
             return self.tools(view)
         routes, listed = self._visible(view).tools.routes, list[Tool]()
         params: dict[str, bytes] = {}
@@ -313,6 +316,23 @@ class Gateway:
             if not page.get("nextCursor"):
                 return listed
             params = {"cursor": envelopes.encode(page["nextCursor"])}
+
+    def search(self, query: str, *, view: str | None = None, limit: int = 5) -> list[FoundTool]:
+        """The tools, of a view if one is given, that fit a query best, as `search_tools` finds them before rules.
+
+        UnknownName: no such view.
+        """
+        # Only for those who search.
+        from muxway.search.index import Index, explained
+        from muxway.search.meaning import Meaning
+
+        routes = self._visible(view).tools.routes
+        index = Index(Meaning() if self.config.gateway.semantic else None)
+        for _ in index.follow(routes):
+            pass
+        rarities = index.rarities(query)
+        found = index.search(query, limit).matches
+        return [FoundTool(_tool(routes[one.name]), one.score, explained(routes[one.name], rarities)) for one in found]
 
     async def hidden_by(self, tool: str, view: str | None = None) -> Layer | None:
         """The middleware that takes a tool out of the list, if one does. Raises as `list_tools` does."""
@@ -704,9 +724,27 @@ def _settings(
         tools=config.tools,
         selections=selections,
         chains=chains or {},
+        discoveries=_discoveries(config),
+        semantic=gateway.semantic,
         access=access,
         define=define if any(tool.subtools for tool in config.tools.values()) else None,
     )
+
+
+def _discoveries(config: Config) -> dict[str | None, Discovery]:
+    """How tools are found where they are not all listed: in which views, and with None in the whole."""
+    every: list[tuple[str | None, GatewaySettings | ViewConfig]] = [(None, config.gateway), *config.views.items()]
+    searched = [(name, one) for name, one in every if one.discovery == "search"]
+    if not searched:
+        return {}
+    # Only for those who search.
+    from muxway.search.listing import Discovery
+    from muxway.search.meaning import is_installed
+
+    if config.gateway.semantic and not is_installed():
+        why = "gateway.semantic needs an extra that is not installed: pip install 'muxway[semantic]'"
+        raise ConfigError("invalid_schema", why)
+    return {name: Discovery(pinned=Globs(one.pinned), tiers=one.tiers) for name, one in searched}
 
 
 def _selection(config: ViewConfig) -> Selection:

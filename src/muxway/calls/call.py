@@ -58,6 +58,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     params: Params
     meta: Params | None = None
     """`params._meta`, opened one level; None when there is none."""
+    everything: bool = False
+    """For a list: whether also what is found by search is wanted, which clients get no list of."""
 
     @property
     def progress_token(self) -> Raw | None:

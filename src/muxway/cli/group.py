@@ -30,6 +30,7 @@ VERBS = {
     "test": "Run the examples written beside composed tools.",
     "list": "Start the servers and show how each one is, and what it has.",
     "tools": "Start the servers and list their tools.",
+    "search": "Start the servers and find tools by what they do.",
     "call": "Call one tool and print what it returns.",
     "read": "Read one resource and print it, or list them.",
     "prompt": "Fill in one prompt and print it, or list them.",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
@@ -34,7 +34,7 @@ from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.peer import Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
@@ -134,8 +134,26 @@ class _Batch:
                 self._nothing()
 
 
+@lru_cache(64)
+def _told(*capabilities: str) -> frozenset[str]:
+    """One set for all sessions that are told the same: there may be thousands of them."""
+    return frozenset(capabilities)
+
+
+def _nobody_asked() -> None:
+    pass
+
+
 class Session:
     """The gateway as one client sees it."""
+
+    _HERE: ClassVar[Mapping[str, Callable[[Session, ClientRequest], bool]]] = {
+        "subscriptions/listen": lambda self, request: self._changes.listen(request),
+        "logging/setLevel": lambda self, request: self._set_log_level(request),
+        "resources/subscribe": lambda self, request: self._changes.subscribe(request),
+        "resources/unsubscribe": lambda self, request: self._changes.unsubscribe(request),
+    }
+    """Requests about this connection itself; False from one of these means that it is none for this caller."""
 
     def __init__(
         self,
@@ -176,18 +194,11 @@ class Session:
         """What the session is to be told of changes."""
         self.questions = ClientQuestions(self, dispatcher)
         self._changes = changes = ClientChanges(self, dispatcher)
-        self._here: dict[str, Callable[[ClientRequest], bool]] = {
-            "subscriptions/listen": changes.listen,
-            "logging/setLevel": self._set_log_level,
-            "resources/subscribe": changes.subscribe,
-            "resources/unsubscribe": changes.unsubscribe,
-        }
-        """Requests about this connection itself; False from one of these means that it is none for this caller."""
         self._meeting: Meeting | None = None
         """What the answer to its handshake waits for."""
         self.unheard = Backlog(self._caught_up)
         """What it has sent and has to wait for its turn."""
-        self.on_heard: Callable[[], None] = lambda: None
+        self.on_heard: Callable[[], None] = _nobody_asked
         """Called when none of that is left."""
         self._idle: asyncio.Event | None = None
         """Set when nothing runs any more; there is one only once the client has said its last word."""
@@ -349,10 +360,10 @@ class Session:
                 self.called = True
                 here = None
             else:
-                here = self._here.get(method)
+                here = self._HERE.get(method)
             call = Call(caller, method, params, meta)
             exchange = self.peer.theirs[key] = ClientRequest(self, id_, key, call, say, tell)
-            if here is None or not here(exchange):
+            if here is None or not here(self, exchange):
                 exchange.running = self._dispatcher.handle(call, exchange)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             self._not_taken(id_, key, internal(error, method=method), say)
@@ -466,7 +477,7 @@ class Session:
                 see=f"muxway check --client {visible.client}",
             )
         offered = visible.offered(revision)
-        self._changes.told = frozenset(offered)
+        self._changes.told = _told(*offered)
         body: dict[str, object] = {
             "protocolVersion": revision.date,
             "capabilities": offered,

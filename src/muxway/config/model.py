@@ -32,6 +32,7 @@ Era = Literal["auto", "modern", "legacy"]
 Isolation = Literal["shared", "principal", "session"]
 Start = Literal["eager", "lazy"]
 LockMode = Literal["off", "warn", "enforce"]
+DiscoveryMode = Literal["full", "search"]
 Separator = Literal["__", ":", "."]
 OnError = Literal["fail", "skip", "continue"]
 
@@ -484,6 +485,29 @@ class GatewaySettings:
         default=(),
         example=["log", {"use": "limit", "match": ["github__*"], "rate": "10/s"}],
     )
+    discovery: DiscoveryMode = kinds.choice(*get_args(DiscoveryMode))(
+        "What clients that use no view get listed: all tools (`full`), or `search_tools` and `call_tool`, by which "
+        "they find and call them (`search`). Views have their own.",
+        default="full",
+        example="search",
+    )
+    pinned: tuple[str, ...] = kinds.strings(
+        "With `discovery: search`, globs of tools that are listed all the same, by their public names.",
+        default=(),
+        example=["github__search_*"],
+    )
+    tiers: bool = kinds.flag(
+        "With `discovery: search`, list `call_tool_read`, `call_tool_write` and `call_tool_destructive` instead of "
+        "`call_tool`, so that clients can allow them apart. Tools without annotations are destructive.",
+        default=False,
+        example=True,
+    )
+    semantic: bool = kinds.flag(
+        "Let `search_tools` also find tools by the meaning of words, with a small model that runs inside muxway. Needs "
+        "the extra: `pip install 'muxway[semantic]'`.",
+        default=False,
+        example=True,
+    )
     access: tuple[AccessRule, ...] = access.access_rules(
         "Rules on who may use what, in their order: the first that matches decides, and what none matches is allowed. "
         "They may also stand at the top level.",
@@ -712,6 +736,23 @@ class ViewConfig:
         "What to make of its tools, by their public names or by globs, after what their servers' `shape` does.",
         default=(),
         example={"github__search_code": {"description": "Search the code of our repositories"}},
+    )
+    discovery: DiscoveryMode = kinds.choice(*get_args(DiscoveryMode))(
+        "What is listed: all its tools (`full`), or `search_tools` and `call_tool`, by which clients find and call "
+        "them (`search`).",
+        default="full",
+        example="search",
+    )
+    pinned: tuple[str, ...] = kinds.strings(
+        "With `discovery: search`, globs of tools that are listed all the same, by their public names.",
+        default=(),
+        example=["github__search_*"],
+    )
+    tiers: bool = kinds.flag(
+        "With `discovery: search`, list `call_tool_read`, `call_tool_write` and `call_tool_destructive` instead of "
+        "`call_tool`, so that clients can allow them apart. Tools without annotations are destructive.",
+        default=False,
+        example=True,
     )
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
         "What is done around requests to this view, inside what the gateway does around all.",

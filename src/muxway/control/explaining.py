@@ -229,14 +229,23 @@ class _Tool:
         verdict = self._reasons.verdict
         why, item = verdict.of(self._native, self._source.upstream)
         text = f"{'yes' if verdict.shown else 'no'}, {why}"
+        if verdict.shown and self._is_searched(None):
+            text += "; clients find it with search_tools"
         return _fact("listed", text, where if verdict.key else "", verdict.key, item)
+
+    def _is_searched(self, view: str | None) -> bool:
+        """Whether clients get it by search, and not in their list."""
+        visible = self._gateway.runtime.snapshot.visible(view)
+        shown = _route(visible.tools, self._source.upstream, self._native)
+        return visible.discovery is not None and shown is not None and shown.public not in visible.discovery.pinned
 
     def _about_view(self, view: str) -> Iterator[Fact]:
         assert self._route is not None  # noqa: S101 - what is not listed at all is in no view
         at, about, tools = f"views.{view}", f"view {view}", self._tools(view)
         reasons = tools.reasons.of(self._source.upstream, self._native)
         why, item = reasons.verdict.of(self._route.public, self._source.upstream)
-        yield _fact(about, f"{'shown' if reasons.shown else 'hidden'}, {why}", at, reasons.verdict.key, item)
+        found = "; clients find it with search_tools" if self._is_searched(view) else ""
+        yield _fact(about, f"{'shown' if reasons.shown else 'hidden'}, {why}{found}", at, reasons.verdict.key, item)
         shown = _route(tools, self._source.upstream, self._native)
         if shown is not None:
             for shape in reasons.shapes:

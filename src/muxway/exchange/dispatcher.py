@@ -9,7 +9,7 @@ from muxway.calls.backend import StillStarting
 from muxway.calls.call import LIBRARY
 from muxway.calls.incidents import attempt, internal
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
-from muxway.errors import MethodNotFound, RpcError, ToolNotFound, UpstreamError
+from muxway.errors import CallRefused, MethodNotFound, RpcError, ToolNotFound, UpstreamError
 from muxway.exchange import completion, logins, prompts, resources, tasks, tools
 from muxway.likeness import short
 from muxway.wire import envelopes
@@ -171,9 +171,12 @@ class Dispatcher:
                     if target is None or target.chosen is None:
                         target = self._router.resolve(visible, call)
                         call = target.call or call
+                        params = call.params
                     if target.error is not None:
                         raise self._gone(visible, call) or target.error
                 if not target.plain or "task" in params or "requestState" in params:
+                    if target.searches:
+                        return self._search(visible, call, sink)
                     if target.verdict is not None and not target.verdict.passes:
                         return self._judged(self._router.decide(target, call), call, sink)
                     return self._prepare_and_send(target, call, sink)
@@ -196,6 +199,8 @@ class Dispatcher:
             if call.method in _FORWARDED:
                 return self._forward(visible, target, call, sink)
             return self._answer_other(visible, call, sink)
+        except CallRefused as refused:
+            self._forwarder.give(call, sink, refused.message, failed=True)
         except RpcError as error:
             if isinstance(error, UpstreamError) and error.reason == "login_needed" and logins.answered(call):
                 waiting = self._await_login(error.upstream, call, sink, target)
@@ -269,6 +274,12 @@ class Dispatcher:
 
     def _list(self, visible: Visible, kind: Kind, call: Call, sink: Sink) -> Running | None:
         runtime, stateless = self.runtime, call.caller.revision.stateless
+        if kind is TOOLS and visible.discovery is not None:
+            self.runtime.searches.prepare(self.view, visible)
+            if not visible.discovery.pinned.texts and not call.everything:
+                # It is the same whatever servers have.
+                sink.done(*visible.lists[stateless][kind].answer(call))
+                return None
         if runtime.waiting_listings is not None:
             return _HeldCall(runtime.waiting_listings, self._router, self.answer, call, sink)
         backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
@@ -283,7 +294,9 @@ class Dispatcher:
         key = (visible.class_in(self.view), stateless, kind)
         earlier = runtime.half_read.get(key, ()) if "cursor" in call.params else ()
         listing = visible.lists[stateless][kind]
-        if kind is TOOLS and visible.pins and not stateless and call.caller.party is not None:
+        if call.everything and kind is TOOLS and visible.discovery is not None:
+            listing = visible.everything(stateless=stateless)
+        elif kind is TOOLS and visible.pins and not stateless and call.caller.party is not None:
             listing = runtime.pin(call.caller.party, visible)
         sink.done(*listing.answer(call, earlier, holds))
         return None
@@ -297,6 +310,12 @@ class Dispatcher:
         gone = f"Tool not found: {short(name)}: it is not there any more"
         why = f"{gone}. This session keeps the list that it began with (`pin`); a new session has the new one"
         return ToolNotFound(why, code=call.caller.revision.unknown_tool_code)
+
+    def _search(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
+        if self.runtime.waiting_listings is not None:
+            return _HeldCall(self.runtime.waiting_listings, self._router, self.answer, call, sink)
+        give = partial(self._forwarder.give, call, sink)
+        return self.runtime.searches.answer(self.view, visible, call, give, partial(give, failed=True))
 
     def _answer_other(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
         stateless = call.caller.revision.stateless

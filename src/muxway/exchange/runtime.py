@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from muxway.catalog.kinds import Kind
     from muxway.exchange.change_notices import Changes, Who
     from muxway.exchange.seal import Seal
+    from muxway.exchange.searching import Searches
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
     from muxway.routing.snapshot import Classes, ClassKey, Looking, Settings
@@ -115,11 +116,22 @@ class Runtime:
         """Who is told of changes of lists, and what of."""
         self._clients: set[tuple[str | None, str]] = set()
         self._dispatchers: dict[str | None, Dispatcher] = {}
+        self._searches: Searches | None = None
 
     @property
     def tasks(self) -> Tasks:
         """The tasks that callers may ask about."""
         return self.forwarder.services.tasks
+
+    @property
+    def searches(self) -> Searches:
+        """What finds tools by what they do."""
+        if self._searches is None:
+            # Only for those who search.
+            from muxway.exchange.searching import Searches
+
+            self._searches = Searches()
+        return self._searches
 
     def dispatcher(self, view: str | None = None) -> Dispatcher:
         """Where the requests of a view's callers come in; for None, of those who see all."""
@@ -280,6 +292,8 @@ class Runtime:
 
     def _forget_view(self, view: str) -> None:
         """Keep nothing of a view that is gone. Whoever is still there has its dispatcher, which shows nothing."""
+        if self._searches is not None:
+            self._searches.forget(view)
         self._dispatchers.pop(view, None)
         for key in [key for key in self.half_read if key[0][0] == view]:
             del self.half_read[key]

@@ -17,10 +17,11 @@ from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
-from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, ToolNotFound
+from muxway.errors import INVALID_PARAMS, CallRefused, InvalidParams, RpcError, ToolNotFound
 from muxway.likeness import short
 from muxway.routing import subtools
 from muxway.routing.target import NOTHING, Target
+from muxway.search.listing import SEARCH
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _REMEMBERED: Final = 10_000
 """Names, in the spelling they came in, whose targets are remembered: callers choose the spelling."""
 _LARGEST_JUDGED: Final = 256 * 1024
 """Bytes of arguments, not written as we would write them, that a rule may look at: it takes some 20 ns for each."""
+_NO_ARGUMENTS: Final = envelopes.Raw(b"{}")
 _MOST_WAITS: Final = 4
 """How often a call waits before it is told that what it calls is not listed: some lists never stand still."""
 
@@ -110,6 +112,11 @@ class Router:
         if name is None:
             error = InvalidParams("params.name must be a string: the name of the tool to call")
             return self._absent(visible, TOOLS, "", error)
+        if name in visible.finders and not call.caller.depth:
+            return self._finder(visible, visible.finders[name], call, wait)
+        return self._found(visible, spelled, name, call, wait)
+
+    def _found(self, visible: Visible, spelled: bytes, name: str, call: Call, wait: bool) -> Target:
         route = visible.tools.find(name).route
         if route is None:
             return self._unlisted(visible, TOOLS, name, call, wait)
@@ -120,6 +127,33 @@ class Router:
         if target.error is None and len(visible.targets) < _REMEMBERED:
             visible.targets[spelled] = target
         return target
+
+    def _finder(self, visible: Visible, route: Route, call: Call, wait: bool) -> Target:
+        """The target of a call of a tool by which others are found, or called: then it is that of the other tool."""
+        if route.public == SEARCH:
+            return Target("", (route.public,), TOOLS, route, found_in=visible.tools, searches=True)
+        given = call.params.get("arguments")
+        wanted = envelopes.members(given) if given is not None else None
+        spelled, arguments = (wanted or {}).get("name"), (wanted or {}).get("arguments")
+        if spelled is None or (name := envelopes.text(spelled)) is None:
+            error = CallRefused(f"Nothing was called: {route.public} takes the name of a tool, and its arguments.")
+            return Target("", (route.public,), TOOLS, route, found_in=visible.tools, chosen=route, error=error)
+        if arguments is None or envelopes.is_null(arguments):
+            arguments = _NO_ARGUMENTS
+        params = {**call.params, "name": spelled, "arguments": arguments}
+        inner = msgspec.structs.replace(call, params=params)
+        known = visible.targets.get(bytes(spelled))
+        target = known or self._found(visible, bytes(spelled), name, inner, wait)
+        if target.verdict is not None and target.verdict.first:
+            target = self.decide(target, inner)
+        inner = target.call or inner
+        # Only for those who search.
+        from muxway.routing.refusing import misfit
+
+        if target.error is None and (why := misfit(visible, route, target, arguments)):
+            # It stays that of the tool, so that whatever is around its calls is around this one.
+            return msgspec.structs.replace(target, call=inner, chosen=target.chosen or route, error=CallRefused(why))
+        return msgspec.structs.replace(target, call=inner)
 
     def of_route(self, visible: Visible, route: Route) -> Target:
         """The target of a listed tool; of a compound tool, the target of a call that chooses nothing."""

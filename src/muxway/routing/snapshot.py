@@ -26,7 +26,7 @@ from muxway.wire import envelopes
 from muxway.wire.revisions import SERVER_INFO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from muxway.access.rules import Access, Judge, Ruling
     from muxway.calls.call import Call, Caller
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from muxway.config.model import CustomTool
     from muxway.errors import RpcError
     from muxway.routing.target import Target
+    from muxway.search.listing import Discovery
     from muxway.wire.envelopes import Buffer
     from muxway.wire.result_types import Converter
     from muxway.wire.revisions import Revision
@@ -66,6 +67,10 @@ class MiddlewareChain(Protocol):
 
     def around(self, call: Call, sink: Sink, answer: Callable[[Call, Sink], Running | None]) -> Running | None:
         """Start a request that a client's side answers itself, by what it gives."""
+        ...
+
+    def hidden(self, kind: Kind, caller: Caller, settled: Callable[[Collection[str] | RpcError], None]) -> None:
+        """Give what a caller does not get listed of a kind, or why nobody knows, to `settled`."""
         ...
 
     def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
@@ -102,6 +107,10 @@ class Settings:
     """What each view shows."""
     chains: Mapping[str | None, MiddlewareChain] = field(default_factory=dict["str | None", MiddlewareChain])
     """What stands around the requests of each view's callers; None: of those who see the whole."""
+    discoveries: Mapping[str | None, Discovery] = field(default_factory=dict["str | None", "Discovery"])
+    """Views, or with None the whole, whose tools are found by search instead of being listed."""
+    semantic: bool = False
+    """Whether they are found by what words mean, too."""
     access: Access | None = None
     """The rules on who may use what; None: there are none."""
     locked: bool = False
@@ -169,6 +178,10 @@ class Visible:
     """What was done to the tools for a client that cannot take them as they are; None: nothing."""
     client: str = ""
     """The profile of that client."""
+    discovery: Discovery | None = None
+    """How tools are found that are not listed; None: all are."""
+    finders: Mapping[str, Route] = field(default_factory=dict[str, "Route"])
+    """The tools by which others are found and called, by name."""
 
     @property
     def whole(self) -> Visible:
@@ -189,7 +202,13 @@ class Visible:
 
     def offered(self, revision: Revision) -> dict[str, Any]:
         """What callers of a revision are offered."""
-        return offering.offered(self.sources, self.servers, revision)
+        told = offering.offered(self.sources, self.servers, revision)
+        # That list never changes.
+        return told if self.discovery is None else {**told, "tools": {}}
+
+    def everything(self, *, stateless: bool) -> Listing:
+        """All tools in one list, also those that are found by search."""
+        return self.lists[stateless][TOOLS]._replace(pages=self.tools.pages)
 
     def unlisted(self, kind: Kind, name: str) -> Route | None:
         """Where a name that is not listed leads: the only server, without a prefix, is as if nothing were before it.
@@ -256,9 +275,11 @@ class Visible:
     def changes_since(self, before: Visible, *, stateless: bool) -> frozenset[str]:
         """Which lists callers of an era see otherwise than before: any of "tools", "prompts" and "resources"."""
         old, new = before.lists[stateless], self.lists[stateless]
+        searched = self.discovery is not None and before.discovery is not None
         # A list that was kept is given up only where other rules hold for its callers now.
-        kept = TOOLS if self.pins and not stateless and self.judge is before.judge else None
-        return frozenset(kind.capability for kind in KINDS if kind is not kept and new[kind].differs_from(old[kind]))
+        kept = searched or (self.pins and not stateless and self.judge is before.judge)
+        kinds = [kind for kind in KINDS if kind is not TOOLS] if kept else KINDS
+        return frozenset(kind.capability for kind in kinds if new[kind].differs_from(old[kind]))
 
 
 ClassKey: TypeAlias = "tuple[str | None, Judge | None, str]"
@@ -371,10 +392,11 @@ class Snapshot:
     def expecting(self, more: Mapping[str, ServerNaming]) -> Snapshot:
         """The same, and servers of which nothing is known yet."""
         whole = replace(self.whole, servers={**self.servers, **more})
+        whole = _searched(whole, whole.discovery, whole)
         views: dict[str, Visible] = {}
         for name, view in self.views.items():
             shown = {one: naming for one, naming in whole.servers.items() if _has_server(view, one)}
-            views[name] = replace(view, servers=shown, part_of=whole)
+            views[name] = _searched(replace(view, servers=shown, part_of=whole), view.discovery, view)
         snapshot = Snapshot(self.settings, self.given, whole, views)
         # What rules leave comes before what clients get of it.
         for (view, judge, client), made in self.classes.items():
@@ -391,7 +413,7 @@ class Snapshot:
                 if view is None or part_of is not None:
                     servers = _open_servers(shown, judge)
                     ruled = replace(made, servers=servers, part_of=part_of, before_rules=shown)
-                    snapshot.classes[view, judge, ""] = ruled
+                    snapshot.classes[view, judge, ""] = _searched(ruled, made.discovery, made)
         return snapshot
 
     def ready(self) -> Snapshot:
@@ -493,7 +515,7 @@ def _shown(
 ) -> Visible:
     """What there is of these; `before` is what there was."""
     tools, prompts, resources = catalogs
-    return Visible(
+    shown = Visible(
         settings=settings,
         servers=servers,
         sources=sources,
@@ -506,6 +528,7 @@ def _shown(
         chain=settings.chains.get(view),
         targets=_targets(settings, tools, before),
     )
+    return _searched(shown, settings.discoveries.get(view), before)
 
 
 def _make(
@@ -539,6 +562,9 @@ def _make(
 
 def _adapted(seen: Visible, profile: ClientProfile, before: Visible | None) -> Visible:
     """What is seen, as a client can take it; the very same if it can take that as it is."""
+    if seen.discovery is not None:
+        # What is found is text to a client, whatever is in it.
+        return seen
     adapted, text = client_profiles.adapt(seen.tools, profile), seen.instructions
     if profile.longest_instructions is not None:
         text = instructions.merged(seen.sources, seen.settings.naming, profile.longest_instructions)
@@ -584,7 +610,7 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
     tools = _of_fewer(shown, tools, judge, of_tools if whole is None else whole.verdicts[TOOLS])
     resources = narrowing.of_uris(shown.resources, judge)
     sources = [source for source in shown.sources if source.own or not judge.shuts(source.upstream)]
-    return replace(
+    ruled = replace(
         shown,
         servers=_open_servers(shown, judge),
         sources=sources,
@@ -600,6 +626,7 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
         verdicts={TOOLS: of_tools, PROMPTS: of_prompts},
         before_rules=shown,
     )
+    return _searched(ruled, shown.discovery, before)
 
 
 def _of_fewer(shown: Visible, tools: Catalog, judge: Judge, verdicts: Mapping[str, Ruling]) -> Catalog:
@@ -672,6 +699,24 @@ def _lists(
             listing = Listing(kind, shown, hint, settings.page_size, settings.stamp)
             lists[stateless][kind] = listing.following(None if old is None else old[kind])
     return lists
+
+
+def _searched(visible: Visible, discovery: Discovery | None, before: Visible | None) -> Visible:
+    """The same, with a list of the tools by which others are found, and of those that are pinned, if it is searched."""
+    if discovery is None:
+        return visible
+    finders = discovery.tools(visible.servers)
+    pinned = [route for name, route in visible.tools.routes.items() if name in discovery.pinned and name not in finders]
+    lists: dict[bool, Mapping[Kind, Listing]] = {}
+    for stateless, listings in visible.lists.items():
+        era = 1 if stateless else 0
+        hidden = {(source.upstream, *one) for source in visible.sources for one in source.unlisted[era]}
+        shown = [one for one in pinned if (one.upstream, TOOLS.name, one.native) not in hidden]
+        pages = Pages([one.definition for one in (*finders.values(), *shown)])
+        old = None if before is None or not before.lists else before.lists[stateless][TOOLS]
+        lists[stateless] = {**listings, TOOLS: listings[TOOLS]._replace(pages=pages).following(old)}
+    said = instructions.merged(visible.sources, visible.settings.naming, searched=True)
+    return replace(visible, discovery=discovery, finders=finders, lists=lists, instructions=said)
 
 
 def _without(
