@@ -104,7 +104,7 @@ async def test_no_way_leads_around_it(tmp_path: Path) -> None:
     one = server()
     top: dict[str, Any] = {
         "mcpServers": {"up": OFF},
-        "views": {"v": {"shape": {"up__changed": {"name": "other"}}}},
+        "views": {"v": {"shape": {"up__changed": {"name": "other"}}}, "found": {"discovery": "search"}},
         "tools": {
             "composed": {"description": "Both.", "steps": [{"name": "s", "tool": "up__changed"}]},
             "hidden": {"description": "New.", "steps": [{"name": "s", "tool": "up__new"}]},
@@ -116,6 +116,12 @@ async def test_no_way_leads_around_it(tmp_path: Path) -> None:
         await view.hello()
         assert "other" in await view.tools()
         assert "muxway.lock" in (await view.call("other")).error["message"]
+        found = RawClient(world.gateway.memory_door("found"))
+        await found.hello()
+        assert "up__new" not in str((await found.call("search_tools", {"query": "new"})).message)
+        for name in ("up__changed", "up__new"):
+            said = (await found.call("call_tool", {"name": name, "arguments": {}})).message
+            assert "error" in said or said["result"].get("isError"), said
         for name in ("composed", "hidden"):
             assert "muxway.lock" in str((await client.call(name)).message), name
         for sub in ("changed", "new"):
