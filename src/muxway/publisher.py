@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from muxway.catalog.locking import told
 from muxway.exchange.first_listing import FirstListing
 from muxway.log import EventLog, first_of
+from muxway.routing.snapshot import NO_OWN_LISTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Finding
     from muxway.composed.own_tools import OwnTools
     from muxway.exchange.runtime import Prepared, Runtime
-    from muxway.routing.snapshot import Settings
+    from muxway.routing.snapshot import OwnLists, Settings
     from muxway.servers.servers import Servers
 
 log = EventLog("gateway")
@@ -39,8 +40,9 @@ class Publisher:
         self._own_tools = own_tools
         self._on_different = on_different
         self._servers: Servers | None = None
-        self._published: tuple[list[Source], list[str], bool] = ([], [], False)
-        """What is in force: what the servers show, which there are, and whether all that they have is known.
+        self._published: tuple[list[Source], list[str], bool, OwnLists] = ([], [], False, NO_OWN_LISTS)
+        """What is in force: what the servers show, which there are, whether all that they have is known, and what is
+        for one user alone.
 
         Servers say often that something about them may have changed, and all of them at the same time.
         """
@@ -152,10 +154,11 @@ class Publisher:
     def _publish(self) -> None:
         servers = self._all
         sources = servers.sources()
-        given = [self._own_tools.source(sources), *sources], [*servers.by_name], servers.complete
+        own_lists = servers.own_lists()
+        given = [self._own_tools.source(sources), *sources], [*servers.by_name], servers.complete, own_lists
         if given != self._published or not self._is_in_force:
             self._published = given
-            self._runtime.publish(given[0], self.settings)
+            self._runtime.publish(given[0], self.settings, own_lists)
             self._note_findings(complete=given[2])
         for name in servers.different():
             self._on_different(name)

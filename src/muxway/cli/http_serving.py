@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.config.plan import Plan
     from muxway.control.watching import WatchedConfig
+    from muxway.identity.connect import ConnectPages
     from muxway.identity.keys import KeyFile
+    from muxway.identity.sealed_cookies import SealedCookies
     from muxway.identity.verify import AccessTokens
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
@@ -164,6 +166,8 @@ class _Serving:
         self._tokens: AccessTokens | None = None
         self._keys: KeyFile | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._pages: ConnectPages | None = None
+        self._cookies: tuple[str | None, SealedCookies] | None = None
         self._admit(config, terms.credentials(config))
 
     def _admit(self, config: Config, credentials: AcceptedTokens) -> None:
@@ -190,7 +194,30 @@ class _Serving:
         self.transport.forwards = tuple(
             dict.fromkeys(name for server in config.servers.values() for name in server.forward)
         )
+        self._serve_pages(config)
         self.transport.admit(tokens, views, authenticator)
+
+    def _serve_pages(self, config: Config) -> None:
+        """Serve the page where people log in to servers, if there is any that they could log in to."""
+        self._pages, self.transport.pages = None, {}
+        if any(server.url is not None or server.user_values for server in config.servers.values()):
+            from muxway.identity.connect import ConnectPages
+            from muxway.identity.sealed_cookies import SealedCookies
+
+            settings, key = config.gateway, config.gateway.state_key
+            if self._cookies is None or self._cookies[0] != key:
+                self._cookies = key, SealedCookies(key)
+            cookies, sign_on = self._cookies[1], None
+            if settings.auth is not None and settings.auth.sign_on is not None:
+                from muxway.identity.sign_on import SignOn
+
+                public, keys = settings.public_url, None if self._tokens is None else self._tokens.keys
+                sign_on = SignOn(settings.auth, settings.auth.sign_on, public_url=public, cookies=cookies, keys=keys)
+            base = settings.public_url or self._terms.address.url
+            self._pages = ConnectPages(base, lambda: self.gateway, cookies, sign_on)
+            self.transport.pages = self._pages.handlers
+        if self.gateway is not None:
+            self.gateway.connect_pages = self._pages
 
     def watch_files(self) -> None:
         """Take new API keys, drop those that are gone, and show a new certificate, as long as this runs."""
@@ -232,6 +259,7 @@ class _Serving:
             self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
             self.transport.gateway.runtime = self.gateway.runtime
             self.transport.metronome = self.gateway.metronome
+            self.gateway.connect_pages = self._pages
             self.gateway.start()
 
     async def apply(self, config: Config) -> Plan:

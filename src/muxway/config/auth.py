@@ -141,6 +141,41 @@ def introspection(reader: Reader, place: Path, raw: object) -> Introspection | N
 
 
 @settings
+class SignOnSettings:
+    """How people sign on in a browser, for the pages of `muxway serve`: OpenID Connect, at the same issuer."""
+
+    client_id: str = kinds.name(
+        "muxway's client id at the issuer, registered with the redirect URI `publicUrl` + `/sign-on/callback`.",
+        example="muxway",
+    )
+    client_secret: str | None = kinds.name(
+        "Its secret, if it has one. Better a variable than the secret itself: files get copied.",
+        default=None,
+        repr=False,
+        example="${MUXWAY_SIGN_ON_SECRET}",
+    )
+    scopes: tuple[str, ...] = scope_names(
+        "Scopes to ask for. `openid` must be among them.", default=("openid", "profile"), example=["openid", "groups"]
+    )
+
+
+SIGN_ON: Final = Section("gateway.auth.signOn", SignOnSettings)
+
+
+@kind("object: {clientId, clientSecret, scopes}", {"$ref": "#/$defs/signOn"})
+def sign_on(reader: Reader, place: Path, raw: object) -> SignOnSettings | None:
+    """As whom muxway comes to the issuer."""
+    found = _whole(reader, SIGN_ON, place, raw)
+    if found is None:
+        return None
+    if found.client_secret is not None:
+        reader.note_secret("clientSecret", found.client_secret)
+    if "openid" not in found.scopes:
+        reader.report.error((*place, "scopes"), "`openid` must be among the scopes: without it nobody is named")
+    return found
+
+
+@settings
 class AuthSettings:
     """Whose access tokens open `muxway serve` (OAuth 2.1). Issuer and audience of every token are checked, always."""
 
@@ -167,6 +202,12 @@ class AuthSettings:
         "Where opaque tokens are asked about. Without it only JWTs are accepted.",
         default=None,
         example={"url": "https://login.example.com/introspect", "clientId": "muxway", "clientSecret": "${SECRET}"},
+    )
+    sign_on: SignOnSettings | None = sign_on(
+        "How people sign on in a browser, for the page `/connect` where they log in to servers. Without it there is "
+        "no such page for them.",
+        default=None,
+        example={"clientId": "muxway", "clientSecret": "${SECRET}"},
     )
 
 

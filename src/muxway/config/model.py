@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from muxway.config import access, kinds, middlewares, oauth, programs, shaping, tls
-from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, SIGN_ON, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
+from muxway.config.user_values import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -337,6 +338,11 @@ class ServerConfig:
     """Where it was configured."""
     extra: Mapping[str, object] = field(default_factory=dict[str, object], compare=False)
     """Keys that only a client acts on (`alwaysAllow`, `trust`, …) and unknown ones, as they were written."""
+
+    @property
+    def user_values(self) -> tuple[str, ...]:
+        """What each user has to give for it (`${user:NAME}`), by name."""
+        return names_in([*self.env.values(), *self.headers.values()])
 
     @property
     def where(self) -> str:
@@ -828,6 +834,7 @@ SECTIONS = (
         AUTH,
         CLAIMS,
         INTROSPECTION,
+        SIGN_ON,
     ),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

@@ -272,6 +272,8 @@ def shown(raw: object) -> str:
 
 
 def _remedy(reference: str) -> str:
+    if reference.startswith("${user:"):
+        return "What each user gives can stand in `env` and `headers` of a server, and is called like a variable."
     if "}" not in reference:
         return "The } is missing; write $${ for a literal ${."
     return "Write ${NAME}, ${NAME:-default}, ${env:NAME} or ${secret:NAME}; for a literal ${ write $${."

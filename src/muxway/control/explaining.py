@@ -44,8 +44,10 @@ async def explain(
     snapshot = gateway.runtime.snapshot
     if view is None or view in snapshot.views:
         # With many definitions it takes long to say what this caller sees.
-        look = snapshot.looking(view, identity)
-        snapshot.keep((await asyncio.to_thread(look))[1])
+        _, made = await asyncio.to_thread(snapshot.looking(view, identity))
+        if made:
+            # What was made for one user is kept for that one alone.
+            snapshot.of(identity).keep(made)
     told = _explain(gateway, name, view, identity)
     for tool in told["tools"]:
         if tool["listed"]:

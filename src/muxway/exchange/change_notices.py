@@ -64,6 +64,8 @@ class ChangeNotices:
         """What those saw who are to be told, when they were last told, or first listened."""
         self._compared: dict[object, Visible | Looking] = {}
         """The same of those of whom it is being found out whether there is something to tell."""
+        self._known: dict[object, frozenset[str]] = {}
+        """What others are to be told, of whom it is known without a comparison."""
         self._since = 0.0
         """When the first change came of which they have not been told."""
         self._timer: Timer | None = None
@@ -74,7 +76,7 @@ class ChangeNotices:
         self.listeners[key] = listener
 
         def stop() -> None:
-            for known in (self.listeners, self._before, self._compared):
+            for known in (self.listeners, self._before, self._compared, self._known):
                 known.pop(key, None)
 
         return stop
@@ -87,9 +89,20 @@ class ChangeNotices:
         """These may see something else than before. They are told when all is quiet."""
         if not before:
             return
-        first = not self._before
+        first = not (self._before or self._known)
         again = {key: self._compared.pop(key) for key in before if key in self._compared}
         self._before = {**before, **again, **self._before}
+        self._gather(first=first)
+
+    def changed_for(self, kinds: Mapping[object, frozenset[str]]) -> None:
+        """These see other lists of these kinds now. They are told when all is quiet."""
+        first = not (self._before or self._known)
+        news = {key: some | self._known.get(key, frozenset()) for key, some in kinds.items() if some}
+        if news:
+            self._known.update(news)
+            self._gather(first=first)
+
+    def _gather(self, *, first: bool) -> None:
         if QUIET > 0:
             self._wait(self._clock.steady(), first=first)
         else:
@@ -105,6 +118,10 @@ class ChangeNotices:
         """Tell all that is to be told, now. What is again as it was is no news."""
         self._cancel()
         due, self._before = self._before, {}
+        known, self._known = self._known, {}
+        for key, kinds in known.items():
+            if (listener := self.listeners.get(key)) is not None:
+                listener.changed(kinds)
         alike: dict[tuple[Visible | Looking, Who], list[object]] = {}
         for key, before in due.items():
             if (listener := self.listeners.get(key)) is not None:
@@ -123,7 +140,7 @@ class ChangeNotices:
     def close(self) -> None:
         """Nobody is told anything any more."""
         self._cancel()
-        self._before, self._compared = {}, {}
+        self._before, self._compared, self._known = {}, {}, {}
 
     def _cancel(self) -> None:
         if self._timer is not None:

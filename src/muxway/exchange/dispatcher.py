@@ -118,7 +118,7 @@ class Dispatcher:
     def _kept(self, caller: Caller, visible: Visible | None) -> Visible | None:
         """Keep what a caller sees for the next one with such a client, unless callers differ."""
         snapshot = self.runtime.snapshot
-        if snapshot.settings.access is not None:
+        if snapshot.differs:
             self._snapshot = None
         elif visible is not None:
             if self._snapshot is not snapshot:
@@ -242,9 +242,13 @@ class Dispatcher:
     def _await_login(self, server: str, call: Call, sink: Sink, target: Target | None) -> Running | None:
         """Keep a call whose user has agreed to log in until that is done, once, and not for ever; None: it waited."""
         backend = self.runtime.servers.get(server)
-        if backend is None or self._router.waited:
+        if backend is None:
             return None
-        held = _HeldCall(backend.held, self._router, lambda call, sink: self.answer(call, sink, target), call, sink)
+        if call.caller.identity is not None:
+            backend = backend.of(call.caller.identity.owner)
+        # Without the word that the user agrees: it waits once.
+        again = logins.without_answer(call)
+        held = _HeldCall(backend.held, self._router, lambda call, sink: self.answer(call, sink, target), again, sink)
         self._forwarder.services.clock.later(logins.WAIT, held.release)
         return held
 
@@ -283,6 +287,12 @@ class Dispatcher:
         if runtime.waiting_listings is not None:
             return _HeldCall(runtime.waiting_listings, self._router, self.answer, call, sink)
         backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
+        if runtime.snapshot.own_lists.servers and call.caller.identity is not None:
+            owner = call.caller.identity.owner
+            backends = [backend.of(owner) for backend in backends]
+            arriving = next((queue for one in backends if (queue := one.arriving) is not None), None)
+            if arriving is not None:
+                return _HeldCall(arriving, self._router, self.answer, call, sink)
         if not stateless:
             opening = next((queue for one in backends if (queue := one.opening) is not None), None)
             if opening is not None:
@@ -292,7 +302,8 @@ class Dispatcher:
         parts = [backend.asked(kind.method) for backend in backends]
         holds = min((part for part in parts if part is not None), default=None)
         key = (visible.class_in(self.view), stateless, kind)
-        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params else ()
+        # Of lists that are for one user alone, only the one in force is known.
+        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params and visible.owner is None else ()
         listing = visible.lists[stateless][kind]
         if call.everything and kind is TOOLS and visible.discovery is not None:
             listing = visible.everything(stateless=stateless)

@@ -19,7 +19,7 @@ from muxway.exchange.logins import Logins
 from muxway.exchange.open_sessions import OpenSessions
 from muxway.exchange.subscriptions import Subscriptions
 from muxway.routing.router import Router
-from muxway.routing.snapshot import ServerNaming, Snapshot, Visible, are_many
+from muxway.routing.snapshot import NO_OWN_LISTS, ServerNaming, Snapshot, Visible, are_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from muxway.access.rules import Judge
     from muxway.calls.backend import Backend, Held
     from muxway.calls.call import Caller
-    from muxway.calls.identity import Identity
+    from muxway.calls.identity import Identity, Owner
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.exchange.change_notices import Changes, Who
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from muxway.exchange.searching import Searches
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
-    from muxway.routing.snapshot import Classes, ClassKey, Looking, Settings
+    from muxway.routing.snapshot import Classes, ClassKey, Looking, OwnLists, Settings
 
 _HALF_READ: Final = 8
 """Lists before the one in force in which a client may still turn pages."""
@@ -75,6 +75,13 @@ def _may_differ(seen: Visible | None, sees: Visible | None, *, stateless: bool) 
     return seen is None or sees is None or bool(sees.changes_since(seen, stateless=stateless))
 
 
+def _own_changes(last: Snapshot, now: Snapshot, one: ListListener, who: Who) -> frozenset[str]:
+    """Which lists a user may see otherwise, as far as that is known without making them."""
+    view, identity, _ = who
+    kinds = now.visible(view).changes_since(last.visible(view), stateless=one.stateless)
+    return kinds if identity is None else kinds | now.own_lists.changes_since(last.own_lists, identity.owner)
+
+
 def _changes(before: Visible | Looking, sees: Visible) -> Changes:
     seen = before if isinstance(before, Visible) else before()[0]
     return {era: sees.changes_since(seen, stateless=era) for era in (False, True)}
@@ -110,8 +117,10 @@ class Runtime:
         """Handshakes that wait for what is remembered of the servers; None: they are answered at once."""
         self.prepared: Prepared | None = None
         """What the next `publish` may find done."""
-        self._in_making: dict[ClassKey, WaitingCalls | None] = {}
+        self._in_making: dict[tuple[Owner | None, ClassKey], WaitingCalls | None] = {}
         """Classes of callers whose part of the snapshot is being made; None: it could not be, beside the loop."""
+        self._own_in_making: dict[Owner, WaitingCalls] = {}
+        """The same for users with lists of their own."""
         self.notices = ChangeNotices(self.forwarder.services.clock, self._compare)
         """Who is told of changes of lists, and what of."""
         self._clients: set[tuple[str | None, str]] = set()
@@ -142,15 +151,17 @@ class Runtime:
 
     # --- the snapshot -------------------------------------------------------------------------
 
-    def publish(self, sources: Sequence[Source], settings: Settings | None = None) -> None:
+    def publish(
+        self, sources: Sequence[Source], settings: Settings | None = None, own_lists: OwnLists = NO_OWN_LISTS
+    ) -> None:
         """Put in force what these sources, and other settings if there are any, make of what is in force."""
         now, servers = self.snapshot, self._naming()
         settings = settings or now.settings
         prepared, self.prepared = self.prepared, None
         if prepared is not None and prepared.before is now and prepared.snapshot.is_of(settings, servers, sources):
-            self.replace(prepared.snapshot)
+            self.replace(prepared.snapshot.with_own(own_lists, now))
         else:
-            self.replace(now.next(settings, servers, sources))
+            self.replace(now.next(settings, servers, sources).with_own(own_lists, now))
 
     def preparing(self, sources: Sequence[Source], settings: Settings | None = None) -> Callable[[], Prepared] | None:
         """What any thread may do before these are published, for `prepared`; None if there is nothing to do."""
@@ -166,9 +177,10 @@ class Runtime:
         """The classes of those who listen, as the settings have it, with what is made for them now."""
         classes: dict[ClassKey, Visible | None] = {}
         for one in self.notices.listeners.values():
-            key = settings.class_of(*one.caller)
-            if key is not None and key not in classes:
-                classes[key] = now.known(*one.caller)
+            view, identity, client = one.caller
+            key = settings.class_of(view, identity, client)
+            if key is not None and key not in classes and (identity is None or not now.own_lists.servers):
+                classes[key] = now.known(view, identity, client)
         return classes
 
     def making(self, view: str | None, identity: Identity | None, client: str = "") -> WaitingCalls | None:
@@ -177,24 +189,54 @@ class Runtime:
         With many definitions that takes long, and others need not wait for it.
         """
         snapshot = self.snapshot
-        key = snapshot.settings.class_of(view, identity, client)
-        if key is None or snapshot.known(view, identity, client) is not None:
+        if snapshot.known(view, identity, client) is not None:
             return None
-        if key not in self._in_making:
-            self._in_making[key] = waiting = WaitingCalls()
-            aside(snapshot.making(key), partial(self._made, snapshot, key, waiting))
-        return self._in_making[key]
+        if identity is not None and not snapshot.has_own(identity):
+            return self._making_own(snapshot, identity.owner)
+        key = snapshot.settings.class_of(view, identity, client)
+        if key is None:
+            return None
+        of_class = (None if identity is None or not snapshot.own_lists.servers else identity.owner, key)
+        if of_class not in self._in_making:
+            self._in_making[of_class] = waiting = WaitingCalls()
+            own = snapshot.of(identity)
+            aside(own.making(key), partial(self._made, own, of_class, waiting))
+        return self._in_making[of_class]
 
-    def _made(self, snapshot: Snapshot, key: ClassKey, waiting: WaitingCalls, outcome: Callable[[], Classes]) -> None:
+    def _making_own(self, snapshot: Snapshot, owner: Owner) -> WaitingCalls:
+        waiting = self._own_in_making.get(owner)
+        if waiting is None:
+            waiting = self._own_in_making[owner] = WaitingCalls()
+            aside(snapshot.making_own(owner), partial(self._own_made, snapshot, owner, waiting))
+        return waiting
+
+    def _own_made(
+        self, snapshot: Snapshot, owner: Owner, waiting: WaitingCalls, outcome: Callable[[], Snapshot]
+    ) -> None:
+        try:
+            snapshot.keep_own(owner, outcome())
+        except Exception as error:  # noqa: BLE001 - those who wait must go on
+            internal(error)
+        if self._own_in_making.get(owner) is waiting:
+            del self._own_in_making[owner]
+        waiting.release()
+
+    def _made(
+        self,
+        snapshot: Snapshot,
+        key: tuple[Owner | None, ClassKey],
+        waiting: WaitingCalls,
+        outcome: Callable[[], Classes],
+    ) -> None:
         try:
             snapshot.keep(outcome())
         except Exception as error:  # noqa: BLE001 - those who wait must go on
             internal(error)
-            if snapshot is self.snapshot:
+            if self._in_making.get(key) is waiting:
                 # Whoever asks makes it on its own, and is told what goes wrong.
                 self._in_making[key] = None
         else:
-            if snapshot is self.snapshot:
+            if self._in_making.get(key) is waiting:
                 self._in_making.pop(key, None)
         waiting.release()
 
@@ -210,12 +252,16 @@ class Runtime:
     def replace(self, snapshot: Snapshot) -> None:
         """Put a snapshot in force; whoever listens is to hear of what it sees otherwise now."""
         last = self.snapshot
-        listeners = [(key, one, one.caller) for key, one in self.notices.listeners.items()]
-        views = dict.fromkeys((None, *last.views, *(one.view for _, one, _ in listeners)))
+        everybody = [(key, one, one.caller) for key, one in self.notices.listeners.items()]
+        # What each user with lists of their own sees is made when they ask for it: there may be many.
+        apart = last.own_lists.servers | snapshot.own_lists.servers
+        owners = [(key, one, who) for key, one, who in everybody if apart and who[1] is not None]
+        listeners = [(key, one, who) for key, one, who in everybody if not apart or who[1] is None]
+        views = dict.fromkeys((None, *last.views, *(one.view for _, one, _ in everybody)))
         before = {view: last.visible(view) for view in views}
         before_of = {who: last.known(*who) for *_, who in listeners}
         self.snapshot = snapshot
-        self._in_making = {}
+        self._in_making, self._own_in_making = {}, {}
         snapshot.whole.resources.forget_others()
         now_of = {who: snapshot.known(*who, seen) for who, seen in before_of.items()}
         looks: dict[Who, Visible | Looking] = {who: seen or last.looking(*who) for who, seen in before_of.items()}
@@ -237,6 +283,7 @@ class Runtime:
                     if self.notices.is_open(key) or _may_differ(before_of[who], now_of[who], stateless=one.stateless)
                 }
             )
+            self.notices.changed_for({key: _own_changes(last, snapshot, one, who) for key, one, who in owners})
 
     def compare(self, view: str | None, old: Caller, new: Caller, tell: Callable[[frozenset[str]], None]) -> None:
         """Tell which lists a caller with a handshake sees otherwise who was somebody else before."""
@@ -256,10 +303,15 @@ class Runtime:
             return
 
         def go_on() -> None:
-            sees = snapshot.known(*who)
-            if snapshot is not self.snapshot or sees is None:
+            if snapshot is not self.snapshot:
                 return
-            aside(partial(_changes, before, sees), then)
+            # For a user with lists of its own these come first, then what rules leave of them.
+            making = self.making(*who)
+            sees = snapshot.known(*who) if making is None else None
+            if making is not None:
+                making.held[_Then(go_on)] = None
+            elif sees is not None:
+                aside(partial(_changes, before, sees), then)
 
         def then(outcome: Callable[[], Changes]) -> None:
             try:
@@ -270,11 +322,7 @@ class Runtime:
             if snapshot is self.snapshot:
                 tell(changes)
 
-        making = self.making(*who)
-        if making is None:
-            go_on()
-        else:
-            making.held[_Then(go_on)] = None
+        go_on()
 
     def _keep_half_read(self, view: str | None, before: Visible, now: Visible | None) -> None:
         for stateless in (False, True):

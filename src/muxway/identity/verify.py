@@ -76,7 +76,7 @@ class AccessTokens:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
-        self._keys = keys or IssuerKeys(settings.issuer, settings.jwks)
+        self.keys = keys or IssuerKeys(settings.issuer, settings.jwks)
         if opaque is None and settings.introspection is not None:
             opaque = OpaqueTokens(settings, settings.introspection)
         self._opaque = opaque
@@ -96,9 +96,9 @@ class AccessTokens:
                 return invalid("the access token is no signed JWT")
         else:
             try:
-                return self._keep(digest, check_jwt(token, self._keys, self.settings, self._now()), _KEPT)
+                return self._keep(digest, check_jwt(token, self.keys, self.settings, self._now()), _KEPT)
             except UnknownKey:
-                if not self._keys.may_learn:
+                if not self.keys.may_learn:
                     return self._key_is_missing()
         task = self._asked[digest] = asyncio.get_running_loop().create_task(self._find_out(token, digest))
         task.add_done_callback(lambda _: self._asked.pop(digest, None))
@@ -108,16 +108,16 @@ class AccessTokens:
         if token.count(b".") != 2 and self._opaque is not None:
             return self._keep(digest, await self._opaque.check(token, self._now()), _OPAQUE_KEPT)
         # Shielded: the others who wait for the keys must not lose them if this one is not wanted any more.
-        await asyncio.shield(self._keys.learn())
+        await asyncio.shield(self.keys.learn())
         try:
-            return self._keep(digest, check_jwt(token, self._keys, self.settings, self._now()), _KEPT)
+            return self._keep(digest, check_jwt(token, self.keys, self.settings, self._now()), _KEPT)
         except UnknownKey:
             return self._key_is_missing()
 
     def _key_is_missing(self) -> Rejected:
         return (
             invalid("the access token is signed with a key that the issuer does not have")
-            if (self._keys.known)
+            if (self.keys.known)
             else _NO_KEYS
         )
 
@@ -132,7 +132,7 @@ class AccessTokens:
         """Find out nothing more."""
         for task in list(self._asked.values()):
             task.cancel()
-        self._keys.close()
+        self.keys.close()
 
 
 class ResourceServer:

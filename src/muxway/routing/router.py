@@ -294,13 +294,18 @@ class Router:
         servers = visible.whole.servers
         upstream = catalog.former.get(name) or self.owner(visible, name)
         names = [upstream, *(other for other, one in servers.items() if one.unprefixed and other != upstream)]
-        candidates = [(other, backend) for other in names if (backend := self._backends.get(other)) is not None]
+        candidates = [(other, backend) for other in names if (backend := self._backend(visible, other)) is not None]
         if catalog.admits is not None:
             candidates = [(other, backend) for other, backend in candidates if catalog.admits(other, name)]
         for other, backend in candidates:
             if backend.connection is None and (other == upstream or backend.starting or len(servers) == 1):
                 refuse(other, backend)
         self._look_again([backend for _, backend in candidates], catalog.kind)
+
+    def _backend(self, visible: Visible, server: str) -> Backend | None:
+        """What takes calls for a server, of those who see this; None if there is none."""
+        backend = self._backends.get(server)
+        return backend if backend is None or visible.owner is None else backend.of(visible.owner)
 
     def _look_again(self, backends: Iterable[Backend], *kinds: Kind) -> None:
         """What is not listed may be new at one of these servers.
@@ -328,7 +333,7 @@ class Router:
         only = next(iter(visible.whole.servers.items()), None)
         if only is None or not only[1].bare or self.waited >= _MOST_WAITS:
             return
-        backend = self._backends.get(only[0])
+        backend = self._backend(visible, only[0])
         if backend is None:
             return
         if backend.want(kind.method, begin=False) if self.waited else backend.renew(kind.method):
@@ -424,7 +429,7 @@ class Router:
         place = visible.resources.find_listed(uri)
         if place is not None:
             return place
-        backends = {name: one for name in visible.servers if (one := self._backends.get(name)) is not None}
+        backends = {name: one for name in visible.servers if (one := self._backend(visible, name)) is not None}
         upstream, native = unwrap(uri) or ("", uri)
         backend = backends.get(upstream)
         if backend is not None:
@@ -512,7 +517,7 @@ class Router:
         """Whether callers may know of the tool that a task is of. Raises as sending a call of it does."""
         if self.of_trace(visible, trace) is not None:
             return True
-        backend = self._backends.get(trace.upstream)
+        backend = self._backend(visible, trace.upstream)
         if backend is None or backend.connection is None:
             # A server that is away lists nothing, which hides nothing. A view shows what it would show.
             return visible.tools.admits is None or visible.tools.admits(trace.upstream, trace.tool)

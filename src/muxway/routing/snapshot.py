@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from muxway.access.rules import Access, Judge, Ruling
     from muxway.calls.call import Call, Caller
-    from muxway.calls.identity import Identity
+    from muxway.calls.identity import Identity, Owner
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.build import Source
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 _MOST_CLASSES: Final = 64
 """Classes of callers, of all views, whose part of a snapshot is kept; the one that was made first goes."""
+_MOST_OWN: Final = 256
+"""Users with lists of their own, for whom that is kept; the one that was made first goes."""
 _MANY: Final = 500
 """Definitions whose snapshot is made beside the event loop: each takes some 10 to 20 µs."""
 
@@ -174,6 +176,8 @@ class Visible:
     """What was decided about each tool and prompt that there is before rules, by its name."""
     before_rules: Visible | None = None
     """What there is before rules, if there are any."""
+    owner: Owner | None = None
+    """The only one who sees it, if servers list something of their own for each user."""
     adapted: Adapted | None = None
     """What was done to the tools for a client that cannot take them as they are; None: nothing."""
     client: str = ""
@@ -290,6 +294,30 @@ Looking: TypeAlias = "Callable[[], tuple[Visible, Classes]]"
 """What any thread may do to see what a caller sees. It gives that, and what is to be kept of it."""
 
 
+class OwnLists(NamedTuple):
+    """What is listed for one user alone, because servers are asked in that user's name."""
+
+    servers: frozenset[str] = frozenset()
+    """The servers whose lists are not everybody's: what the snapshot has of them is for those without credentials."""
+    of: Mapping[Owner, Mapping[str, Source]] = {}
+    """What these list for each user, by server, as far as it is known."""
+
+    def changes_since(self, before: OwnLists, owner: Owner) -> frozenset[str]:
+        """Which lists of somebody may be others than before: any of "tools", "prompts" and "resources"."""
+        mine, its = self.of.get(owner, {}), before.of.get(owner, {})
+        pairs = [(mine.get(name), its.get(name)) for name in {**mine, **its} if mine.get(name) is not its.get(name)]
+        return frozenset(
+            kind.capability for kind in KINDS if any(_listed(a, kind) != _listed(b, kind) for a, b in pairs)
+        )
+
+
+def _listed(source: Source | None, kind: Kind) -> Sequence[object]:
+    return () if source is None else getattr(source, kind.name)
+
+
+NO_OWN_LISTS: Final = OwnLists()
+
+
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Snapshot:
     """One configuration's settings, and the lists as they are now."""
@@ -299,6 +327,9 @@ class Snapshot:
     """What the servers show, as they gave it."""
     whole: Visible
     views: Mapping[str, Visible]
+    own_lists: OwnLists = NO_OWN_LISTS
+    own: dict[Owner, Snapshot] = field(default_factory=dict["Owner", "Snapshot"])
+    """What has been made of that for those who have come; of users who have not since, as it was before."""
     classes: Classes = field(default_factory=dict["ClassKey", Visible], init=False)
     """What has been made for the classes of callers that have come."""
 
@@ -314,6 +345,11 @@ class Snapshot:
         known = self.views.get(view)
         return known if known is not None else _selected(self, self.whole, view, _NOTHING)
 
+    @property
+    def differs(self) -> bool:
+        """Whether callers of one view may see different things in it."""
+        return self.settings.access is not None or bool(self.own_lists.servers)
+
     def seen(
         self, view: str | None, identity: Identity | None, client: str = "", before: Visible | None = None
     ) -> Visible:
@@ -321,34 +357,79 @@ class Snapshot:
 
         With what the same caller saw `before`, equal lists are the very same.
         """
-        key = self.settings.class_of(view, identity, client)
-        return self.visible(view) if key is None else self._made(key, before)
+        own, key = self.of(identity), self.settings.class_of(view, identity, client)
+        return own.visible(view) if key is None else own.made(key, before)
 
     def known(
         self, view: str | None, identity: Identity | None, client: str = "", before: Visible | None = None
     ) -> Visible | None:
         """The same, if it need not be made, or is made in no time."""
-        key = self.settings.class_of(view, identity, client)
+        if not self.has_own(identity) and are_many(self.given):
+            return None
+        own, key = self.of(identity), self.settings.class_of(view, identity, client)
         if key is None:
-            return self.visible(view)
-        made = self.classes.get(key)
+            return own.visible(view)
+        made = own.classes.get(key)
         # To find what is the same as before takes as long as to make it.
         many = are_many(self.given) or (before is not None and are_many(before.sources))
-        return made if made is not None or many else self._made(key, before)
+        return made if made is not None or many else own.made(key, before)
 
     def looking(self, view: str | None, identity: Identity | None, client: str = "") -> Looking:
         """What any thread may do to see what a caller sees."""
         key = self.settings.class_of(view, identity, client)
-        known = self.visible(view) if key is None else self.classes.get(key)
+        if identity is not None and not self.has_own(identity):
+            return partial(_look_at_own, self.making_own(identity.owner), view, key)
+        own = self.of(identity)
+        known = own.visible(view) if key is None else own.classes.get(key)
         if key is None or known is not None:
-            return partial(_at_hand, known or self.visible(view))
-        return partial(_look, self.making(key), key)
+            return partial(_at_hand, known or own.visible(view))
+        return partial(_look, own.making(key), key)
 
     def shows_server(self, view: str | None, identity: Identity | None, name: str) -> bool:
         """Whether a caller of a view may see anything of a server. Nothing need be made to tell."""
         access = self.settings.access
         judge = None if access is None else access.judge(identity, view)
         return name in self.visible(view).servers and (judge is None or not judge.shuts(name))
+
+    # --- for one user -------------------------------------------------------------------------
+
+    def has_own(self, identity: Identity | None) -> bool:
+        """Whether what there is for a user has been made, or is what there is for everybody."""
+        if identity is None or not self.own_lists.servers:
+            return True
+        known = self.own.get(identity.owner)
+        return known is not None and known.own_lists is self.own_lists
+
+    def of(self, identity: Identity | None) -> Snapshot:
+        """All that there is for a caller."""
+        if identity is None or not self.own_lists.servers:
+            return self
+        owner = identity.owner
+        known = self.own.get(owner)
+        if known is None or known.own_lists is not self.own_lists:
+            known = self.making_own(owner)()
+            self.keep_own(owner, known)
+        return known
+
+    def making_own(self, owner: Owner) -> Callable[[], Snapshot]:
+        """What any thread may do to make what there is for a user, for `keep_own`."""
+        return partial(_make_own, self, owner, self.own.get(owner))
+
+    def keep_own(self, owner: Owner, made: Snapshot) -> None:
+        """Have at hand what was made for a user."""
+        self.own.pop(owner, None)
+        if len(self.own) >= _MOST_OWN:
+            del self.own[next(iter(self.own))]
+        self.own[owner] = made
+
+    def with_own(self, own_lists: OwnLists, before: Snapshot) -> Snapshot:
+        """The same with these lists of users; what was made for them before is gone on from."""
+        if not own_lists.servers and not self.own_lists.servers:
+            return self
+        # Another object each time: by that what was made of it is known to be of this very snapshot.
+        return replace(self, own_lists=OwnLists(*own_lists), own=dict(before.own))
+
+    # --- for a class of callers ---------------------------------------------------------------
 
     def making(self, key: ClassKey, before: Visible | None = None) -> Callable[[], Classes]:
         """What any thread may do to make what the callers of a class see, for `keep`."""
@@ -364,7 +445,8 @@ class Snapshot:
                     del self.classes[next(iter(self.classes))]
                 self.classes[key] = visible
 
-    def _made(self, key: ClassKey, before: Visible | None = None) -> Visible:
+    def made(self, key: ClassKey, before: Visible | None = None) -> Visible:
+        """What the callers of a class see. With what they saw `before`, equal lists are the very same."""
         visible = self.classes.get(key)
         if visible is None:
             made = self.making(key, before)()
@@ -376,7 +458,13 @@ class Snapshot:
         """Whether it is what these make."""
         return self.settings is settings and [*self.servers.items()] == [*servers.items()] and self.given == given
 
-    def next(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> Snapshot:
+    def next(
+        self,
+        settings: Settings,
+        servers: Mapping[str, ServerNaming],
+        given: Sequence[Source],
+        owner: Owner | None = None,
+    ) -> Snapshot:
         """What these make of it; each catalog is the same as here if nothing of its kind has changed."""
         before = self.whole
         # With other rules for names, no part of the catalogs can be used again.
@@ -385,7 +473,7 @@ class Snapshot:
         sources = [resources.with_apps(source) for source in given]
         tools = _next_catalog(before.tools, known, settings.naming, sources, resources)
         prompts = _next_catalog(before.prompts, known, settings.naming, sources, resources)
-        whole = _shown(settings, None, dict(servers), sources, (tools, prompts, resources), before)
+        whole = _shown(settings, None, dict(servers), sources, (tools, prompts, resources), before, owner)
         views = {name: _selected(self, whole, name, selection) for name, selection in settings.selections.items()}
         return Snapshot(settings, given, whole, views)
 
@@ -397,7 +485,7 @@ class Snapshot:
         for name, view in self.views.items():
             shown = {one: naming for one, naming in whole.servers.items() if _has_server(view, one)}
             views[name] = _searched(replace(view, servers=shown, part_of=whole), view.discovery, view)
-        snapshot = Snapshot(self.settings, self.given, whole, views)
+        snapshot = Snapshot(self.settings, self.given, whole, views, OwnLists(*self.own_lists), self.own)
         # What rules leave comes before what clients get of it.
         for (view, judge, client), made in self.classes.items():
             if view is not None and view not in views:
@@ -501,7 +589,7 @@ def _selected(last: Snapshot, whole: Visible, view: str, selection: Selection) -
     resources = resources or selection.of_resources(whole.resources)
     sources = [source for source in whole.sources if selection.has_server(source.upstream)]
     servers = {name: one for name, one in whole.servers.items() if selection.has_server(name)}
-    shown = _shown(settings, view, servers, sources, (tools, prompts, resources), last.views.get(view))
+    shown = _shown(settings, view, servers, sources, (tools, prompts, resources), last.views.get(view), whole.owner)
     return replace(shown, selection=selection, part_of=whole)
 
 
@@ -512,8 +600,9 @@ def _shown(
     sources: Sequence[Source],
     catalogs: tuple[Catalog, Catalog, ResourceCatalog],
     before: Visible | None,
+    owner: Owner | None,
 ) -> Visible:
-    """What there is of these; `before` is what there was."""
+    """What there is of these, for one user alone if this is one; `before` is what there was."""
     tools, prompts, resources = catalogs
     shown = Visible(
         settings=settings,
@@ -527,8 +616,27 @@ def _shown(
         completing=_completing(sources),
         chain=settings.chains.get(view),
         targets=_targets(settings, tools, before),
+        owner=owner,
     )
     return _searched(shown, settings.discoveries.get(view), before)
+
+
+def _make_own(everybody: Snapshot, owner: Owner, before: Snapshot | None) -> Snapshot:
+    """What there is for one user: of servers with lists of their own for each, this one's; of the others, all."""
+    settings, (apart, lists) = everybody.settings, everybody.own_lists
+    shared = {one.upstream: one for one in everybody.given if not one.own and one.upstream not in apart}
+    sources = {**shared, **lists.get(owner, {})}
+    given = [sources[name] for name in everybody.servers if name in sources]
+    tools = [one for one in everybody.given if one.own]
+    if settings.define is not None:
+        # They tell of the tools that they run, which this user may have others of.
+        tools = [settings.define(settings.tools.values(), given)]
+    if before is None:
+        # Nothing that anybody else has read leads this user anywhere.
+        whole = replace(everybody.whole, resources=everybody.whole.resources.unlearned())
+        before = replace(everybody, whole=whole)
+    made = before.next(settings, everybody.servers, [*tools, *given], owner)
+    return replace(made, own_lists=everybody.own_lists)
 
 
 def _make(
@@ -591,6 +699,11 @@ def _at_hand(visible: Visible) -> tuple[Visible, Classes]:
 def _look(make: Callable[[], Classes], key: ClassKey) -> tuple[Visible, Classes]:
     made = make()
     return made[key], made
+
+
+def _look_at_own(make: Callable[[], Snapshot], view: str | None, key: ClassKey | None) -> tuple[Visible, Classes]:
+    own = make()
+    return own.visible(view) if key is None else own.making(key)()[key], {}
 
 
 def _open_servers(shown: Visible, judge: Judge) -> dict[str, ServerNaming]:

@@ -5,6 +5,7 @@
     GET /sse, POST /messages     HTTP+SSE, of 2024-11-05
     GET /healthz, GET /readyz    for whoever watches over us
     GET /.well-known/…           for whoever has no access token yet
+    GET, POST /connect …         web pages, for people
 
 Every request comes in by `take`. What its header means is found out once for all requests with the same one (`_admit`);
 which era it is of is decided request by request (`_post`).
@@ -22,6 +23,7 @@ from muxway.clients.transports.guard import Guard
 from muxway.clients.transports.http_authorization import HttpAuthorization, Undecided
 from muxway.clients.transports.http_gateway import HttpSettings, ServedGateway, id_of, not_allowed
 from muxway.clients.transports.http_handshake import VERSION, HandshakeEndpoint
+from muxway.clients.transports.http_pages import PageEndpoint
 from muxway.clients.transports.http_request import Refused
 from muxway.clients.transports.http_response import EventResponse, HttpReply, joined
 from muxway.clients.transports.http_sse import SseEndpoint
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Denial
     from muxway.clients.authenticator import Authenticator, Verdict
+    from muxway.clients.pages import PageHandler
     from muxway.clients.session import Session
     from muxway.clients.transports.http_connection import HttpConnection
     from muxway.clients.transports.http_request import RequestHead
@@ -114,6 +117,7 @@ class HttpClientTransport:
         self._handshake = HandshakeEndpoint(self.gateway)
         self._stateless = StatelessEndpoint(self.gateway)
         self._sse = SseEndpoint(self.gateway, on_deserted)
+        self._browsers = PageEndpoint(self._authorization)
         self._ready, self._troubles = ready, troubles
         self._leaving: set[asyncio.Task[None]] = set()
         """What ends when its calls are over, because its view has gone."""
@@ -140,6 +144,15 @@ class HttpClientTransport:
     def sessions(self) -> int:
         """How many handshake sessions are open."""
         return len(self._handshake.sessions)
+
+    @property
+    def pages(self) -> Mapping[str, PageHandler]:
+        """Who serves a web page, by its path."""
+        return self._browsers.pages
+
+    @pages.setter
+    def pages(self, pages: Mapping[str, PageHandler]) -> None:
+        self._browsers.pages = pages
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -197,6 +210,7 @@ class HttpClientTransport:
         """Take no more requests; let what runs end for up to `drain` seconds, cancel the rest, end every stream."""
         self.gateway.closing = True
         self._authorization.close()
+        self._browsers.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         sessions, clients = self._handshake.sessions, self._sse.clients
@@ -288,8 +302,11 @@ class HttpClientTransport:
         if head.path.startswith(_WELL_KNOWN) and authorization.authenticator is not None:
             self._admit_anybody(head, authorization.authenticator)
             return
-        authorization.check_place(head)
         path = head.path.rstrip("/") if len(head.path) > 1 else head.path
+        if path in self._browsers.pages:
+            self._browsers.admit(head)
+            return
+        authorization.check_place(head)
         if head.method == "OPTIONS" and head.all(b"access-control-request-method"):
             authorization.check_preflight(head)
             head.handler = _preflight

@@ -111,6 +111,15 @@ class HttpAuthorization:
         _check(self._guard.refuses_place(head.all(b"host"), origins))
         head.cors = _lines(self._guard.cors(origins))
 
+    def check_browser(self, head: RequestHead) -> None:
+        """Check by what name a browser calls us; what page it was on is for the page to ask. Raises Refused."""
+        _check(self._guard.refuses_place(head.all(b"host"), ()))
+        head.cors = b""
+
+    def is_operator(self, connection: HttpConnection) -> bool:
+        """Whether nobody need show credentials, and this is of the user who runs the gateway."""
+        return self._guard.knows(()) and self._guard.refuses_user(connection) is None
+
     def check_preflight(self, head: RequestHead) -> None:
         """Answer to a browser that asks before it sends. Raises Refused."""
         granted = self._guard.preflight(head.all(b"origin"), head.all(b"access-control-request-headers"))
