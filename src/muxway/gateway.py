@@ -14,8 +14,10 @@ from muxway import __version__
 from muxway.access.rules import Access
 from muxway.calls.call import LIBRARY, Call
 from muxway.calls.ports import Waiter
+from muxway.catalog.client_profiles import PROFILES, adapt
 from muxway.catalog.globs import Globs
 from muxway.catalog.kinds import TOOLS
+from muxway.catalog.locking import LOCKED_KINDS, LockedServer, records_of, told
 from muxway.catalog.naming import Naming
 from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.uris import UriFilter
@@ -46,6 +48,7 @@ from muxway.results import (
     encoded_arguments,
 )
 from muxway.routing.snapshot import Settings
+from muxway.servers.lock import read_lock
 from muxway.servers.servers import ManagedServer, Servers
 from muxway.servers.transports.stdio import StdioServerTransport
 from muxway.wire import envelopes
@@ -58,6 +61,8 @@ if TYPE_CHECKING:
     from muxway.calls.call import Caller
     from muxway.calls.identity import Denial, Identity, Owner
     from muxway.calls.ports import Running
+    from muxway.catalog.client_profiles import Adapted, ClientProfile
+    from muxway.catalog.locking import Drift
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
     from muxway.config.model import ServerConfig
@@ -141,12 +146,15 @@ class Gateway:
             trace=trace,
             credentials=self._credentials,
         )
+        self._telling: asyncio.Task[None] | None = None
+        """Waits for the servers that a reload has started."""
         self._login_pages: LoginPages | None = None
         self.connect_pages: ConnectPages | None = None
         """Where users log in who are not the one who runs the gateway; None: nowhere."""
         self.runtime.logins.page = self._login_page
         chains = self._layering.put(self._layering.make(config), settings.call_max)
         self._publisher.settings = replace(unwrapped, chains=chains)
+        self._servers.lock = read_lock(config)
         self._publisher.follow(self._servers)
 
     @classmethod
@@ -209,6 +217,8 @@ class Gateway:
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
+        if self._telling is not None:
+            self._telling.cancel()
         with self._publisher.at_once():
             await self._servers.stop()
         if self._login_pages is not None:
@@ -390,6 +400,25 @@ class Gateway:
         """What a view names in vain, or cannot do. UnknownName: no such view."""
         return [str(finding) for finding in self._visible(view).findings]
 
+    def adapted_for(self, client: str, view: str | None = None) -> Adapted:
+        """What is done to the tools for a client of this profile (`catalog.client_profiles`), and what it cannot take.
+
+        Raises:
+            UnknownName: there is no such profile, or no such view.
+        """
+        if client not in PROFILES:
+            raise UnknownName("client", client, PROFILES)
+        return adapt(self._visible(view).tools, PROFILES[client])
+
+    def adapted(self) -> list[tuple[str | None, ClientProfile, Adapted]]:
+        """What was done for the clients that have come, by their view."""
+        made = self.runtime.snapshot.classes
+        return [
+            (view, PROFILES[client], one.adapted)
+            for (view, _, client), one in made.items()
+            if client and one.adapted is not None
+        ]
+
     def definition(self, name: str) -> Mapping[str, Any] | None:
         """A tool as its server and its shape define it, by any spelling, whether or not clients see it; None: none."""
         whole = self.runtime.snapshot.whole
@@ -491,9 +520,11 @@ class Gateway:
         prompts = Counter(route.upstream for route in whole.prompts.routes.values())
         resources = Counter(entry.upstream for entry in whole.resources.resources.values())
         templates = Counter(entry.upstream for entry in whole.resources.templates.values())
+        drifts = self.drifts()
+        notes = {name: [f"{name}: {told(drift)}" for drift in drifts.get(name, ())] for name in self._servers.by_name}
         return [
             replace(
-                _server(server, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
+                _server(server, tools.get(name, []), [*(str(f) for f in findings if f.upstream == name), *notes[name]]),
                 prompts=prompts[name],
                 resources=resources[name],
                 resource_templates=templates[name],
@@ -536,7 +567,7 @@ class Gateway:
         # Calls of what it may have wait for it from now on.
         self._publisher.changed()
         await added.first.state.settled()
-        await self._publisher.settled()
+        await self._published()
         return self._server(name)
 
     async def remove(self, name: str) -> None:
@@ -547,7 +578,7 @@ class Gateway:
         """
         self._check_name(name)
         await self._servers.remove(name)
-        await self._publisher.settled()
+        await self._published()
 
     async def restart(self, name: str) -> Server:
         """End a server and start it anew, whatever its history; wait until it is ready or has failed.
@@ -559,8 +590,34 @@ class Gateway:
         """
         self._check_name(name)
         await self._servers.restart(name)
-        await self._publisher.settled()
+        await self._published()
         return self._server(name)
+
+    async def relock(self) -> None:
+        """Read the lock file again, and put in force what it says."""
+        self._check_open()
+        self._servers.lock = read_lock(self.config)
+        self._publisher.changed()
+        await self._published()
+
+    def drifts(self) -> dict[str, Sequence[Drift]]:
+        """How servers differ from what was locked, if there is a lock."""
+        return {source.upstream: source.drifts for source in self.runtime.snapshot.given if source.drifts}
+
+    def locked_now(self) -> dict[str, LockedServer]:
+        """What there is to lock of the servers that run, as they define it. How they are started is not in it."""
+        found: dict[str, LockedServer] = {}
+        for name, server in self._servers.by_name.items():
+            greeting, lists = server.first.greeting, server.lists
+            if server.connection is not None and greeting is not None:
+                records = {kind.name: records_of(kind, lists.of(kind).natives) for kind in LOCKED_KINDS}
+                found[name] = LockedServer({}, greeting.server_info, greeting.instructions, records)
+        return found
+
+    async def _published(self) -> None:
+        """Wait until what somebody has asked for is in force. Clients hear of it at once."""
+        await self._publisher.settled()
+        self.runtime.notices.tell()
 
     def _server(self, name: str) -> Server:
         self._check_name(name)
@@ -610,6 +667,7 @@ class Gateway:
             layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
         settings = self._new_settings(config, changes, layers)
+        self._servers.lock = read_lock(config)
         with self._publisher.at_once():
             self._servers.apply(config, changes, settings.naming)
         self._admit(config.gateway)
@@ -617,9 +675,19 @@ class Gateway:
             self.runtime.forwarder.reseal(Seal(config.gateway.state_key))
         self.config = config
         await self._publisher.apply(settings, OwnTools(config.tools.values()))
+        self.runtime.notices.tell()
+        if changes.start or changes.swap:
+            if self._telling is not None:
+                self._telling.cancel()
+            self._telling = asyncio.get_running_loop().create_task(self._tell_when_settled())
         # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
         self._forget(None)
         return changes
+
+    async def _tell_when_settled(self) -> None:
+        """Clients hear at once, too, of what the servers bring that somebody has configured."""
+        await self.settled()
+        self.runtime.notices.tell()
 
     def _new_settings(self, config: Config, changes: Plan, layers: Layers | None) -> Settings:
         """What a configuration decides; selections and chains that stay are the very same."""
@@ -705,6 +773,8 @@ def _settings(
         version=gateway.version or __version__,
         naming=naming,
         page_size=gateway.page_size,
+        client_profiles=gateway.client_profiles,
+        locked=gateway.lock == "enforce",
         tools=config.tools,
         selections=selections,
         chains=chains or {},
@@ -743,6 +813,7 @@ def _selection(config: ViewConfig) -> Selection:
         uris=UriFilter(config.resources),
         read_only=config.read_only,
         shapes=config.shape,
+        pin=config.pin,
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from muxway.catalog.locking import told
 from muxway.exchange.first_listing import FirstListing
 from muxway.log import EventLog, first_of
 from muxway.routing.snapshot import NO_OWN_LISTS
@@ -49,6 +50,7 @@ class Publisher:
         self._noted: set[str] = set()
         """The findings that have been told."""
         self._noted_of_views: set[str] = set()
+        self._noted_drifts: set[str] = set()
         self._preparing = asyncio.Lock()
         self._making: asyncio.Task[None] | None = None
         """Makes the snapshot after a change that is not in force yet."""
@@ -171,11 +173,21 @@ class Publisher:
 
     def _note_findings(self, *, complete: bool) -> None:
         snapshot = self._runtime.snapshot
+        self._noted_drifts = _tell_drifts(snapshot.given, self._noted_drifts)
         self._noted = _tell(snapshot.whole.findings, self._noted)
         if complete:
             # Without one of them, a view may lack just what that one has.
             found = [finding for view in snapshot.views.values() for finding in view.findings]
             self._noted_of_views = _tell(found, self._noted_of_views)
+
+
+def _tell_drifts(sources: Sequence[Source], known: set[str]) -> set[str]:
+    """Log how servers differ from what was locked, where that is news. Returns what is told now."""
+    texts = {f"{source.upstream}: {told(drift)}" for source in sources for drift in source.drifts}
+    new, more = first_of(sorted(texts - known))
+    for text in (*new, more) if more else new:
+        log.warning("not as locked", problem=text, see="muxway lock diff")
+    return texts
 
 
 def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:

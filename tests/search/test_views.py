@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muxway import Gateway, Middleware
+from muxway import Gateway, Middleware, Status
 from muxway.calls.identity import Identity
 from muxway.testing import RawClient, ScriptedServer
 from tests.conftest import REVISIONS, World, a_world, said
@@ -130,7 +130,7 @@ async def test_its_list_never_changes_and_nobody_is_told_of_changes(revision: st
         await until(lambda: len(made.gateway.tools()) == 2)
         assert "up__two" in await search(client, "two")
         server.end()
-        await until(lambda: not made.gateway.tools())
+        await until(lambda: made.gateway.servers()[0].status is not Status.RUNNING)
         after = (await client.ask("tools/list")).line
         assert _without_id(after) == _without_id(before)
         assert not [note for note in client.notices if "tools" in note["method"]]

@@ -37,6 +37,7 @@ VERBS = {
     "login": "Log in to a server that wants to know who you are.",
     "logout": "Give logins back, and forget them.",
     "auth": "Show which logins are kept, and until when.",
+    "lock": "Write down what the servers are, and compare them with that later.",
     "key": "Make, list and revoke API keys for machines.",
     "secret": "Set, list and remove secrets that configs refer to.",
     "status": "Show how a running gateway and its servers are.",

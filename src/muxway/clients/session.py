@@ -17,6 +17,7 @@ import msgspec
 from muxway.calls.call import Call, Caller
 from muxway.calls.incidents import internal
 from muxway.calls.ports import TURN, stopwatch
+from muxway.catalog.client_profiles import profile_of
 from muxway.clients import notifications
 from muxway.clients.backlog import Backlog, Message
 from muxway.clients.changes import ClientChanges
@@ -382,7 +383,7 @@ class Session:
             return
         exchange = ClientRequest(self, id_, key, Call(self._open(params), method, params), say, tell)
         self.peer.theirs[key] = exchange
-        unmet = partial(self._dispatcher.unmet, exchange.call.caller.identity)
+        unmet = partial(self._dispatcher.unmet, exchange.call.caller)
         if self.questions.early or unmet() is None:
             self._introduce(exchange)
         else:
@@ -402,11 +403,10 @@ class Session:
             return
         self._identity, self._forwarded = identity, forwarded
         if self.session is not None:
-            before = self.session.identity
-            self.session = replace(self.session, identity=identity, forwarded=forwarded)
+            before, self.session = self.session, replace(self.session, identity=identity, forwarded=forwarded)
             # Rules may show it something else now.
             dispatcher = self._dispatcher
-            dispatcher.runtime.compare(dispatcher.view, before, identity, self._changes.lists_changed)
+            dispatcher.runtime.compare(dispatcher.view, before, self.session, self._changes.lists_changed)
 
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
@@ -442,10 +442,12 @@ class Session:
         if self.session is not None:
             raise InvalidRequest("this connection is already initialized; open another one for another session")
         revision = revisions.negotiate(version)
+        client_info = revisions.introduction("params.clientInfo", params.get("clientInfo"))
         self.session = session = Caller(
             revision=revision,
             capabilities=revisions.introduction("params.capabilities", params.get("capabilities")),
-            client_info=revisions.introduction("params.clientInfo", params.get("clientInfo")),
+            client_info=client_info,
+            client=profile_of(client_info),
             principal=self._principal,
             identity=self._identity,
             forwarded=self._forwarded,
@@ -463,6 +465,17 @@ class Session:
         """Answer `initialize`."""
         revision = exchange.call.caller.revision
         visible = self._dispatcher.seen(exchange.call.caller)
+        if (adapted := visible.adapted) is not None:
+            # Once is enough: there may be thousands of sessions.
+            tell = log.info if self._dispatcher.runtime.is_first(self._dispatcher.view, visible.client) else log.debug
+            tell(
+                "lists adapted for a client",
+                client=visible.client,
+                view=self._dispatcher.view,
+                tools=len({change.tool for change in adapted.changes}),
+                warning="; ".join(adapted.warnings) or None,
+                see=f"muxway check --client {visible.client}",
+            )
         offered = visible.offered(revision)
         self._changes.told = _told(*offered)
         body: dict[str, object] = {
@@ -661,8 +674,8 @@ class Session:
         exchange.running = self._dispatcher.around(exchange.call, exchange, answer)
         return True
 
-    def _who(self) -> Identity | None:
-        return None if self.session is None else self.session.identity
+    def _who(self) -> Caller | None:
+        return self.session
 
     def _sees(self, server: str) -> bool:
         return self.session is not None and self._dispatcher.shows_server(server, self.session)

@@ -32,6 +32,7 @@ Transport = Literal["stdio", "http", "sse", "auto"]
 Era = Literal["auto", "modern", "legacy"]
 Isolation = Literal["shared", "principal", "session"]
 Start = Literal["eager", "lazy"]
+LockMode = Literal["off", "warn", "enforce"]
 DiscoveryMode = Literal["full", "search"]
 Separator = Literal["__", ":", "."]
 OnError = Literal["fail", "skip", "continue"]
@@ -396,6 +397,24 @@ class GatewaySettings:
         default=None,
         example="10s",
     )
+    lock: LockMode = kinds.choice(*get_args(LockMode))(
+        "What becomes of tools and prompts that are not as `muxway.lock` says: `warn` tells of them, `enforce` hides "
+        "new ones and refuses calls of changed ones until somebody accepts them.",
+        default="off",
+        example="enforce",
+    )
+    lock_file: str | None = kinds.path(
+        "The lock file. A relative path starts at the config file's folder. By default `muxway.lock` in it.",
+        default=None,
+        example="muxway.lock",
+    )
+    client_profiles: bool = kinds.flag(
+        "Whether clients that are known not to take everything (Claude Code, Cursor, VS Code, …) get tools in a form "
+        "that they take: names, `$ref`, unions at the top of a schema, long descriptions. Others get everything as it "
+        "is.",
+        default=True,
+        example=False,
+    )
     list_timeout: float = kinds.seconds(
         "How long a server may take for one page of a listing.", default=15.0, example="15s"
     )
@@ -709,6 +728,13 @@ class ViewConfig:
     )
     read_only: bool = kinds.flag(
         "Show only tools that say that they change nothing (`annotations.readOnlyHint: true`).",
+        default=False,
+        example=True,
+    )
+    pin: bool = kinds.flag(
+        "A session keeps the list of tools that it got first, byte for byte, and hears of no change of it: for models "
+        "whose cached prompt begins with the tools. New tools can be called, those that are gone cannot. Not for "
+        "clients of 2026-07-28, which have no session.",
         default=False,
         example=True,
     )

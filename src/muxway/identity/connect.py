@@ -44,7 +44,7 @@ BACK: Final = "/connect/callback"
 """Where authorization servers of servers send browsers back to."""
 _OPERATOR: Final = "operator"
 _MOST_PENDING: Final = 1000
-_MOST_EACH: Final = 10
+_MOST_OF_ONE: Final = 10
 """Logins that one user may have begun."""
 _BEGIN: Final = 20.0
 """Seconds to find out where to log in."""
@@ -278,7 +278,7 @@ class ConnectPages:
         now = time.monotonic()
         self._begun = {state: one for state, one in self._begun.items() if one.ends > now}
         its = [state for state, one in self._begun.items() if one.owner == owner]
-        for state in its[: max(0, len(its) + 1 - _MOST_EACH)]:
+        for state in its[: max(0, len(its) + 1 - _MOST_OF_ONE)]:
             del self._begun[state]
         while len(self._begun) >= _MOST_PENDING:
             del self._begun[next(iter(self._begun))]

@@ -20,18 +20,19 @@ _SEARCHED_LIMIT: Final = 2 * 1024
 _SEARCHED: Final = "Most tools are not listed: find them with search_tools."
 
 
-def merged(sources: Sequence[Source], naming: Naming, *, searched: bool = False) -> str:
-    """The instructions of these servers, at most 8 KB; empty if none has any. Those of the only one stand alone.
+def merged(sources: Sequence[Source], naming: Naming, limit: int = _LIMIT, *, searched: bool = False) -> str:
+    """The instructions of these servers, at most 8 KB, or `limit`; empty if none has any.
 
-    Those that are too long are cut to the same length, so that no server takes the room of the others. Where tools are
-    `searched`, that is said first, and all of it is at most 2 KB.
+    Those of the only one stand alone. Those that are too long are cut to the same length, so that no server takes the
+    room of the others. Where tools are `searched`, that is said first, and all of it is at most 2 KB.
     """
     if searched:
         return _of_all(sources, naming, _SEARCHED, _SEARCHED_LIMIT) or _SEARCHED
     servers = [source for source in sources if not source.own]
     if len(servers) == 1 and servers[0].bare:
-        return hygiene.visible(servers[0].instructions)
-    return _of_all(sources, naming, _OPENING if len(servers) > 1 else "", _LIMIT)
+        text = hygiene.visible(servers[0].instructions)
+        return text if limit == _LIMIT else _cut(text, limit)
+    return _of_all(sources, naming, _OPENING if len(servers) > 1 else "", limit)
 
 
 def _of_all(sources: Sequence[Source], naming: Naming, opening: str, limit: int) -> str:

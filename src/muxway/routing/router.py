@@ -124,7 +124,8 @@ class Router:
         target = self.of_route(visible, route)
         if target.vague and target.own is not None and not target.own.steps:
             return self._compound(visible, target, route, call)
-        if len(visible.targets) < _REMEMBERED:
+        # What is refused is looked up each time: those that are remembered are called without a further look.
+        if target.error is None and len(visible.targets) < _REMEMBERED:
             visible.targets[spelled] = target
         return target
 
@@ -159,6 +160,7 @@ class Router:
         """The target of a listed tool; of a compound tool, the target of a call that chooses nothing."""
         shape, verdict = route.shape, visible.verdict(TOOLS, route)
         watched = verdict is not None and not verdict.passes
+        refusal = visible.refusal(TOOLS, route.upstream, route.native)
         return Target(
             route.upstream,
             (route.public,),
@@ -172,8 +174,9 @@ class Router:
             route.tasked,
             None if route.upstream else visible.settings.tools[route.native],
             vague=not route.upstream,
-            plain=shape is None and route.upstream != "" and not watched,
+            plain=shape is None and route.upstream != "" and not watched and refusal is None,
             verdict=verdict,
+            error=refusal,
             found_in=visible.tools,
         )
 
@@ -197,6 +200,7 @@ class Router:
             catalog.rewriters.get(upstream),
             tasked=route is not None and route.tasked,
             verdict=verdict,
+            error=visible.refusal(TOOLS, upstream, native),
             found_in=visible.tools,
         )
 
@@ -377,6 +381,7 @@ class Router:
             route.head,
             rewrite=rewrite,
             verdict=visible.verdict(PROMPTS, route),
+            error=visible.refusal(PROMPTS, route.upstream, route.native),
             found_in=visible.prompts,
         )
 

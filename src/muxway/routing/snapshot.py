@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from muxway.access import narrowing
 from muxway.access.rules import hints_of
-from muxway.catalog import build
+from muxway.catalog import build, client_profiles
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
 from muxway.catalog.model import EMPTY, Hint, Pages
 from muxway.catalog.naming import spellings
 from muxway.catalog.resources import build_resources
 from muxway.catalog.selection import Selection
+from muxway.errors import InvalidParams
 from muxway.routing import instructions, offering
 from muxway.routing.listings import Listing
 from muxway.wire import envelopes
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.build import Source
+    from muxway.catalog.client_profiles import Adapted, ClientProfile
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Finding, Route
     from muxway.catalog.naming import Naming
@@ -113,6 +115,10 @@ class Settings:
     """Whether they are found by what words mean, too."""
     access: Access | None = None
     """The rules on who may use what; None: there are none."""
+    locked: bool = False
+    """Whether servers may be asked only for what is locked."""
+    client_profiles: bool = True
+    """Whether clients get what they cannot take in a form that they can."""
     define: Callable[[Iterable[CustomTool], Sequence[Source]], Source] | None = None
     """What makes the gateway's own tools known, beside what servers show; None: it has none that run others."""
     identity: Mapping[str, str] = field(init=False)
@@ -131,6 +137,12 @@ class Settings:
         object.__setattr__(self, "server_info", info)
         object.__setattr__(self, "stamp", b'"_meta":{' + envelopes.encode(SERVER_INFO) + b":" + info + b"}")
         object.__setattr__(self, "converters", {})
+
+    def class_of(self, view: str | None, identity: Identity | None, client: str = "") -> ClassKey | None:
+        """The class of a caller; None if it sees all that a view shows, as it is."""
+        judge = None if self.access is None else self.access.judge(identity, view)
+        client = client if self.client_profiles else ""
+        return None if judge is None and not client else (view, judge, client)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False, slots=True)
@@ -166,6 +178,10 @@ class Visible:
     """What there is before rules, if there are any."""
     owner: Owner | None = None
     """The only one who sees it, if servers list something of their own for each user."""
+    adapted: Adapted | None = None
+    """What was done to the tools for a client that cannot take them as they are; None: nothing."""
+    client: str = ""
+    """The profile of that client."""
     discovery: Discovery | None = None
     """How tools are found that are not listed; None: all are."""
     finders: Mapping[str, Route] = field(default_factory=dict[str, "Route"])
@@ -175,6 +191,10 @@ class Visible:
     def whole(self) -> Visible:
         """All there is."""
         return self if self.part_of is None else self.part_of
+
+    def class_in(self, view: str | None) -> ClassKey:
+        """The class of callers that it is for, in its view."""
+        return view, self.judge, self.client
 
     def catalog(self, kind: Kind) -> Catalog:
         """What goes by name, of a kind."""
@@ -210,6 +230,19 @@ class Visible:
             return None
         return build.pass_on(source, kind, name)
 
+    def refusal(self, kind: Kind, server: str, name: str) -> RpcError | None:
+        """Why something of a server is not called, by its own name: it is not as it was locked, or was not there."""
+        if not self.settings.locked or not server:
+            return None
+        source = next((one for one in self.whole.sources if one.upstream == server), None)
+        why = None if source is None else source.refused.get(kind.name, {}).get(name)
+        if source is not None and why is None and any(native.name == name for native in source.of(kind).natives):
+            return None
+        # Of a server that is being started for the first time nothing is known: that is not locked, either.
+        new = f"{kind.word} {name!r} of server {server!r} is not there, or not in muxway.lock"
+        why = why or f"{new}: `muxway lock accept {server}/{name}`"
+        return InvalidParams(why, data={"muxway": {"reason": "locked", "upstream": server}})
+
     def verdict(self, kind: Kind, route: Route) -> Ruling | None:
         """What rules say of a listed tool or prompt; None: there are none for these callers."""
         return None if self.judge is None else self.verdicts[kind].get(route.public)
@@ -238,16 +271,27 @@ class Visible:
         odd = () if self.selection is not None else self.resources.findings
         return [*self.tools.findings, *self.prompts.findings, *odd]
 
+    @property
+    def pins(self) -> bool:
+        """Whether sessions keep the list of tools that they got first."""
+        return self.selection is not None and self.selection.pin
+
     def changes_since(self, before: Visible, *, stateless: bool) -> frozenset[str]:
         """Which lists callers of an era see otherwise than before: any of "tools", "prompts" and "resources"."""
         old, new = before.lists[stateless], self.lists[stateless]
         searched = self.discovery is not None and before.discovery is not None
-        kinds = [kind for kind in KINDS if kind is not TOOLS] if searched else KINDS
+        # A list that was kept is given up only where other rules hold for its callers now.
+        kept = searched or (self.pins and not stateless and self.judge is before.judge)
+        kinds = [kind for kind in KINDS if kind is not TOOLS] if kept else KINDS
         return frozenset(kind.capability for kind in kinds if new[kind].differs_from(old[kind]))
 
 
-Ruled: TypeAlias = "dict[tuple[str | None, Judge], Visible]"
-"""What rules leave of the whole (None) and of views, for classes of callers."""
+ClassKey: TypeAlias = "tuple[str | None, Judge | None, str]"
+"""A class of callers: their view (None: the whole), the rules for them, if any, and the profile of their client."""
+Classes: TypeAlias = "dict[ClassKey, Visible]"
+"""What classes of callers see."""
+Looking: TypeAlias = "Callable[[], tuple[Visible, Classes]]"
+"""What any thread may do to see what a caller sees. It gives that, and what is to be kept of it."""
 
 
 class OwnLists(NamedTuple):
@@ -286,7 +330,7 @@ class Snapshot:
     own_lists: OwnLists = NO_OWN_LISTS
     own: dict[Owner, Snapshot] = field(default_factory=dict["Owner", "Snapshot"])
     """What has been made of that for those who have come; of users who have not since, as it was before."""
-    ruled: Ruled = field(default_factory=dict[tuple["str | None", "Judge"], Visible], init=False)
+    classes: Classes = field(default_factory=dict["ClassKey", Visible], init=False)
     """What has been made for the classes of callers that have come."""
 
     @property
@@ -306,38 +350,45 @@ class Snapshot:
         """Whether callers of one view may see different things in it."""
         return self.settings.access is not None or bool(self.own_lists.servers)
 
-    def judge(self, view: str | None, identity: Identity | None) -> Judge | None:
-        """Who decides what a caller of a view may use, the same for all of its class; None: nobody need."""
-        access = self.settings.access
-        return None if access is None else access.judge(identity, view)
+    def seen(
+        self, view: str | None, identity: Identity | None, client: str = "", before: Visible | None = None
+    ) -> Visible:
+        """What a caller of a view may use, by a client of a profile.
 
-    def seen(self, view: str | None, identity: Identity | None, before: Visible | None = None) -> Visible:
-        """What a caller of a view may use. With what the same caller saw `before`, equal lists are the very same."""
-        own, judge = self.of(identity), self.judge(view, identity)
-        return own.visible(view) if judge is None else own.judged(view, judge, before)
+        With what the same caller saw `before`, equal lists are the very same.
+        """
+        own, key = self.of(identity), self.settings.class_of(view, identity, client)
+        return own.visible(view) if key is None else own.made(key, before)
 
-    def known(self, view: str | None, identity: Identity | None, before: Visible | None = None) -> Visible | None:
+    def known(
+        self, view: str | None, identity: Identity | None, client: str = "", before: Visible | None = None
+    ) -> Visible | None:
         """The same, if it need not be made, or is made in no time."""
         if not self.has_own(identity) and are_many(self.given):
             return None
-        own, judge = self.of(identity), self.judge(view, identity)
-        if judge is None:
+        own, key = self.of(identity), self.settings.class_of(view, identity, client)
+        if key is None:
             return own.visible(view)
-        ruled = own.ruled.get((view, judge))
+        made = own.classes.get(key)
         # To find what is the same as before takes as long as to make it.
         many = are_many(self.given) or (before is not None and are_many(before.sources))
-        return ruled if ruled is not None or many else own.judged(view, judge, before)
+        return made if made is not None or many else own.made(key, before)
 
-    def looking(self, view: str | None, judge: Judge | None) -> Callable[[], tuple[Visible, Ruled]]:
-        """What any thread may do to see what a class of callers sees. It gives that, and what is to be kept of it."""
-        known = self.visible(view) if judge is None else self.ruled.get((view, judge))
-        if judge is None or known is not None:
-            return partial(_at_hand, known or self.visible(view))
-        return partial(_look, self.making(view, judge), (view, judge))
+    def looking(self, view: str | None, identity: Identity | None, client: str = "") -> Looking:
+        """What any thread may do to see what a caller sees."""
+        key = self.settings.class_of(view, identity, client)
+        if identity is not None and not self.has_own(identity):
+            return partial(_look_at_own, self.making_own(identity.owner), view, key)
+        own = self.of(identity)
+        known = own.visible(view) if key is None else own.classes.get(key)
+        if key is None or known is not None:
+            return partial(_at_hand, known or own.visible(view))
+        return partial(_look, own.making(key), key)
 
     def shows_server(self, view: str | None, identity: Identity | None, name: str) -> bool:
         """Whether a caller of a view may see anything of a server. Nothing need be made to tell."""
-        judge = self.judge(view, identity)
+        access = self.settings.access
+        judge = None if access is None else access.judge(identity, view)
         return name in self.visible(view).servers and (judge is None or not judge.shuts(name))
 
     # --- for one user -------------------------------------------------------------------------
@@ -380,26 +431,28 @@ class Snapshot:
 
     # --- for a class of callers ---------------------------------------------------------------
 
-    def making(self, view: str | None, judge: Judge, before: Visible | None = None) -> Callable[[], Ruled]:
+    def making(self, key: ClassKey, before: Visible | None = None) -> Callable[[], Classes]:
         """What any thread may do to make what the callers of a class see, for `keep`."""
-        return partial(_make, self.visible(view), view, judge, self.ruled.get((None, judge)), before)
+        view, judge, _ = key
+        known = self.visible(view) if judge is None else self.classes.get((view, judge, ""))
+        return partial(_make, self.visible(view), key, known, self.classes.get((None, judge, "")), before)
 
-    def keep(self, made: Ruled) -> None:
+    def keep(self, made: Classes) -> None:
         """Have at hand what was made for a class of callers."""
         for key, visible in made.items():
-            if key not in self.ruled:
-                if len(self.ruled) >= _MOST_CLASSES:
-                    del self.ruled[next(iter(self.ruled))]
-                self.ruled[key] = visible
+            if key not in self.classes:
+                if len(self.classes) >= _MOST_CLASSES:
+                    del self.classes[next(iter(self.classes))]
+                self.classes[key] = visible
 
-    def judged(self, view: str | None, judge: Judge, before: Visible | None = None) -> Visible:
+    def made(self, key: ClassKey, before: Visible | None = None) -> Visible:
         """What the callers of a class see. With what they saw `before`, equal lists are the very same."""
-        ruled = self.ruled.get((view, judge))
-        if ruled is None:
-            made = self.making(view, judge, before)()
-            ruled = made[view, judge]
+        visible = self.classes.get(key)
+        if visible is None:
+            made = self.making(key, before)()
+            visible = made[key]
             self.keep(made)
-        return ruled
+        return visible
 
     def is_of(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> bool:
         """Whether it is what these make."""
@@ -433,13 +486,22 @@ class Snapshot:
             shown = {one: naming for one, naming in whole.servers.items() if _has_server(view, one)}
             views[name] = _searched(replace(view, servers=shown, part_of=whole), view.discovery, view)
         snapshot = Snapshot(self.settings, self.given, whole, views, OwnLists(*self.own_lists), self.own)
-        for (view, judge), ruled in self.ruled.items():
-            part_of = None if view is None else snapshot.ruled.get((None, judge))
-            if view is None or (view in views and part_of is not None):
-                shown = snapshot.visible(view)
-                servers = _open_servers(shown, judge)
-                expecting = replace(ruled, servers=servers, part_of=part_of, before_rules=shown)
-                snapshot.ruled[view, judge] = _searched(expecting, ruled.discovery, ruled)
+        # What rules leave comes before what clients get of it.
+        for (view, judge, client), made in self.classes.items():
+            if view is not None and view not in views:
+                continue
+            shown = snapshot.visible(view)
+            if client:
+                base = shown if judge is None else snapshot.classes.get((view, judge, ""))
+                if base is not None:
+                    same = {"servers": base.servers, "part_of": base.whole, "before_rules": base.before_rules}
+                    snapshot.classes[view, judge, client] = base if not made.client else replace(made, **same)
+            elif judge is not None:
+                part_of = None if view is None else snapshot.classes.get((None, judge, ""))
+                if view is None or part_of is not None:
+                    servers = _open_servers(shown, judge)
+                    ruled = replace(made, servers=servers, part_of=part_of, before_rules=shown)
+                    snapshot.classes[view, judge, ""] = _searched(ruled, made.discovery, made)
         return snapshot
 
     def ready(self) -> Snapshot:
@@ -577,26 +639,71 @@ def _make_own(everybody: Snapshot, owner: Owner, before: Snapshot | None) -> Sna
     return replace(made, own_lists=everybody.own_lists)
 
 
-def _make(shown: Visible, view: str | None, judge: Judge, whole: Visible | None, before: Visible | None) -> Ruled:
-    """What a class of callers sees of the whole or of a view, and of the whole if that is not known."""
-    if view is None:
-        made: Ruled = {(None, judge): _ruled(shown, judge, None, before)}
-    else:
-        whole = whole or _ruled(shown.whole, judge, None, None)
-        made = {(None, judge): whole, (view, judge): _ruled(shown, judge, whole, before)}
+def _make(
+    shown: Visible, key: ClassKey, known: Visible | None, whole: Visible | None, before: Visible | None
+) -> Classes:
+    """What a class of callers sees of the whole or of a view, and what that is made of, if it is not known.
+
+    Args:
+        shown: the whole, or the view.
+        key: the class.
+        known: what rules leave of that, if it is known.
+        whole: what they leave of the whole, if it is known.
+        before: what callers of the class saw before.
+    """
+    view, judge, client = key
+    made: Classes = {}
+    if judge is not None and known is None:
+        since = None if client else before
+        if view is None:
+            known = made[None, judge, ""] = _ruled(shown, judge, None, since)
+        else:
+            whole = made[None, judge, ""] = whole or _ruled(shown.whole, judge, None, None)
+            known = made[view, judge, ""] = _ruled(shown, judge, whole, since)
+    if client:
+        made[key] = _adapted(known or shown, client_profiles.PROFILES[client], before)
     for one in made.values():
         if len(one.tools.routes) + len(one.prompts.routes) > _MANY:
             one.spell()
     return made
 
 
-def _at_hand(visible: Visible) -> tuple[Visible, Ruled]:
+def _adapted(seen: Visible, profile: ClientProfile, before: Visible | None) -> Visible:
+    """What is seen, as a client can take it; the very same if it can take that as it is."""
+    if seen.discovery is not None:
+        # What is found is text to a client, whatever is in it.
+        return seen
+    adapted, text = client_profiles.adapt(seen.tools, profile), seen.instructions
+    if profile.longest_instructions is not None:
+        text = instructions.merged(seen.sources, seen.settings.naming, profile.longest_instructions)
+    if not adapted.changes and not adapted.warnings and text == seen.instructions:
+        return seen
+    catalogs = (adapted.catalog, seen.prompts, seen.resources)
+    return replace(
+        seen,
+        tools=adapted.catalog,
+        lists=_lists(seen.settings, seen.sources, catalogs, before),
+        instructions=text,
+        targets={},
+        # Composed tools use what there is under the names that it has.
+        part_of=seen.whole,
+        adapted=adapted,
+        client=profile.name,
+    )
+
+
+def _at_hand(visible: Visible) -> tuple[Visible, Classes]:
     return visible, {}
 
 
-def _look(make: Callable[[], Ruled], key: tuple[str | None, Judge]) -> tuple[Visible, Ruled]:
+def _look(make: Callable[[], Classes], key: ClassKey) -> tuple[Visible, Classes]:
     made = make()
     return made[key], made
+
+
+def _look_at_own(make: Callable[[], Snapshot], view: str | None, key: ClassKey | None) -> tuple[Visible, Classes]:
+    own = make()
+    return own.visible(view) if key is None else own.making(key)()[key], {}
 
 
 def _open_servers(shown: Visible, judge: Judge) -> dict[str, ServerNaming]:

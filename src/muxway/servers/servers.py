@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from muxway.net.pipes import Turn
     from muxway.net.processes.launch import ReaperProcess
     from muxway.servers.lists import Offer
+    from muxway.servers.lock import Lock
     from muxway.servers.negotiation import Negotiated
     from muxway.servers.transports.port import Credentials
 
@@ -93,6 +94,8 @@ class Servers:
         self._memory = ListMemory()
         self._recollected: dict[str, tuple[ServerConfig, tuple[Negotiated, dict[Kind, Offer]] | None]] = {}
         """What servers that are about to be added had when they last ran."""
+        self.lock: Lock | None = None
+        """What they are compared with; None: with nothing."""
         self._seen: dict[str, list[object]] = {}
         """What each server was made of when that was last looked at."""
         self._endings = Endings()
@@ -552,7 +555,7 @@ class Servers:
             if server.instance is changing and coming:
                 offers = {**offers, **coming}
             if server.connection is not None or offers:
-                shown.append(source_of(server, offers))
+                shown.append(source_of(server, offers, self.lock))
         return shown
 
     def own_lists(self) -> OwnLists:

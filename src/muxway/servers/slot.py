@@ -365,7 +365,7 @@ class Slot:
         told = f"{why}; {_LOOPING}"
         reason = told if looping else why
         self._meet(Event.LOOPED if looping else Event.LOST, reason=reason, retry_in=pause)
-        if state.now is State.FAILED or not supervised:
+        if not supervised:
             self.lists.offers = {}
         if supervised and pause is not None:
             supervision.try_in(pause, lambda: self._start_again(counts=True))

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Native
     from muxway.config.model import ServerConfig
     from muxway.config.shaping import ExposedTool
+    from muxway.servers.lock import Lock
     from muxway.servers.managed_server import ManagedServer
     from muxway.servers.negotiation import Negotiated
 
 
-def source_of(server: ManagedServer, offers: Mapping[Kind, Offer]) -> Source:
+def source_of(server: ManagedServer, offers: Mapping[Kind, Offer], lock: Lock | None = None) -> Source:
     """Its part in the catalogs; the same as before if nothing of it has changed, as nothing has of most."""
     config, greeting, sessions = server.config, server.first.greeting, server.instance.sessions
     in_sessions = greeting
@@ -34,9 +35,10 @@ def source_of(server: ManagedServer, offers: Mapping[Kind, Offer]) -> Source:
     ]
     # What was listed in somebody's name is nothing that others may be given.
     private = server.owner is not None or not server.is_everybodys
-    made_of = [config, greeting, in_sessions, server.prefix, server.bare, private, *lists]
+    made_of = [config, greeting, in_sessions, server.prefix, server.bare, private, lock, *lists]
     if server.shown is None or server.shown[0] != made_of:
-        server.shown = made_of, _source(server, offers, for_sessions, greeting, in_sessions, private=private)
+        source = _source(server, offers, for_sessions, greeting, in_sessions, private=private)
+        server.shown = made_of, source if lock is None else lock.held(source, greeting)
     return server.shown[1]
 
 
