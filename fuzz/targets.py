@@ -30,6 +30,7 @@ from muxway.config.expand import Scope as Names
 from muxway.config.expand import expand
 from muxway.config.templates import BadTemplate, parse_condition, parse_template, parse_text
 from muxway.errors import ConfigError, ParseError
+from muxway.identity.challenges import Challenge, read_challenge
 from muxway.middleware.builtin.masking import Masker
 from muxway.middleware.builtin.patterns import KINDS
 from muxway.search import answers
@@ -379,6 +380,20 @@ def token_claims(data: bytes) -> None:
         assert len(verdict.principal) == 32
 
 
+def challenge(data: bytes) -> None:
+    """Any `WWW-Authenticate` is read, soon, and what is written as RFC 9110 says comes back as it was."""
+    text = data.decode("latin-1")
+    for values in ([text], text.split("\n"), [f"Bearer {text}", text]):
+        told = read_challenge(values)
+        assert told.bearer or told == Challenge()
+        assert all(isinstance(one, str | None) for one in (told.resource_metadata, told.error))
+        assert told.scope is None or all(one.split() == [one] for one in told.scope)
+        assert len(set(told.scope or ())) == len(told.scope or ())
+    quoted = text[:1000].replace("\\", "\\\\").replace('"', '\\"')
+    written = f'Basic realm="{quoted}", Bearer error="{quoted}", resource_metadata="{quoted}"'
+    assert read_challenge([written])[1::2] == (text[:1000], text[:1000])
+
+
 @cache
 def _issuer() -> tuple[IssuerKeys, AuthSettings]:
     from joserfc.jwk import ECKey
@@ -458,6 +473,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         redactor,
         token_header,
         token_claims,
+        challenge,
         search,
     )
 }

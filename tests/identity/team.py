@@ -107,7 +107,7 @@ async def team_at(
             cookies = SealedCookies()
             sign_on = SignOn(settings, settings.sign_on, public_url=None, cookies=cookies, keys=tokens.keys)
             pages = ConnectPages(f"http://{web.host}", lambda: gateway, cookies, sign_on)
-            web.door.pages = pages.handlers
+            web.door.pages.pages = pages.handlers
             gateway.connect_pages = pages
             await gateway.add("guarded", url=provider.mcp, **({"oauth": oauth} if oauth else {}))
             try:

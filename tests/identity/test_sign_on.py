@@ -54,7 +54,7 @@ async def pages_with(sign_on: SignOn) -> AsyncIterator[Web]:
         return show(200, who.user, f"{who.subject} of {','.join(who.groups)} {csrf_field(who)}")
 
     async with a_web() as web:
-        web.door.pages = {"/hello": hello, CALLBACK: sign_on.callback}
+        web.door.pages.pages = {"/hello": hello, CALLBACK: sign_on.callback}
         yield web
 
 

@@ -239,7 +239,7 @@ async def test_on_a_laptop_the_page_is_of_whoever_runs_the_gateway(provider: Pro
     async with a_web() as web, Browser() as mine, Browser() as other:
         gateway = web.world.gateway
         pages = ConnectPages(f"http://{web.host}", lambda: gateway, SealedCookies())
-        web.door.pages = pages.handlers
+        web.door.pages.pages = pages.handlers
         await gateway.add("guarded", url=provider.mcp)
         url = f"http://{web.host}/connect"
         form = {"csrf": (await mine.get(url)).field("csrf"), "server": "guarded", "do": "connect"}

@@ -23,11 +23,15 @@ class PageRequest:
     query: str = ""
     form: Mapping[str, str] = field(default_factory=dict[str, str])
     """What was filled in; empty unless it is a POST."""
+    body: bytes = b""
+    """What a program sent, whatever it is; empty for what browsers are shown."""
     cookies: Mapping[str, str] = field(default_factory=dict[str, str])
     host: str = ""
     """By what name we were called."""
     origin: str | None = None
     """The origin of the page that sent a form, as the browser says."""
+    address: str = ""
+    """Where it comes from, as far as the connection says."""
     is_operator: bool = False
     """Whether it needs no credentials, because it comes from the user who runs the gateway."""
 

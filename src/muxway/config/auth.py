@@ -176,6 +176,33 @@ def sign_on(reader: Reader, place: Path, raw: object) -> SignOnSettings | None:
 
 
 @settings
+class OwnServerSettings:
+    """An authorization server of muxway's own in front of the issuer, for clients that must register themselves."""
+
+    registration: bool = kinds.flag(
+        "Whether clients may register themselves (RFC 7591). Those with a client id metadata document may in any case.",
+        default=True,
+        example=False,
+    )
+    token_lifetime: float = kinds.seconds("How long an access token is good.", default=600.0, example="10m")
+    login_lifetime: float = kinds.seconds(
+        "How long a client may renew its tokens before the user has to sign on again. Who leaves the company, or a "
+        "group, goes on being let in by a client for so long at most.",
+        default=43200.0,
+        example="12h",
+    )
+
+
+OWN_SERVER: Final = Section("gateway.auth.server", OwnServerSettings)
+
+
+@kind("object: {registration, tokenLifetime, loginLifetime}", {"$ref": "#/$defs/ownServer"})
+def own_server(reader: Reader, place: Path, raw: object) -> OwnServerSettings | None:
+    """How it gives tokens."""
+    return _whole(reader, OWN_SERVER, place, raw)
+
+
+@settings
 class AuthSettings:
     """Whose access tokens open `muxway serve` (OAuth 2.1). Issuer and audience of every token are checked, always."""
 
@@ -209,6 +236,13 @@ class AuthSettings:
         default=None,
         example={"clientId": "muxway", "clientSecret": "${SECRET}"},
     )
+    server: OwnServerSettings | None = own_server(
+        "Send clients to an authorization server of muxway's own, where they register themselves and users agree to "
+        "them, for issuers that let no MCP client register. Users sign on at the issuer; it needs `signOn`. `{}` is "
+        "enough.",
+        default=None,
+        example={"tokenLifetime": "10m", "loginLifetime": "12h"},
+    )
 
 
 AUTH: Final = Section("gateway.auth", AuthSettings)
@@ -217,7 +251,10 @@ AUTH: Final = Section("gateway.auth", AuthSettings)
 @kind("object", {"$ref": "#/$defs/auth"})
 def auth_object(reader: Reader, place: Path, raw: object) -> AuthSettings | None:
     """Whose tokens count."""
-    return _whole(reader, AUTH, place, raw)
+    found = _whole(reader, AUTH, place, raw)
+    if found is not None and found.server is not None and found.sign_on is None:
+        reader.report.error((*place, "server"), "needs `signOn` beside it: users sign on at the issuer")
+    return found
 
 
 def _whole(reader: Reader, section: Section, place: Path, raw: object) -> Any:

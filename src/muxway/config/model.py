@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from muxway.config import access, kinds, middlewares, oauth, programs, shaping, tls
-from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, SIGN_ON, auth_object, base_url, scope_names
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, OWN_SERVER, SIGN_ON, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
 from muxway.config.user_values import names_in
 
@@ -835,6 +835,7 @@ SECTIONS = (
         CLAIMS,
         INTROSPECTION,
         SIGN_ON,
+        OWN_SERVER,
     ),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

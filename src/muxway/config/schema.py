@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from muxway.config.access import RULE
-from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, SIGN_ON
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, OWN_SERVER, SIGN_ON
 from muxway.config.dialects import CONTAINERS, TOOL_MARKS, TOP_LEVEL
 from muxway.config.documents import MINIMAL
 from muxway.config.kinds import STRING
@@ -74,6 +74,7 @@ def json_schema() -> dict[str, Any]:
             "claims": _object(CLAIMS),
             "introspection": _object(INTROSPECTION),
             "signOn": _object(SIGN_ON),
+            "ownServer": _object(OWN_SERVER),
             "customTool": {
                 **_object(CUSTOM_TOOL),
                 "oneOf": [{"required": ["subtools"]}, {"required": ["steps"]}],

@@ -27,7 +27,8 @@ MAX_SECONDS = 365 * 24 * 3600
 
 UNENCODABLE = re.compile("[\x00\ud800-\udfff]")
 SECRET_KEY = re.compile(
-    r"token|secret|passw|pwd|api[-_]?key|auth(?!ors?(?:$|[-_]))|credential|private|cookie|session|dsn|(?:^|[-_])key$",
+    r"token|secret|passw|passphrase|passcode|(?<!by)(?<!com)pass(?:$|[-_])|pwd|api[-_]?key|auth(?!ors?(?:$|[-_]))|credential|"
+    r"(?:^|[-_])creds?(?:$|[-_])|private|cookie|session|dsn|jwt|bearer|connection[-_]?string|(?:^|[-_])(?:key|pat)$",
     re.IGNORECASE,
 )
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")

@@ -268,7 +268,7 @@ class Dispatcher:
         if target.error is not None:
             raise target.error
         if call.method != "completion/complete":
-            return self._judged(target, call, sink)
+            return self._judged(self._router.decide(target, call), call, sink)
         backend = self.runtime.servers.get(target.server)
         if completion.cannot(visible, target, backend):
             sink.done(completion.nothing(visible, call))

@@ -168,6 +168,7 @@ class ServerCredentials:
         """Put another token in the place of one that is used up. Raises HttpTrouble if there is none."""
         try:
             async with self._store.locked(self.key):
+                self._store.finish(self.key)
                 kept = self._store.read(self.key)
                 self._read, self._seen = True, self._store.stamp
                 self._take(kept)
@@ -190,7 +191,7 @@ class ServerCredentials:
 
         good = login.token.lasts() and not spent
         try:
-            async with fetch_for(self._config) as fetch:
+            async with fetch_for(self._config, login) as fetch:
                 renewed = await grants.renew(fetch, login, self._oauth)
         except TokenRefused as refused:
             if refused.code == "invalid_grant" and not good:
@@ -391,13 +392,17 @@ class ServerCredentials:
             self._watch = None
 
 
-def fetch_for(config: ServerConfig) -> GuardedFetch:
-    """Who asks for a server: what the user wrote about it is trusted to be where it is."""
+def fetch_for(config: ServerConfig, login: Login | None = None) -> GuardedFetch:
+    """Who asks for a server: what the user wrote about it is trusted to be where it is.
+
+    Where a login was made in a private network, its authorization server may be asked there again.
+    """
     from muxway.net.guarded_fetch import GuardedFetch
 
     oauth = config.oauth
     idp = None if oauth.idp is None else oauth.idp.token_endpoint
-    return GuardedFetch(url for url in (config.url, oauth.issuer, idp) if url)
+    private = login is not None and login.server.private
+    return GuardedFetch((url for url in (config.url, oauth.issuer, idp) if url), private=private)
 
 
 def login_key(config: ServerConfig, owner: Owner = LOCAL) -> LoginKey:

@@ -197,7 +197,7 @@ async def sign_out(login: Login, store: TokenStore, config: ServerConfig | None)
         login = store.read(key) or login
         written = (login.key[3], *(() if config is None or config.oauth.issuer is None else (config.oauth.issuer,)))
         try:
-            async with GuardedFetch(written) as fetch:
+            async with GuardedFetch(written, private=login.server.private) as fetch:
                 oauth = None if config is None else config.oauth
                 await oauth_client.revoke(fetch, login.server, login.registration, login.token, oauth)
         except OAuthError as error:

@@ -76,6 +76,8 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     """Whether a client id may be the URL of a document (CIMD)."""
     legacy: bool = False
     """Found as 2025-03-26 says: at the server itself, with no protected resource metadata."""
+    private: bool = False
+    """Whether it may lie in a private network, because the server that named it answered from one."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -174,8 +176,12 @@ class TokenStore:
             raise StoreError(f"{path}.sealed was written by another version of muxway; log in again") from None
 
     def write(self, login: Login) -> None:
-        """Keep a login; it is on the disk when this returns. Raises StoreError."""
-        self._files.write(LoginKey(*login.key).digest, msgspec.json.encode(login))
+        """Keep a login that is `locked`; it is on the disk when this returns. Raises StoreError."""
+        self._files.write(LoginKey(*login.key).digest, msgspec.json.encode(login), locked=True)
+
+    def finish(self, key: LoginKey) -> None:
+        """Keep what another process was about to when it died. For a login that is `locked`. Raises StoreError."""
+        self._files.finish(key.digest)
 
     def remove(self, key: LoginKey) -> bool:
         """Forget a login. Returns whether there was one."""

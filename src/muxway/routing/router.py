@@ -43,6 +43,7 @@ NOT_FOUND: Final = -32002
 _REMEMBERED: Final = 10_000
 """Names, in the spelling they came in, whose targets are remembered: callers choose the spelling."""
 _LARGEST_JUDGED: Final = 256 * 1024
+_WITH_ARGUMENTS: Final = frozenset(("tools/call", "prompts/get"))
 """Bytes of arguments, not written as we would write them, that a rule may look at: it takes some 20 ns for each."""
 _NO_ARGUMENTS: Final = envelopes.Raw(b"{}")
 _MOST_WAITS: Final = 4
@@ -86,9 +87,9 @@ class Router:
         Raises:
             InvalidParams: nobody can say what its arguments are.
         """
-        if target.verdict is None or call.method != "tools/call":
+        if target.verdict is None or call.method not in _WITH_ARGUMENTS:
             return target
-        if not target.verdict.first:
+        if not target.verdict.first or call.method != "tools/call":
             if target.verdict.do == "ask" and (raw := call.params.get("arguments")) is not None:
                 # Somebody agrees to what is shown of them, so that must be what the server reads.
                 _object(raw, largest=None)

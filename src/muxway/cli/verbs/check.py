@@ -16,7 +16,7 @@ import click
 from muxway.catalog.client_profiles import PROFILES
 from muxway.cli.certificates import chains_of
 from muxway.cli.client_forms import forms_document, forms_of, show_forms
-from muxway.cli.composed import composed_problems, subtool_problems
+from muxway.cli.composed import composed_problems, rules_in_vain, subtool_problems
 from muxway.cli.describing import holdings, middlewares, trouble
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
 from muxway.cli.help import Verb
@@ -211,6 +211,7 @@ async def _connect(
         problems += subtool_problems(config, gateway)
         notes = [(name, note) for name in config.views for note in gateway.notes(name)]
         doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
+        doubts += rules_in_vain(config, gateway)
         forms = forms_of(config, gateway, client)
         return found, problems, doubts, await _logins(config, found), await chains_of(config, found), forms
 
