@@ -132,7 +132,7 @@ class Gateway:
         """What lives as long as this gateway, with the snapshot that is in force."""
         self._layering = Layering(self.runtime, middleware)
         self.runtime.tasks.on_ended = self._layering.task_ended
-        self._admit(settings)
+        self.runtime.apply(settings, Footprint(settings.max_memory).share)
         own_tools = OwnTools(config.tools.values())
         self._publisher = Publisher(self.runtime, unwrapped, own_tools, self._forget)
         self._servers = Servers(
@@ -146,8 +146,6 @@ class Gateway:
             trace=trace,
             credentials=self._credentials,
         )
-        self._telling: asyncio.Task[None] | None = None
-        """Waits for the servers that a reload has started."""
         self._login_pages: LoginPages | None = None
         self.connect_pages: ConnectPages | None = None
         """Where users log in who are not the one who runs the gateway; None: nowhere."""
@@ -217,8 +215,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
-        if self._telling is not None:
-            self._telling.cancel()
+        self._publisher.stop_telling()
         with self._publisher.at_once():
             await self._servers.stop()
         if self._login_pages is not None:
@@ -634,6 +631,12 @@ class Gateway:
         if name in self._servers.by_name:
             raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
 
+    def _check_objects(self, config: Config, changes: Plan) -> None:
+        """Raise MuxwayError if an object of this process that is to be started offers nothing."""
+        for name in (*changes.start, *changes.swap):
+            if name in config.objects:
+                self._servers.check(name, config.objects[name])
+
     def _check_open(self) -> None:
         """Raise RuntimeError if the gateway has been closed."""
         if self._closed:
@@ -657,9 +660,7 @@ class Gateway:
         if coming:
             await self._servers.recollect(coming)
             changes = self.planned(config)
-        for name in (*changes.start, *changes.swap):
-            if name in config.objects:
-                self._servers.check(name, config.objects[name])
+        self._check_objects(config, changes)
         layers = None
         if changes.modules or _chained(config) != _chained(self.config):
             # Those that know the secrets, or the code of edited modules, know the old ones.
@@ -667,27 +668,15 @@ class Gateway:
             layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
         settings = self._new_settings(config, changes, layers)
-        self._servers.lock = read_lock(config)
+        lock = read_lock(config)
         with self._publisher.at_once():
-            self._servers.apply(config, changes, settings.naming)
-        self._admit(config.gateway)
-        if "stateKey" in changes.gateway:
-            self.runtime.forwarder.reseal(Seal(config.gateway.state_key))
+            self._servers.apply(config, changes, settings.naming, lock)
+        seal = Seal(config.gateway.state_key) if "stateKey" in changes.gateway else None
+        self.runtime.apply(config.gateway, Footprint(config.gateway.max_memory).share, seal)
         self.config = config
-        await self._publisher.apply(settings, OwnTools(config.tools.values()))
-        self.runtime.notices.tell()
-        if changes.start or changes.swap:
-            if self._telling is not None:
-                self._telling.cancel()
-            self._telling = asyncio.get_running_loop().create_task(self._tell_when_settled())
-        # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
-        self._forget(None)
+        started = self._servers.settled if changes.start or changes.swap else None
+        await self._publisher.apply(settings, OwnTools(config.tools.values()), started)
         return changes
-
-    async def _tell_when_settled(self) -> None:
-        """Clients hear at once, too, of what the servers bring that somebody has configured."""
-        await self.settled()
-        self.runtime.notices.tell()
 
     def _new_settings(self, config: Config, changes: Plan, layers: Layers | None) -> Settings:
         """What a configuration decides; selections and chains that stay are the very same."""
@@ -715,11 +704,6 @@ class Gateway:
         edited, outdated = _edited_modules()
         changes = plan(replace(self.config, servers=running, objects=objects), config)
         return replace(changes, modules=edited, outdated=outdated)
-
-    def _admit(self, settings: GatewaySettings) -> None:
-        fullness = Footprint(settings.max_memory).share
-        self.runtime.approvals.timeout = settings.approval_timeout
-        self.runtime.admission.allow(calls=settings.max_calls, each=settings.max_calls_per_client, fullness=fullness)
 
     def turned_away(self, denial: Denial) -> None:
         """Whoever serves this gateway has turned somebody away: let the middlewares know that keep account of it."""

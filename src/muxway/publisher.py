@@ -12,7 +12,7 @@ from muxway.log import EventLog, first_of
 from muxway.routing.snapshot import NO_OWN_LISTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from muxway.catalog.build import Source
     from muxway.catalog.model import Finding
@@ -31,9 +31,9 @@ class Publisher:
     """Puts a new snapshot in force when a list or the configuration has changed; long ones are made beside the loop."""
 
     def __init__(
-        self, runtime: Runtime, settings: Settings, own_tools: OwnTools, on_different: Callable[[str], None]
+        self, runtime: Runtime, settings: Settings, own_tools: OwnTools, on_different: Callable[[str | None], None]
     ) -> None:
-        """Prepare one. `on_different` is told of servers that are not what they were. See `follow`."""
+        """Prepare one. `on_different` is told of servers that are not what they were; None: anything. See `follow`."""
         self._runtime = runtime
         self.settings = settings
         """What is to be in force, with the next publication if it is not yet."""
@@ -54,6 +54,8 @@ class Publisher:
         self._preparing = asyncio.Lock()
         self._making: asyncio.Task[None] | None = None
         """Makes the snapshot after a change that is not in force yet."""
+        self._telling: asyncio.Task[None] | None = None
+        """Waits for the servers that a reload has started."""
         self._due: list[Callable[[], None]] = []
         """What waits for a change to be in force."""
         self._quiet = False
@@ -81,11 +83,32 @@ class Publisher:
         finally:
             self._quiet = False
 
-    async def apply(self, settings: Settings, own_tools: OwnTools) -> None:
-        """Put other settings in force, and wait until they are."""
+    async def apply(
+        self, settings: Settings, own_tools: OwnTools, started: Callable[[], Awaitable[None]] | None
+    ) -> None:
+        """Put other settings in force, and wait until they are. Clients hear of it at once.
+
+        They do, too, of what the servers bring that these settings have `started`, which is to be waited for.
+        """
         self.settings, self._own_tools = settings, own_tools
         self.changed()
         await self.settled()
+        self._runtime.notices.tell()
+        if started is not None:
+            self.stop_telling()
+            self._telling = asyncio.get_running_loop().create_task(self._tell_after(started))
+        # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
+        self._on_different(None)
+
+    async def _tell_after(self, started: Callable[[], Awaitable[None]]) -> None:
+        await started()
+        await self.settled()
+        self._runtime.notices.tell()
+
+    def stop_telling(self) -> None:
+        """Clients need not hear at once of what servers bring that are being started."""
+        if self._telling is not None:
+            self._telling.cancel()
 
     async def settled(self) -> None:
         """Wait until what has changed is in force."""

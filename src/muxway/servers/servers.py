@@ -413,8 +413,9 @@ class Servers:
             settings.instance_idle,
         )
 
-    def apply(self, config: Config, changes: Plan, naming: Naming) -> None:
-        """Do with the servers what was planned for this configuration."""
+    def apply(self, config: Config, changes: Plan, naming: Naming, lock: Lock | None) -> None:
+        """Do with the servers what was planned for this configuration, and compare them with this lock."""
+        self.lock = lock
         for name in changes.stop:
             self.retire(name)
         self.reconfigure(config.gateway, naming)
