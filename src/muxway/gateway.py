@@ -49,7 +49,7 @@ from muxway.results import (
 )
 from muxway.routing.snapshot import Settings
 from muxway.servers.lock import read_lock
-from muxway.servers.servers import ManagedServer, Servers
+from muxway.servers.servers import Servers
 from muxway.servers.transports.stdio import StdioServerTransport
 from muxway.wire import envelopes
 from muxway.wire.revisions import PROGRESS_TOKEN
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from muxway.routing.snapshot import MiddlewareChain, Visible
     from muxway.routing.target import Target
     from muxway.search.listing import Discovery
+    from muxway.servers.managed_server import ManagedServer
     from muxway.servers.slot import Slot
     from muxway.servers.transports.port import Credentials
 
@@ -152,8 +153,8 @@ class Gateway:
         self.runtime.logins.page = self._login_page
         chains = self._layering.put(self._layering.make(config), settings.call_max)
         self._publisher.settings = replace(unwrapped, chains=chains)
-        self._servers.lock = read_lock(config)
-        self._publisher.follow(self._servers)
+        self._servers.sources.lock = read_lock(config)
+        self._publisher.follow(self._servers.sources)
 
     @classmethod
     def open(
@@ -227,7 +228,7 @@ class Gateway:
 
     def masked(self, text: str) -> str:
         """A text without the secrets that the configuration knows."""
-        return masker(_secrets(self.config) | self._servers.secrets)(text)
+        return masker(_secrets(self.config) | self._servers.users.secrets)(text)
 
     def _credentials(self, server: ServerConfig, owner: Owner | None) -> Credentials | None:
         """What muxway shows a remote server: the login of a user, or of the one who runs it."""
@@ -251,12 +252,12 @@ class Gateway:
             TokenStore(),
             owner=owner,
             way=partial(self._way_to_log_in, server.name, owner),
-            needed=partial(self._servers.lets_nobody_in, server.name),
+            needed=partial(self._servers.users.lets_nobody_in, server.name),
         )
 
     def those_with_logins(self) -> list[ServerConfig]:
         """The servers that are known to want a login."""
-        return self._servers.those_with_logins()
+        return self._servers.users.those_with_logins()
 
     def may_use(self, name: str, identity: Identity | None) -> bool:
         """Whether rules leave a user anything of a server."""
@@ -292,7 +293,7 @@ class Gateway:
 
         None for the user who runs the gateway.
         """
-        self._servers.logged_in(name, owner)
+        self._servers.users.logged_in(name, owner)
         for page in pages:
             self.runtime.sessions.page_done(self.runtime.logins, page)
 
@@ -305,7 +306,7 @@ class Gateway:
     @property
     def metronome(self) -> Metronome:
         """How long the event loop has been busy without a break."""
-        return self._servers.turn.metronome
+        return self._servers.dialing.turn.metronome
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioClientTransport:
         """A transport for one client on these file descriptors: `await` its `serve()`. Raises UnknownName."""
@@ -313,7 +314,7 @@ class Gateway:
         # A pipe has one end: whatever a server wants to know of its client, this is who it means.
         self.runtime.sessions.only = OnlyClient()
         transport = StdioClientTransport(
-            self._dispatcher(view), self._servers.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
+            self._dispatcher(view), self._servers.dialing.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
         )
         transport.trace = self._trace
         return transport
@@ -593,7 +594,7 @@ class Gateway:
     async def relock(self) -> None:
         """Read the lock file again, and put in force what it says."""
         self._check_open()
-        self._servers.lock = read_lock(self.config)
+        self._servers.sources.lock = read_lock(self.config)
         self._publisher.changed()
         await self._published()
 

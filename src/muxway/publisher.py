@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from muxway.composed.own_tools import OwnTools
     from muxway.exchange.runtime import Prepared, Runtime
     from muxway.routing.snapshot import OwnLists, Settings
-    from muxway.servers.servers import Servers
+    from muxway.servers.sources import ServerSources
 
 log = EventLog("gateway")
 
@@ -39,7 +39,7 @@ class Publisher:
         """What is to be in force, with the next publication if it is not yet."""
         self._own_tools = own_tools
         self._on_different = on_different
-        self._servers: Servers | None = None
+        self._servers: ServerSources | None = None
         self._published: tuple[list[Source], list[str], bool, OwnLists] = ([], [], False, NO_OWN_LISTS)
         """What is in force: what the servers show, which there are, whether all that they have is known, and what is
         for one user alone.
@@ -61,8 +61,8 @@ class Publisher:
         self._quiet = False
         """Whether many things are changing that are one change for those who listen."""
 
-    def follow(self, servers: Servers) -> None:
-        """From now on, show what these have."""
+    def follow(self, servers: ServerSources) -> None:
+        """From now on, show what these servers have."""
         self._servers = servers
         self._publish()
 
@@ -121,7 +121,7 @@ class Publisher:
             self._due.append(then)
         if self._quiet:
             self._do_what_is_due()
-        elif self._work(self._all.sources()) is None:
+        elif self._work(self._all.now()) is None:
             self._publish()
         elif self._making is None:
             # Calls of a server that is new need not fail meanwhile.
@@ -151,7 +151,7 @@ class Publisher:
     # --- inside -------------------------------------------------------------------------------
 
     @property
-    def _all(self) -> Servers:
+    def _all(self) -> ServerSources:
         assert self._servers is not None  # noqa: S101 - nothing changes before `follow`
         return self._servers
 
@@ -169,14 +169,14 @@ class Publisher:
     async def _make(self) -> None:
         """Something has changed that nobody could prepare for: a server has gone away, or the configuration."""
         try:
-            await self.prepare(self._all.sources)
+            await self.prepare(self._all.now)
         finally:
             self._making = None
         self._publish()
 
     def _publish(self) -> None:
         servers = self._all
-        sources = servers.sources()
+        sources = servers.now()
         own_lists = servers.own_lists()
         given = [self._own_tools.source(sources), *sources], [*servers.by_name], servers.complete, own_lists
         if given != self._published or not self._is_in_force:
