@@ -311,7 +311,7 @@ class Servers:
                 server.listed_for_all = instance.credentials is None or not instance.credentials.wanted
             if self._has_sessions:
                 instance.pool.open_for_sessions()
-        waits = instance is not server.instance or first.starting
+        waits = instance is not server.instance or first.state.starting
         self._on_change(None if waits else server.waiting.release)
 
     def _name_prefixes(self) -> None:

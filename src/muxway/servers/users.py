@@ -65,8 +65,10 @@ class ServerUsers:
         """Another instance of a server serves: use that one in the name of those who used the one before."""
         for owner, before in list(server.of_users.items()):
             self._draining.drain(self._forget(server, owner).instance)
-            if server.make_own is not None and (again := server.make_own(owner)) is not None:
-                again.first.expect_again(before.first)
+            again = None if server.make_own is None else server.make_own(owner)
+            if again is not None and before.first.greeting is not None:
+                # What was there for its user is listed until this one says what is.
+                again.first.expect(before.first.greeting, before.lists.offers)
 
     def _begin(self, server: ManagedServer, owner: Owner) -> ManagedServer | None:
         """Begin to use a server in the name of a user; None: it wants nobody's name."""
