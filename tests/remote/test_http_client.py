@@ -13,6 +13,7 @@ import pytest
 
 from muxway.net.http_client import HttpClient
 from muxway.net.http_errors import HttpTrouble
+from muxway.net.http_response import HttpResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -187,3 +188,62 @@ async def test_credentials_of_the_url_are_sent_as_a_header_and_never_in_the_targ
     assert head.startswith(b"POST /mcp?x=%20y HTTP/1.1\r\nHost: 127.0.0.1:")
     assert b"\r\nAuthorization: Basic bWU6cEBzcw==\r\n" in head
     assert b"me:" not in head
+
+
+class Tap:
+    """A connection that gives a piece each time it is read on."""
+
+    def __init__(self, piece: bytes) -> None:
+        self.piece = piece
+        self.given = 0
+        self.response = HttpResponse(self)
+        self.response.fields = [(b"content-encoding", b"gzip")]
+        self.response.begin(200)
+
+    def go_on(self) -> None:
+        self.given += 1
+        asyncio.get_running_loop().call_soon(self._give)
+
+    def _give(self) -> None:
+        self.response.put(self.piece)
+        self.response.wake()
+
+    def abort(self) -> None:
+        raise AssertionError
+
+
+async def test_a_compressed_body_that_is_read_slowly_is_not_kept_for_later() -> None:
+    """What nobody has unpacked yet waits in the server's hands: in ours it would have no end."""
+    tap = Tap(gzip.compress(b"") * 40_000)
+    tap.go_on()
+    reading = asyncio.ensure_future(tap.response.chunk())
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert tap.given == 2
+    reading.cancel()
+
+
+async def test_a_compressed_body_of_many_parts_leaves_others_their_turns() -> None:
+    """RFC 1952 §2.2: members follow one another, and nothing need be in them."""
+    parts = 1000
+    tap = Tap(gzip.compress(b"") * parts + gzip.compress(b"x") * parts)
+    tap.response.put(tap.piece)
+    tap.response.received = True
+    reading = asyncio.ensure_future(tap.response.read(parts))
+    turns = 0
+    while not reading.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert reading.result() == b"x" * parts
+    assert turns > parts
+
+
+async def test_a_compressed_body_is_whole_wherever_it_is_cut() -> None:
+    """What was unpacked and did not fit waits where no input shows it."""
+    for size in range(256 * 1024 - 2, 256 * 1024 + 300, 7):
+        tap = Tap(bare(b"z" * size))
+        tap.response.fields = [(b"content-encoding", b"deflate")]
+        tap.response.begin(200)
+        tap.response.put(tap.piece)
+        tap.response.received = True
+        assert len(await tap.response.read(1 << 20)) == size
