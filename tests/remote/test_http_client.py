@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import os
+import ssl
 import zlib
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,11 @@ from muxway.net.http_client import HttpClient
 from muxway.net.http_errors import HttpTrouble
 from muxway.net.http_response import HttpResponse
 
+from ..certificates import Authority
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -247,3 +251,47 @@ async def test_a_compressed_body_is_whole_wherever_it_is_cut() -> None:
         tap.response.put(tap.piece)
         tap.response.received = True
         assert len(await tap.response.read(1 << 20)) == size
+
+
+async def test_a_server_behind_a_proxy_that_speaks_before_it_is_asked_is_no_fault_of_ours(tmp_path: Path) -> None:
+    """With TLS 1.2 its first words may come with the end of the handshake."""
+    authority = Authority(tmp_path)
+    shown = authority.server()
+    shown.maximum_version = ssl.TLSVersion.TLSv1_2
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = shown.wrap_bio(incoming, outgoing, server_side=True)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                incoming.write(await reader.read(65536))
+        tls.write(sized(b"unasked"))
+        writer.write(outgoing.read())
+        with contextlib.suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(lead, "127.0.0.1", 0) as proxy:
+        place = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        client = HttpClient(f"https://{place}/mcp", {}, tls=authority.client(), proxy=f"http://{place}")
+        with pytest.raises(HttpTrouble, match="reset the connection"):
+            await ask(client, f"https://{place}/mcp")
+        await client.close()
+    assert faults == []
+
+
+async def test_of_where_a_server_would_have_us_go_a_part_is_shown() -> None:
+    """Ours: what it says ends up in the error of a call."""
+    moved = b"HTTP/1.1 307 Moved\r\nLocation: http://%b/\r\nContent-Length: 0\r\n\r\n" % (b"a." * 20_000)
+    async with asking(Peer(moved)) as (client, url):
+        with pytest.raises(HttpTrouble, match="redirects to another origin, http://a.a") as told:
+            await ask(client, url)
+    assert len(told.value.what) < 1000
