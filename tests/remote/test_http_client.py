@@ -292,6 +292,6 @@ async def test_of_where_a_server_would_have_us_go_a_part_is_shown() -> None:
     """Ours: what it says ends up in the error of a call."""
     moved = b"HTTP/1.1 307 Moved\r\nLocation: http://%b/\r\nContent-Length: 0\r\n\r\n" % (b"a." * 20_000)
     async with asking(Peer(moved)) as (client, url):
-        with pytest.raises(HttpTrouble, match="redirects to another origin, http://a.a") as told:
+        with pytest.raises(HttpTrouble, match="redirects to another origin") as told:
             await ask(client, url)
     assert len(told.value.what) < 1000
