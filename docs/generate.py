@@ -18,7 +18,7 @@ import click
 
 from muxway.cli import cli
 from muxway.config.access import RULE
-from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, OWN_SERVER, SIGN_ON
 from muxway.config.dialects import CONTAINERS
 from muxway.config.model import CUSTOM_TOOL, EXAMPLE, GATEWAY, SERVER, STEP, SUBTOOL, VIEW
 from muxway.config.oauth import IDP, OAUTH
@@ -119,6 +119,8 @@ PARTS: Final = {
     "auth": lambda: fields(AUTH),
     "claims": lambda: fields(CLAIMS),
     "introspection": lambda: fields(INTROSPECTION),
+    "sign-on": lambda: fields(SIGN_ON),
+    "own-server": lambda: fields(OWN_SERVER),
     "compound-tools": lambda: fields(CUSTOM_TOOL, {row.key for row in CUSTOM_TOOL.fields[2:]}),
     "subtools": lambda: fields(SUBTOOL),
     "composed-tools": lambda: fields(CUSTOM_TOOL, {"subtools"}),

@@ -30,8 +30,11 @@ from muxway.config.expand import Scope as Names
 from muxway.config.expand import expand
 from muxway.config.templates import BadTemplate, parse_condition, parse_template, parse_text
 from muxway.errors import ConfigError, ParseError
+from muxway.identity.challenges import Challenge, read_challenge
 from muxway.middleware.builtin.masking import Masker
 from muxway.middleware.builtin.patterns import KINDS
+from muxway.search import answers
+from muxway.search.index import Index
 from muxway.wire import envelopes, headers
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.framing import LineFramer, Oversized
@@ -40,6 +43,7 @@ from muxway.wire.sse import SseParser
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muxway.catalog.model import Route
     from muxway.config.auth import AuthSettings
     from muxway.identity.jwks import IssuerKeys
 
@@ -376,6 +380,20 @@ def token_claims(data: bytes) -> None:
         assert len(verdict.principal) == 32
 
 
+def challenge(data: bytes) -> None:
+    """Any `WWW-Authenticate` is read, soon, and what is written as RFC 9110 says comes back as it was."""
+    text = data.decode("latin-1")
+    for values in ([text], text.split("\n"), [f"Bearer {text}", text]):
+        told = read_challenge(values)
+        assert told.bearer or told == Challenge()
+        assert all(isinstance(one, str | None) for one in (told.resource_metadata, told.error))
+        assert told.scope is None or all(one.split() == [one] for one in told.scope)
+        assert len(set(told.scope or ())) == len(told.scope or ())
+    quoted = text[:1000].replace("\\", "\\\\").replace('"', '\\"')
+    written = f'Basic realm="{quoted}", Bearer error="{quoted}", resource_metadata="{quoted}"'
+    assert read_challenge([written])[1::2] == (text[:1000], text[:1000])
+
+
 @cache
 def _issuer() -> tuple[IssuerKeys, AuthSettings]:
     from joserfc.jwk import ECKey
@@ -399,6 +417,47 @@ def _issuer() -> tuple[IssuerKeys, AuthSettings]:
     return keys, config.gateway.auth
 
 
+def search(data: bytes) -> None:
+    """Any arguments of `search_tools` are a search or a reason, and any query has an answer within its limit."""
+    (limit, flags), text = _taken(data, 2)
+    index, routes = _searched()
+    wanted = answers.asked(Raw(text)) if _is_json(text) and envelopes.is_object(text) else None
+    query = wanted.query if isinstance(wanted, answers.SearchQuery) else text.decode("utf-8", "replace")
+    most = 1 + limit % answers.MOST
+    found = index.search(query, most, server="a" if flags & 1 else None)
+    assert found == index.search(query, most, server="a" if flags & 1 else None)
+    assert len(found.matches) <= min(most, found.total)
+    told = answers.hits([routes[one.name] for one in found.matches], found.total, most, tiers=bool(flags & 2))
+    assert len(told.encode()) <= answers.LARGEST
+    assert len(answers.nothing(query, {"a": 1})) < 1000
+
+
+def _is_json(text: bytes) -> bool:
+    """Whether it is JSON: nothing else gets as far as this."""
+    try:
+        msgspec.json.decode(text, type=Raw)
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return False
+    return True
+
+
+@cache
+def _searched() -> tuple[Index, dict[str, Route]]:
+    schema = Raw(b'{"type":"object","properties":{"city":{"type":"string"},"when":{"$ref":"#/x"}}}')
+    tools = {"get_weather": "Weather of a city", "天気": "天気予報を取得", "createIssue": "Open an issue", "é": "naïve"}
+    natives = [
+        NativeTool(name, {"inputSchema": schema, "description": Raw(envelopes.encode(said))})
+        for name, said in tools.items()
+    ]
+    sources = [Source(upstream=server, prefix=server, tools=natives) for server in ("a", "b")]
+    routes = dict(build(Naming.of("__", 64), sources).routes)
+    index = Index()
+    for _ in index.follow(routes):
+        pass
+    return index, routes
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
@@ -414,5 +473,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         redactor,
         token_header,
         token_claims,
+        challenge,
+        search,
     )
 }

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from muxway import Gateway
 from muxway.config import parse_config
+from muxway.exchange import change_notices
 from muxway.testing import RawClient, ScriptedServer
 
 if TYPE_CHECKING:
@@ -77,3 +78,14 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     """What muxway remembers of servers is remembered for one test, and never where the user's own muxway finds it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """How long changes of lists are gathered: not at all, unless a test says so. None is about that but for a few."""
+
+    def set_(seconds: float) -> None:
+        monkeypatch.setattr(change_notices, "QUIET", seconds)
+
+    set_(0)
+    return set_

@@ -150,6 +150,13 @@ class ToolNotFound(RpcError):
     code = METHOD_NOT_FOUND
 
 
+class CallRefused(InvalidParams):
+    """A call is not made, for a reason that the model which wants it can put right. It is told by a tool's result."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+
 class UnsupportedVersion(RpcError):
     """A stateless request names a protocol revision that is not spoken that way."""
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from muxway import __version__
 from muxway.access.rules import Access
 from muxway.calls.call import LIBRARY, Call
 from muxway.calls.ports import Waiter
+from muxway.catalog.client_profiles import PROFILES, adapt
 from muxway.catalog.globs import Globs
 from muxway.catalog.kinds import TOOLS
+from muxway.catalog.locking import LOCKED_KINDS, LockedServer, records_of, told
 from muxway.catalog.naming import Naming
 from muxway.catalog.shaping import Shapes, shape
 from muxway.catalog.uris import UriFilter
@@ -32,6 +36,7 @@ from muxway.net.memory_limit import Footprint
 from muxway.opening import OpeningGateway
 from muxway.publisher import Publisher
 from muxway.results import (
+    FoundTool,
     Prompt,
     PromptResult,
     Resource,
@@ -43,6 +48,7 @@ from muxway.results import (
     encoded_arguments,
 )
 from muxway.routing.snapshot import Settings
+from muxway.servers.lock import read_lock
 from muxway.servers.servers import ManagedServer, Servers
 from muxway.servers.transports.stdio import StdioServerTransport
 from muxway.wire import envelopes
@@ -52,14 +58,18 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.calls.identity import Denial, Identity
+    from muxway.calls.call import Caller
+    from muxway.calls.identity import Denial, Identity, Owner
     from muxway.calls.ports import Running
+    from muxway.catalog.client_profiles import Adapted, ClientProfile
+    from muxway.catalog.locking import Drift
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
     from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
     from muxway.exchange.dispatcher import Dispatcher
     from muxway.exchange.logins import LoginPage
+    from muxway.identity.connect import ConnectPages
     from muxway.identity.pages import LoginPages
     from muxway.layering import Layers
     from muxway.middleware.engine.base import Middleware
@@ -70,6 +80,7 @@ if TYPE_CHECKING:
     from muxway.net.processes.launch import ReaperProcess
     from muxway.routing.snapshot import MiddlewareChain, Visible
     from muxway.routing.target import Target
+    from muxway.search.listing import Discovery
     from muxway.servers.slot import Slot
     from muxway.servers.transports.port import Credentials
 
@@ -135,10 +146,15 @@ class Gateway:
             trace=trace,
             credentials=self._credentials,
         )
+        self._telling: asyncio.Task[None] | None = None
+        """Waits for the servers that a reload has started."""
         self._login_pages: LoginPages | None = None
+        self.connect_pages: ConnectPages | None = None
+        """Where users log in who are not the one who runs the gateway; None: nowhere."""
         self.runtime.logins.page = self._login_page
         chains = self._layering.put(self._layering.make(config), settings.call_max)
         self._publisher.settings = replace(unwrapped, chains=chains)
+        self._servers.lock = read_lock(config)
         self._publisher.follow(self._servers)
 
     @classmethod
@@ -201,6 +217,8 @@ class Gateway:
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
+        if self._telling is not None:
+            self._telling.cancel()
         with self._publisher.at_once():
             await self._servers.stop()
         if self._login_pages is not None:
@@ -212,26 +230,74 @@ class Gateway:
 
     def masked(self, text: str) -> str:
         """A text without the secrets that the configuration knows."""
-        return masker(_secrets(self.config))(text)
+        return masker(_secrets(self.config) | self._servers.secrets)(text)
 
-    def _credentials(self, server: ServerConfig) -> Credentials | None:
-        """What muxway shows a remote server: the login of the user who runs it."""
+    def _credentials(self, server: ServerConfig, owner: Owner | None) -> Credentials | None:
+        """What muxway shows a remote server: the login of a user, or of the one who runs it."""
         # Only for those who have such servers.
         from muxway.identity.credentials import ServerCredentials, takes_login
-        from muxway.identity.store import TokenStore
+        from muxway.identity.store import LOCAL, TokenStore
 
-        return ServerCredentials(server, TokenStore(), file=self.config.source) if takes_login(server) else None
+        source = self.config.source
+        if server.user_values:
+            from muxway.identity.user_values import UserValues
 
-    def _login_page(self, name: str) -> LoginPage | None:
-        """Where the user who runs the gateway can log in to a server."""
+            command = shlex.join(["muxway", "login", server.name, *(["--config", source] if source else [])])
+            way = (lambda: f"run `{command}`") if owner is None else partial(self._way_to_log_in, server.name, owner)
+            return UserValues(server, TokenStore(), owner=owner or LOCAL, way=way)
+        if not takes_login(server):
+            return None
+        if owner is None:
+            return ServerCredentials(server, TokenStore(), file=self.config.source)
+        return ServerCredentials(
+            server,
+            TokenStore(),
+            owner=owner,
+            way=partial(self._way_to_log_in, server.name, owner),
+            needed=partial(self._servers.lets_nobody_in, server.name),
+        )
+
+    def those_with_logins(self) -> list[ServerConfig]:
+        """The servers that are known to want a login."""
+        return self._servers.those_with_logins()
+
+    def may_use(self, name: str, identity: Identity | None) -> bool:
+        """Whether rules leave a user anything of a server."""
+        access = self.runtime.snapshot.settings.access
+        judge = None if access is None else access.judge(identity, None)
+        return judge is None or not judge.shuts(name)
+
+    def _way_to_log_in(self, name: str, owner: Owner) -> str:
+        """What somebody who is not the one who runs the gateway is told to do to log in to a server."""
+        if self.connect_pages is None or not self.connect_pages.knows(owner):
+            return "ask who runs muxway for a login that is shared (`oauth.shared`), or for a sign-on"
+        return f"open {self.connect_pages.link(name)}"
+
+    def _login_page(self, name: str, caller: Caller) -> LoginPage | None:
+        """Where a caller's user can log in to a server."""
         server = self._servers.by_name.get(name)
         if server is None or server.instance.credentials is None or not server.config.oauth.interactive:
+            return None
+        if caller.identity is not None and server.make_own is not None:
+            pages, owner = self.connect_pages, caller.identity.owner
+            return None if pages is None or not pages.knows(owner) else pages.page(name, owner)
+        if caller.principal or server.config.user_values:
+            # The page logs in the user who runs the gateway, and this is another one, whoever it may be.
             return None
         if self._login_pages is None:
             from muxway.identity.pages import LoginPages
 
             self._login_pages = LoginPages(self._logged_in)
         return self._login_pages.page(server.config)
+
+    def user_logged_in(self, name: str, owner: Owner | None, pages: Iterable[str] = ()) -> None:
+        """A user has logged in to a server, or out of it; these pages, which clients sent the user to, are done.
+
+        None for the user who runs the gateway.
+        """
+        self._servers.logged_in(name, owner)
+        for page in pages:
+            self.runtime.sessions.page_done(self.runtime.logins, page)
 
     def _logged_in(self, name: str, page: str) -> None:
         """The user has logged in to a server on such a page."""
@@ -289,7 +355,8 @@ class Gateway:
             RpcError: a middleware fails, or refuses the list.
             UnknownName: there is no such view.
         """
-        if view not in self._layering.chains and self.runtime.snapshot.settings.access is None:
+        settings = self.runtime.snapshot.settings
+        if view not in self._layering.chains and settings.access is None and view not in settings.discoveries:
             return self.tools(view)
         routes, listed = self._visible(view).tools.routes, list[Tool]()
         params: dict[str, bytes] = {}
@@ -304,6 +371,23 @@ class Gateway:
                 return listed
             params = {"cursor": envelopes.encode(page["nextCursor"])}
 
+    def search(self, query: str, *, view: str | None = None, limit: int = 5) -> list[FoundTool]:
+        """The tools, of a view if one is given, that fit a query best, as `search_tools` finds them before rules.
+
+        UnknownName: no such view.
+        """
+        # Only for those who search.
+        from muxway.search.index import Index, explained
+        from muxway.search.meaning import Meaning
+
+        routes = self._visible(view).tools.routes
+        index = Index(Meaning() if self.config.gateway.semantic else None)
+        for _ in index.follow(routes):
+            pass
+        rarities = index.rarities(query)
+        found = index.search(query, limit).matches
+        return [FoundTool(_tool(routes[one.name]), one.score, explained(routes[one.name], rarities)) for one in found]
+
     async def hidden_by(self, tool: str, view: str | None = None) -> Layer | None:
         """The middleware that takes a tool out of the list, if one does. Raises as `list_tools` does."""
         return await self._layering.hider(TOOLS, tool, LIBRARY, view)
@@ -315,6 +399,25 @@ class Gateway:
     def notes(self, view: str) -> list[str]:
         """What a view names in vain, or cannot do. UnknownName: no such view."""
         return [str(finding) for finding in self._visible(view).findings]
+
+    def adapted_for(self, client: str, view: str | None = None) -> Adapted:
+        """What is done to the tools for a client of this profile (`catalog.client_profiles`), and what it cannot take.
+
+        Raises:
+            UnknownName: there is no such profile, or no such view.
+        """
+        if client not in PROFILES:
+            raise UnknownName("client", client, PROFILES)
+        return adapt(self._visible(view).tools, PROFILES[client])
+
+    def adapted(self) -> list[tuple[str | None, ClientProfile, Adapted]]:
+        """What was done for the clients that have come, by their view."""
+        made = self.runtime.snapshot.classes
+        return [
+            (view, PROFILES[client], one.adapted)
+            for (view, _, client), one in made.items()
+            if client and one.adapted is not None
+        ]
 
     def definition(self, name: str) -> Mapping[str, Any] | None:
         """A tool as its server and its shape define it, by any spelling, whether or not clients see it; None: none."""
@@ -417,9 +520,11 @@ class Gateway:
         prompts = Counter(route.upstream for route in whole.prompts.routes.values())
         resources = Counter(entry.upstream for entry in whole.resources.resources.values())
         templates = Counter(entry.upstream for entry in whole.resources.templates.values())
+        drifts = self.drifts()
+        notes = {name: [f"{name}: {told(drift)}" for drift in drifts.get(name, ())] for name in self._servers.by_name}
         return [
             replace(
-                _server(server, tools.get(name, []), [str(f) for f in findings if f.upstream == name]),
+                _server(server, tools.get(name, []), [*(str(f) for f in findings if f.upstream == name), *notes[name]]),
                 prompts=prompts[name],
                 resources=resources[name],
                 resource_templates=templates[name],
@@ -462,7 +567,7 @@ class Gateway:
         # Calls of what it may have wait for it from now on.
         self._publisher.changed()
         await added.first.state.settled()
-        await self._publisher.settled()
+        await self._published()
         return self._server(name)
 
     async def remove(self, name: str) -> None:
@@ -473,7 +578,7 @@ class Gateway:
         """
         self._check_name(name)
         await self._servers.remove(name)
-        await self._publisher.settled()
+        await self._published()
 
     async def restart(self, name: str) -> Server:
         """End a server and start it anew, whatever its history; wait until it is ready or has failed.
@@ -485,8 +590,34 @@ class Gateway:
         """
         self._check_name(name)
         await self._servers.restart(name)
-        await self._publisher.settled()
+        await self._published()
         return self._server(name)
+
+    async def relock(self) -> None:
+        """Read the lock file again, and put in force what it says."""
+        self._check_open()
+        self._servers.lock = read_lock(self.config)
+        self._publisher.changed()
+        await self._published()
+
+    def drifts(self) -> dict[str, Sequence[Drift]]:
+        """How servers differ from what was locked, if there is a lock."""
+        return {source.upstream: source.drifts for source in self.runtime.snapshot.given if source.drifts}
+
+    def locked_now(self) -> dict[str, LockedServer]:
+        """What there is to lock of the servers that run, as they define it. How they are started is not in it."""
+        found: dict[str, LockedServer] = {}
+        for name, server in self._servers.by_name.items():
+            greeting, lists = server.first.greeting, server.lists
+            if server.connection is not None and greeting is not None:
+                records = {kind.name: records_of(kind, lists.of(kind).natives) for kind in LOCKED_KINDS}
+                found[name] = LockedServer({}, greeting.server_info, greeting.instructions, records)
+        return found
+
+    async def _published(self) -> None:
+        """Wait until what somebody has asked for is in force. Clients hear of it at once."""
+        await self._publisher.settled()
+        self.runtime.notices.tell()
 
     def _server(self, name: str) -> Server:
         self._check_name(name)
@@ -536,6 +667,7 @@ class Gateway:
             layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
         settings = self._new_settings(config, changes, layers)
+        self._servers.lock = read_lock(config)
         with self._publisher.at_once():
             self._servers.apply(config, changes, settings.naming)
         self._admit(config.gateway)
@@ -543,9 +675,19 @@ class Gateway:
             self.runtime.forwarder.reseal(Seal(config.gateway.state_key))
         self.config = config
         await self._publisher.apply(settings, OwnTools(config.tools.values()))
+        self.runtime.notices.tell()
+        if changes.start or changes.swap:
+            if self._telling is not None:
+                self._telling.cancel()
+            self._telling = asyncio.get_running_loop().create_task(self._tell_when_settled())
         # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
         self._forget(None)
         return changes
+
+    async def _tell_when_settled(self) -> None:
+        """Clients hear at once, too, of what the servers bring that somebody has configured."""
+        await self.settled()
+        self.runtime.notices.tell()
 
     def _new_settings(self, config: Config, changes: Plan, layers: Layers | None) -> Settings:
         """What a configuration decides; selections and chains that stay are the very same."""
@@ -631,12 +773,32 @@ def _settings(
         version=gateway.version or __version__,
         naming=naming,
         page_size=gateway.page_size,
+        client_profiles=gateway.client_profiles,
+        locked=gateway.lock == "enforce",
         tools=config.tools,
         selections=selections,
         chains=chains or {},
+        discoveries=_discoveries(config),
+        semantic=gateway.semantic,
         access=access,
         define=define if any(tool.subtools for tool in config.tools.values()) else None,
     )
+
+
+def _discoveries(config: Config) -> dict[str | None, Discovery]:
+    """How tools are found where they are not all listed: in which views, and with None in the whole."""
+    every: list[tuple[str | None, GatewaySettings | ViewConfig]] = [(None, config.gateway), *config.views.items()]
+    searched = [(name, one) for name, one in every if one.discovery == "search"]
+    if not searched:
+        return {}
+    # Only for those who search.
+    from muxway.search.listing import Discovery
+    from muxway.search.meaning import is_installed
+
+    if config.gateway.semantic and not is_installed():
+        why = "gateway.semantic needs an extra that is not installed: pip install 'muxway[semantic]'"
+        raise ConfigError("invalid_schema", why)
+    return {name: Discovery(pinned=Globs(one.pinned), tiers=one.tiers) for name, one in searched}
 
 
 def _selection(config: ViewConfig) -> Selection:
@@ -651,6 +813,7 @@ def _selection(config: ViewConfig) -> Selection:
         uris=UriFilter(config.resources),
         read_only=config.read_only,
         shapes=config.shape,
+        pin=config.pin,
     )
 
 

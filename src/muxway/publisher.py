@@ -6,8 +6,10 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from muxway.catalog.locking import told
 from muxway.exchange.first_listing import FirstListing
 from muxway.log import EventLog, first_of
+from muxway.routing.snapshot import NO_OWN_LISTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Finding
     from muxway.composed.own_tools import OwnTools
     from muxway.exchange.runtime import Prepared, Runtime
-    from muxway.routing.snapshot import Settings
+    from muxway.routing.snapshot import OwnLists, Settings
     from muxway.servers.servers import Servers
 
 log = EventLog("gateway")
@@ -38,8 +40,9 @@ class Publisher:
         self._own_tools = own_tools
         self._on_different = on_different
         self._servers: Servers | None = None
-        self._published: tuple[list[Source], list[str], bool] = ([], [], False)
-        """What is in force: what the servers show, which there are, and whether all that they have is known.
+        self._published: tuple[list[Source], list[str], bool, OwnLists] = ([], [], False, NO_OWN_LISTS)
+        """What is in force: what the servers show, which there are, whether all that they have is known, and what is
+        for one user alone.
 
         Servers say often that something about them may have changed, and all of them at the same time.
         """
@@ -47,6 +50,7 @@ class Publisher:
         self._noted: set[str] = set()
         """The findings that have been told."""
         self._noted_of_views: set[str] = set()
+        self._noted_drifts: set[str] = set()
         self._preparing = asyncio.Lock()
         self._making: asyncio.Task[None] | None = None
         """Makes the snapshot after a change that is not in force yet."""
@@ -150,10 +154,11 @@ class Publisher:
     def _publish(self) -> None:
         servers = self._all
         sources = servers.sources()
-        given = [self._own_tools.source(sources), *sources], [*servers.by_name], servers.complete
+        own_lists = servers.own_lists()
+        given = [self._own_tools.source(sources), *sources], [*servers.by_name], servers.complete, own_lists
         if given != self._published or not self._is_in_force:
             self._published = given
-            self._runtime.publish(given[0], self.settings)
+            self._runtime.publish(given[0], self.settings, own_lists)
             self._note_findings(complete=given[2])
         for name in servers.different():
             self._on_different(name)
@@ -168,11 +173,21 @@ class Publisher:
 
     def _note_findings(self, *, complete: bool) -> None:
         snapshot = self._runtime.snapshot
+        self._noted_drifts = _tell_drifts(snapshot.given, self._noted_drifts)
         self._noted = _tell(snapshot.whole.findings, self._noted)
         if complete:
             # Without one of them, a view may lack just what that one has.
             found = [finding for view in snapshot.views.values() for finding in view.findings]
             self._noted_of_views = _tell(found, self._noted_of_views)
+
+
+def _tell_drifts(sources: Sequence[Source], known: set[str]) -> set[str]:
+    """Log how servers differ from what was locked, where that is news. Returns what is told now."""
+    texts = {f"{source.upstream}: {told(drift)}" for source in sources for drift in source.drifts}
+    new, more = first_of(sorted(texts - known))
+    for text in (*new, more) if more else new:
+        log.warning("not as locked", problem=text, see="muxway lock diff")
+    return texts
 
 
 def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:

@@ -46,6 +46,17 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundTool:
+    """A tool that a search found."""
+
+    tool: Tool
+    score: float
+    """How well it fits: comparable within one search."""
+    fields: Mapping[str, float]
+    """What each field of its definition adds, by words."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool gave back."""
 

@@ -156,6 +156,39 @@ async def test_few_calls_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "too many calls wait" in reply.result["content"][0]["text"]
 
 
+async def test_one_caller_does_not_take_the_places_of_others() -> None:
+    """docs/access.md: sixteen of each caller; whoever comes next finds a place."""
+    async with asking() as world:
+        many = await client_of(world, "2025-11-25", Identity(user="ann"))
+        for _ in range(16):
+            many.start("tools/call", {"name": "a__drop", "arguments": {}})
+        reply = await many.call("a__drop")
+        assert "16 calls of this caller wait" in reply.result["content"][0]["text"]
+        other = await client_of(world, "2025-11-25", Identity(user="bob"))
+        other.start("tools/call", {"name": "a__drop", "arguments": {}})
+        async with asyncio.timeout(10):
+            while len(world.gateway.runtime.approvals.waiting()) < 17:
+                await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
+async def test_arguments_with_a_member_twice_are_refused_for_tools_and_prompts_alike(method: str) -> None:
+    """docs/access.md: also where nobody is shown them."""
+    async with asking() as world:
+        client = await client_of(world, "2025-11-25", capabilities=ELICITS)
+        client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": {}}
+        name = "a__drop" if method == "tools/call" else "a:q"
+        twice = '{"path":"x","path":"y"}'
+        client.say(
+            b'{"jsonrpc":"2.0","id":"t","method":"%b","params":{"name":"%b","arguments":%b}}'
+            % (method.encode(), name.encode(), twice.encode())
+        )
+        reply = await client.answer("t")
+        assert reply.error["code"] == -32602
+        assert "stands twice" in reply.error["message"]
+        assert used(world) == 0
+
+
 async def test_a_state_that_nobody_was_given_is_refused() -> None:
     """Ours: only an answer to our own question, for just this call, is one."""
     async with asking() as world:

@@ -382,3 +382,24 @@ def test_connect_reports_subtools_that_are_not_there(muxway: Callable[..., Resul
     # Its own name is good for a call, whatever it had to be listed as.
     called = muxway("call", "Has Space", "server=notes", "tool=add", 'args:={"text": "x"}', "-c", servers)
     assert called.exit_code == 0, called.output
+
+
+def test_names_in_access_rules_that_nothing_has_are_shown(
+    muxway: Callable[..., Result], write: Callable[..., Path]
+) -> None:
+    """docs/access.md: with `--connect`, as only then it is known what there is."""
+    notes = {"command": sys.executable, "args": ["-m", "muxway.demo.notes"]}
+    rules = [
+        {"tools": ["notes__add", "nothing__*", "*__ad?"], "do": "ask"},
+        {"prompts": ["none"], "do": "deny"},
+    ]
+    file = write({"mcpServers": {"notes": notes}, "access": rules})
+    result = muxway("check", file, "--connect")
+    assert result.exit_code == 0, result.output
+    said = [line for line in result.stdout.splitlines() if "matches nothing" in line]
+    assert len(said) == 2, result.output
+    assert "access.0.tools" in said[0]
+    assert '"nothing__*"' in said[0]
+    assert '"none"' in said[1]
+    broken = write({"mcpServers": {"notes": {**notes, "args": ["-c", "raise SystemExit(1)"]}}, "access": rules})
+    assert "matches nothing" not in muxway("check", broken, "--connect").stdout

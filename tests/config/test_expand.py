@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from muxway.config.envfile import parse_env_file
 from muxway.config.expand import Scope, expand
+from muxway.config.values import SECRET_KEY
 
 law = settings(deadline=None)
 """A busy machine is no fault."""
@@ -172,3 +173,19 @@ def test_the_python_that_runs_muxway_has_a_name() -> None:
     """docs/configuration.md#variables: for servers that need what is installed beside muxway."""
     outcome = expand("${muxwayPython}", Scope({}, Path("/work")))
     assert (outcome.text, outcome.values) == (sys.executable, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        *(
+            (name, True)
+            for name in ("PGPASS", "DB_PASS", "dbPass", "MYSQL_PASS_2", "PASS", "KEY_PASSPHRASE", "passcode")
+        ),
+        *((name, True) for name in ("GITHUB_PAT", "AWS_CREDS", "MY_JWT", "BEARER", "AZURE_CONNECTION_STRING")),
+        *((name, False) for name in ("BYPASS_PROXY", "COMPASS_URL", "PASSENGERS", "PATH", "PATTERN", "CREDITS")),
+    ],
+)
+def test_names_that_sound_like_secrets(name: str, secret: bool) -> None:
+    """docs/configuration.md#secrets: what stands under such a name is masked."""
+    assert bool(SECRET_KEY.search(name)) is secret

@@ -53,7 +53,7 @@ LIMITS: dict[str, dict[str, list[str]]] = {
         "sessions of `muxway serve`": ["max_sessions", "max_sessions_each"],
         "connections of clients": ["connections"],
         "child processes": ["maxProcesses"],
-        "connections to one server beside its first": ["maxInstances", "_MOST_EACH"],
+        "connections to one server beside its first": ["maxInstances", "pool._MOST_EACH"],
         "links of one result that are looked up": ["MOST_LINKS"],
         "calls that wait for answers of stateless clients": _HELD,
         "tasks": [],

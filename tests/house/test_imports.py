@@ -18,6 +18,7 @@ FLOORS = (
     {"config"},
     {"catalog"},
     {"access"},
+    {"search"},
     {"routing"},
     {"composed"},
     {"exchange"},
@@ -34,7 +35,7 @@ FLOORS = (
 )
 """From the ground up. A part may import what is below it, and itself; parts of one floor never import each other."""
 
-PURE = {"wire", "calls", "catalog", "access", "routing", "composed", "exchange"}
+PURE = {"wire", "calls", "catalog", "access", "search", "routing", "composed", "exchange"}
 """What a message means is decided without waiting (docs/design/README.md#folders)."""
 MAY_WAIT = {"muxway/calls/ports.py"}
 

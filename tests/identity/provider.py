@@ -55,6 +55,8 @@ class Provider:
     failing: list[int] = field(default_factory=list)
     """Statuses of the next answers of the token endpoint."""
     slow: float = 0.0
+    own_tools: bool = False
+    """Whether the MCP server has a tool of its own for each user."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     """Path and form of each request to the authorization server."""
     authorizations: list[str | None] = field(default_factory=list)
@@ -127,7 +129,7 @@ class Provider:
         given = dict(request.query)
         self.asked.append(("/authorize", given))
         code = secrets.token_urlsafe(16)
-        self.codes[code] = (given, self.user)
+        self.codes[code] = (given, request.cookies.get("user", self.user))
         answer = {"code": code, "state": given["state"], **({"iss": self.url} if self.iss else {})}
         raise web.HTTPFound(f"{given['redirect_uri']}?{urlencode(answer)}")
 
@@ -253,7 +255,8 @@ class Provider:
                     "serverInfo": {"name": "guarded", "version": "1"},
                 }
             case "tools/list":
-                result = {"tools": TOOLS}
+                own = {"name": f"of-{grant.user}", "inputSchema": {"type": "object"}}
+                result = {"tools": [*TOOLS, own] if self.own_tools else TOOLS}
             case "tools/call":
                 result = {"content": [{"type": "text", "text": grant.user}]}
             case method if "id" not in message:

@@ -126,19 +126,38 @@ async def test_a_token_that_another_process_renewed_is_taken_over(provider: Prov
     assert provider.count("/token") == before
 
 
-async def test_scopes_are_asked_for_twice_more_then_no_more(provider: Provider, store: TokenStore) -> None:
+class Later:
+    """The clock, so many seconds ahead; the time of day is what it is."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.time = time.time
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._seconds
+
+
+async def test_scopes_are_asked_for_twice_more_then_no_more(
+    provider: Provider, store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """MCP 2025-11-25, basic/authorization: step-up with few retries; docs/identity.md#more-scopes."""
     config = server(provider)
     await log_in(config)
     credentials = ServerCredentials(config, store)
     challenge = ['Bearer error="insufficient_scope", scope="write"']
     said: list[str] = []
+    sent = None
     for _ in range(5):
         sent = await ready(credentials)
         with pytest.raises(HttpTrouble) as told:
             await credentials.refused(403, challenge, sent)
         said.append(told.value.what)
     assert ["allows more" in one for one in said] == [True, True, False, False, False]
+    # Ten minutes later somebody may have been given more.
+    with monkeypatch.context() as later:
+        later.setattr("muxway.identity.credentials.time", Later(601))
+        with pytest.raises(HttpTrouble, match="allows more"):
+            await credentials.refused(403, challenge, sent)
     made = await log_in(config)
     assert made.asked == ("read", "offline_access", "write")
     assert not await ServerCredentials(config, store).refused(403, [], None)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from muxway.clients.transports.guard import Guard
+from muxway.identity.verify_jwt import LEEWAY
 from muxway.testing import ScriptedServer
 
 from ..serve.harness import BOTH, Web, a_web, initialize, modern, request
@@ -330,3 +333,82 @@ async def test_the_public_name_is_not_believed(http: Web, issuer: TestIssuer) ->
     other = issuer.token(aud=f"http://127.0.0.1:{http.port + 1}/mcp")
     assert (await http.post(initialize(), {**bearer(other), "Host": f"127.0.0.1:{http.port + 1}"})).status == 401
     assert PUBLIC not in http.host
+
+
+@pytest.mark.parametrize("kind", ["GET", "listen", "sse"])
+async def test_a_stream_ends_with_the_token_it_was_opened_with(kind: str, http: Web, issuer: TestIssuer) -> None:
+    """docs/identity-team.md#how-long-things-are-remembered: the client comes back, and hears 401."""
+    until = int(time.time()) - LEEWAY + 2
+    path = "/sse" if kind == "sse" else "/mcp"
+    soon = bearer(issuer.token(aud=aud(http, path), exp=until))
+    if kind == "GET":
+        client = await http.session(headers=soon)
+        stream = await http.open("GET", path, {**client.headers, "Accept": "text/event-stream"})
+    elif kind == "sse":
+        stream = await http.open("GET", path, {**soon, "Accept": "text/event-stream"})
+    else:
+        message, headers = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        usual = {"Accept": BOTH, "Content-Type": "application/json"}
+        stream = await http.open("POST", path, {**usual, **headers, **soon}, json.dumps(message).encode())
+    assert stream.status == 200
+    async with asyncio.timeout(10):
+        await stream.rest()
+    again = await http.ask("GET", path, {**soon, "Accept": "text/event-stream"})
+    assert (again.status, challenge(again)["error"]) == (401, "invalid_token")
+    assert not http.door.gateway.ends
+
+
+async def test_a_stream_of_http_sse_lasts_as_long_as_its_client_shows_newer_tokens(
+    http: Web, issuer: TestIssuer
+) -> None:
+    """Ours: there the stream is the session, and to lose it is to lose all."""
+    soon = bearer(issuer.token(aud=aud(http, "/sse"), exp=int(time.time()) - LEEWAY + 2))
+    stream = await http.open("GET", "/sse", {**soon, "Accept": "text/event-stream"})
+    where = (await stream.event()).data.decode()
+    newer = bearer(issuer.token(aud=aud(http, "/sse")))
+    assert (await http.post(initialize("2024-11-05"), newer, path=where)).status == 202
+    ((until, _),) = http.door.gateway.ends.values()
+    assert until > time.time() + 200
+
+
+async def test_a_request_during_a_change_of_who_may_come_in_waits_for_it(issuer: TestIssuer) -> None:
+    """docs/reload.md: nobody uses new servers by old terms, nor old servers by new ones."""
+    async with a_web({"up": ScriptedServer()}) as web:
+        assert (await web.post(initialize())).status == 200
+        with web.door.held():
+            asking = [asyncio.ensure_future(web.post(initialize(), headers)) for headers in ({}, bearer("plain"))]
+            done, _ = await asyncio.wait(asking, timeout=0.1)
+            assert not done
+            assert (await web.ask("GET", "/healthz")).status == 200
+            web.door.admit(["plain"], {}, issuer.server())
+        assert [(await one).status for one in asking] == [401, 200]
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+async def test_metadata_is_about_the_url_as_the_client_spells_it(end: str, http: Web, issuer: TestIssuer) -> None:
+    """RFC 9728 §3.3: `resource` is identical to what the client uses, also with a slash at the end."""
+    resource = (await http.ask("GET", f"{WELL_KNOWN}/mcp{end}")).json["resource"]
+    assert resource == f"{aud(http)}{end}"
+    assert (await http.post(initialize(), bearer(issuer.token(aud=resource)), path=f"/mcp{end}")).status == 200
+    # Of the gateway as a whole, which is no endpoint, the usual one is meant.
+    assert (await http.ask("GET", f"{WELL_KNOWN}{end}")).json["resource"] == aud(http)
+
+
+async def test_the_own_token_is_of_the_user_who_runs_it() -> None:
+    """docs/security.md#open-to-you: whoever has it may use what that user is logged in to."""
+    guard = Guard()
+    guard.expect(["own", "other"], {}, own="own")
+    assert guard.principal([b"Bearer own"]) == b""
+    assert guard.owner([b"Bearer own"]) != b""
+    assert guard.principal([b"Bearer other"]) != b""
+    guard.expect(["own", "other"], {})
+    assert guard.principal([b"Bearer own"]) != b""
+
+
+async def test_what_is_served_with_tls_calls_itself_so(issuer: TestIssuer) -> None:
+    """RFC 9728 §3.3: without a public URL the name is the request's, the scheme is ours."""
+    resources = issuer.server(own=("https://127.0.0.1:1",))._resources
+    resources._scheme = "https"
+    told = json.loads(resources.document(f"{WELL_KNOWN}/mcp", "127.0.0.1:1") or b"{}")
+    assert told["resource"] == "https://127.0.0.1:1/mcp"
+    assert b'resource_metadata="https://127.0.0.1:1/' in resources.challenge("/mcp", "127.0.0.1:1", None)

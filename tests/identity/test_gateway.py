@@ -331,13 +331,17 @@ def test_another_user_of_the_machine_is_told_from_ours(monkeypatch: pytest.Monke
     """docs/security.md#logins: the page is for the user who runs the gateway; the kernel knows whose a socket is."""
     table = (
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
-        "   0: 0100007F:{port} 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  {uid} 0 1\n"
+        "   0: 0100007F:{port} 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  {uid} 0 {inode}\n"
     )
     file = tmp_path / "tcp"
     monkeypatch.setattr(pages, "_SOCKETS", str(file))
     for uid, own in ((os.geteuid(), True), (0, True), (os.geteuid() + 4711, False)):
-        file.write_text(table.format(port="C350", uid=uid))
+        file.write_text(table.format(port="C350", uid=uid, inode=1))
         assert pages._is_own(("127.0.0.1", 50000), ("127.0.0.1", 8080)) is own
+    # Closed already, or not there at all: it may be anybody's.
+    for port, inode in (("C350", 0), ("C351", 1)):
+        file.write_text(table.format(port=port, uid=0, inode=inode))
+        assert not pages._is_own(("127.0.0.1", 50000), ("127.0.0.1", 8080))
     file.unlink()
     assert pages._is_own(("127.0.0.1", 50000), ("127.0.0.1", 8080))
 

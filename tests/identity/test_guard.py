@@ -6,8 +6,14 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from muxway.config import parse_server
+from muxway.identity.challenges import Challenge
+from muxway.identity.credentials import fetch_for, login_key
+from muxway.identity.discovery import discover
+from muxway.identity.store import Login, Registration, Token
 from muxway.net import guarded_fetch
 from muxway.net.guarded_fetch import FetchError, GuardedFetch, zone
 
@@ -187,3 +193,42 @@ def self_named(monkeypatch: pytest.MonkeyPatch, answers: Any) -> None:
         return [(family(one), socket.SOCK_STREAM, 6, "", (one, port)) for one in answers(host)]
 
     monkeypatch.setattr(type(asyncio.get_running_loop()), "getaddrinfo", look_up)
+
+
+async def test_a_login_made_in_a_private_network_is_renewed_there(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/security.md#addresses-that-servers-name: a refresh asks the authorization server alone."""
+    port = int(provider.url.rpartition(":")[2])
+
+    async def connect(**_: Any) -> socket.socket:
+        made = socket.create_connection(("127.0.0.1", port))
+        made.setblocking(False)
+        return made
+
+    monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", lambda *_, **__: connect())
+    self_named(monkeypatch, lambda _: ["10.0.0.2"])
+    url = f"http://mcp.example.com:{port}/mcp"
+    config = parse_server("inner", {"url": url})
+    inside = url.removesuffix("/mcp")
+    provider.resource_metadata = {"resource": url, "authorization_servers": [inside]}
+    provider.metadata = {"issuer": inside}
+    async with GuardedFetch([url]) as fetch:
+        found = (await discover(fetch, url, Challenge(True))).server
+    assert found.private
+    for server in (found, msgspec.structs.replace(found, private=False)):
+        login = Login(
+            key=tuple(login_key(config)),
+            grant="authorization_code",
+            server=server,
+            registration=Registration(kind="written", client_id="x"),
+            token=Token(access="old"),
+        )
+        async with fetch_for(config, login) as fetch:
+            if server.private:
+                fetch.check_address("login.internal", "10.0.0.2")
+            else:
+                with pytest.raises(FetchError, match="private network"):
+                    fetch.check_address("login.internal", "10.0.0.2")
+            with pytest.raises(FetchError, match="this machine"):
+                fetch.check_address("login.internal", "127.0.0.1")

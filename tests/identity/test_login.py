@@ -336,6 +336,10 @@ def test_the_places_of_metadata() -> None:
     assert _is_slash_apart("https://as", "https://as/")
     assert not _is_slash_apart("https://as/t", "https://as/t/")
     assert not _is_slash_apart("https://as.evil", "https://as/")
+    # A server at the root of its host: with the slash and without, whoever of the two writes it.
+    for resource in ("https://h", "https://h/", "HTTPS://H:443/"):
+        assert all(covers(resource, url) for url in ("https://h", "https://h/", "https://h/mcp"))
+    assert not covers("https://h/p", "https://h")
     assert not covers("https://h/p", "https://h/pq")
     assert not covers("https://h.evil.com/p", "https://h/p")
 

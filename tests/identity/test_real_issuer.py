@@ -34,12 +34,23 @@ MACHINE = {
 }
 
 
+GATEWAY = {
+    "client_id": "muxway",
+    "application_type": "native",
+    "redirect_uris": ["http://127.0.0.1/sign-on/callback"],
+    "grant_types": ["authorization_code"],
+    "response_types": ["code"],
+    "token_endpoint_auth_method": "none",
+}
+"""As whom the gateway signs people on."""
+
+
 class Provider:
     """oidc-provider as a process of its own."""
 
     def __init__(self, **given: Any) -> None:
         self.packages = str(peers.ensure("node") / "node_modules")
-        self._given = {"packages": self.packages, "clients": [MACHINE], **given}
+        self._given = {"packages": self.packages, "clients": [MACHINE, GATEWAY], **given}
         self.start()
 
     def start(self) -> None:
@@ -106,6 +117,22 @@ def test_a_client_logs_in_and_calls_a_tool(client: str, provider: Provider, tmp_
         assert ":" in told["text"]
         assert "mcp:tools" in told["scope"].split()
         assert "Bearer" not in served.said()
+
+
+@pytest.mark.parametrize(
+    "client",
+    [pytest.param(one, marks=() if one in ("python1", "typescript2") else pytest.mark.long) for one in CLIENTS],
+)
+def test_a_client_logs_in_at_the_gateway_itself(client: str, provider: Provider, tmp_path: Path) -> None:
+    """docs/identity-team.md#clients-that-must-register-themselves: unchanged, at a provider that does not know it."""
+    more = {"signOn": {"clientId": "muxway", "scopes": ["openid"]}, "server": {}, "claims": {}}
+    with running(provider, tmp_path, **more) as served:
+        done = drive.finish(CLIENTS[client](served.url("/mcp"), provider.packages))
+        assert done.returncode == 0, f"{done.stderr}\n{served.said()}"
+        told = json.loads(done.stdout)
+        assert ":" in told["text"]
+        assert told["scope"] == "mcp:tools"
+        assert "users sign on at" in served.said()
 
 
 def test_the_inspector_logs_in(provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

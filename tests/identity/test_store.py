@@ -243,3 +243,44 @@ def test_the_key_may_be_in_the_systems_keyring(store: TokenStore, monkeypatch: p
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(StoreError, match=r"install muxway with the extra, `muxway\[keyring\]`"):
         TokenStore().read(KEY)
+
+
+async def test_what_a_killed_process_had_written_is_put_in_place_by_the_next(
+    store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/identity.md#the-token-store: a rotated token is not lost while the disk is waited for."""
+
+    class Killed(BaseException):
+        pass
+
+    def dies(_: int) -> None:
+        raise Killed
+
+    store.write(login(access="old"))
+    scratch = store.folder / f"{KEY.digest}.next"
+    with monkeypatch.context() as patched:
+        patched.setattr("muxway.net.private_files.os.fsync", dies)
+        # As a kill does: nothing is tidied up.
+        patched.setattr("pathlib.Path.unlink", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            store.write(login(access="new"))
+    assert scratch.exists()
+    kept = store.read(KEY)
+    assert kept is not None
+    assert kept.token.access == "old"
+    async with store.locked(KEY):
+        store.finish(KEY)
+        store.finish(KEY)
+    kept = store.read(KEY)
+    assert kept is not None
+    assert kept.token.access == "new"
+    assert not scratch.exists()
+    # Half of it, or that of a login that was given back, is nothing.
+    scratch.write_bytes((store.folder / f"{KEY.digest}.sealed").read_bytes()[:-1])
+    scratch.chmod(0o600)
+    store.finish(KEY)
+    assert store.read(KEY) == kept
+    scratch.write_bytes((store.folder / f"{KEY.digest}.sealed").read_bytes())
+    store.remove(KEY)
+    store.finish(KEY)
+    assert store.read(KEY) is None

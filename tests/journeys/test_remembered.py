@@ -123,8 +123,8 @@ async def test_a_difference_is_told_once(place: Place) -> None:
         assert await client.tools() == ["up__b", "up__c"]
 
 
-async def test_what_is_remembered_of_a_server_that_fails_to_start_goes(place: Place) -> None:
-    """docs/behaviour.md#start: nothing stays listed that cannot be called."""
+async def test_what_is_remembered_of_a_server_that_fails_to_start_stays(place: Place) -> None:
+    """docs/behaviour.md#lists: a list does not change with the health of a server; a call says what is wrong."""
     await place.run()
     place.close()
     async with starting(place.config()) as (gateway, client):
@@ -132,8 +132,9 @@ async def test_what_is_remembered_of_a_server_that_fails_to_start_goes(place: Pl
         assert len(await client.tools()) == 2
         place.has(fails=True)
         place.open()
-        await client.notice(CHANGED)
-        assert await client.tools() == []
+        await until(lambda: str(gateway.servers()[0].status) == "failed")
+        assert await client.tools() == ["up__a", "up__b"]
+        assert client.notices == []
         assert (await client.call("up__a")).error["data"]["muxway"]["reason"] == "not_running"
         assert gateway.servers()[0].error is not None
 

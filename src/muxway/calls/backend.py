@@ -13,6 +13,7 @@ from muxway.errors import UpstreamError
 
 if TYPE_CHECKING:
     from muxway.calls.call import Call
+    from muxway.calls.identity import Owner
     from muxway.calls.ports import LiveConnection
 
 
@@ -70,33 +71,12 @@ class Choose(Protocol):
         ...
 
 
-class Backend(Protocol):
-    """What takes calls. Connections come and go; the rest lasts. Lists are named by the requests that read them."""
-
-    idle: float
-    """Seconds of silence after which a call is given up."""
-    limit: float
-    """Seconds after which a call is given up in any case."""
-    prefix: str
-    """What stands before its tools' names in the listing."""
-    unprefixed: bool
-    """Whether some of its names may stand without the prefix: it has none, or the configuration renames something."""
-    bare: bool
-    """Whether its words stand as they are: there is no other server, and it has no prefix."""
+class Absent(Protocol):
+    """What may be away, and says why."""
 
     @property
     def held(self) -> dict[Held, None]:
         """The calls that wait for its start, or for a reading of a list, to be over."""
-        ...
-
-    @property
-    def opening(self) -> dict[Held, None] | None:
-        """Where a list for handshake callers waits, while a connection for them is being opened; None: nowhere."""
-        ...
-
-    @property
-    def connection(self) -> LiveConnection | None:
-        """The connection that everybody may share; None while it is away."""
         ...
 
     @property
@@ -119,13 +99,47 @@ class Backend(Protocol):
         """Why somebody has to log in before it can be started; None if nobody has to."""
         ...
 
+    def wake(self) -> bool:
+        """Somebody wants to call it. Returns whether it is being started now."""
+        ...
+
+
+class Backend(Absent, Protocol):
+    """What takes calls. Connections come and go; the rest lasts. Lists are named by the requests that read them."""
+
+    idle: float
+    """Seconds of silence after which a call is given up."""
+    limit: float
+    """Seconds after which a call is given up in any case."""
+    prefix: str
+    """What stands before its tools' names in the listing."""
+    unprefixed: bool
+    """Whether some of its names may stand without the prefix: it has none, or the configuration renames something."""
+    bare: bool
+    """Whether its words stand as they are: there is no other server, and it has no prefix."""
+
+    @property
+    def arriving(self) -> dict[Held, None] | None:
+        """Where a list waits while it is being found out what there is for this user; None: nowhere."""
+        ...
+
+    @property
+    def opening(self) -> dict[Held, None] | None:
+        """Where a list for handshake callers waits, while a connection for them is being opened; None: nowhere."""
+        ...
+
+    @property
+    def connection(self) -> LiveConnection | None:
+        """The connection that everybody may share; None while it is away."""
+        ...
+
     @property
     def choose(self) -> Choose:
         """Gives the connection for a call."""
         ...
 
-    def wake(self) -> bool:
-        """Somebody wants to call it. Returns whether it is being started now."""
+    def of(self, owner: Owner | None) -> Backend:
+        """What takes the calls of a user: itself, unless it is used in the name of each."""
         ...
 
     def asked(self, listing: str) -> int | None:
@@ -150,7 +164,7 @@ class Backend(Protocol):
         ...
 
 
-def refuse(server: str, backend: Backend) -> NoReturn:
+def refuse(server: str, backend: Absent) -> NoReturn:
     """Say why a server takes no call: UpstreamError, or StillStarting if it may take one in a moment."""
     if backend.starting or backend.wake():
         raise StillStarting(backend)

@@ -30,6 +30,8 @@ class Caller:
     """What the caller declared it can do, as it came."""
     client_info: Raw | None = None
     """The caller's own name and version, as they came. For display only."""
+    client: str = ""
+    """The profile of its client, if that cannot take everything. Of sessions only: stateless lists are one for all."""
     principal: bytes = b""
     """Whose credentials it came with, as a digest; empty without any. Tokens of one principal may come and go."""
     identity: Identity | None = None
@@ -56,6 +58,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     params: Params
     meta: Params | None = None
     """`params._meta`, opened one level; None when there is none."""
+    everything: bool = False
+    """For a list: whether also what is found by search is wanted, which clients get no list of."""
 
     @property
     def progress_token(self) -> Raw | None:

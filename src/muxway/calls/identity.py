@@ -7,6 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import TypeAlias
+
+Owner: TypeAlias = tuple[str, str]
+"""Whose something is that all clients of a user share, such as a login at a server: who vouches for them, and whom
+that one means by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,13 @@ class Identity:
     """Groups or roles, as the issuer names them."""
     scopes: tuple[str, ...] = ()
     """What the token was given for."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose logins at servers it may use. No issuer is called like the kinds of those who have none."""
+        if self.key:
+            return "key", f"{self.key} {self.subject}"
+        return (self.issuer, self.subject) if self.subject else ("client", f"{self.client} {self.issuer}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,12 +141,12 @@ stopwatch = time.perf_counter
 """The same for a short piece of work, which may be done before there is an event loop."""
 
 
-def in_turns(steps: Iterator[object]) -> None:
+def in_turns(steps: Iterator[object], turn: float | None = None) -> None:
     """Do work step by step, for as long as a turn of the loop may last; the rest in later turns."""
-    until = stopwatch() + TURN
+    until = stopwatch() + (TURN if turn is None else turn)
     for _ in steps:
         if stopwatch() > until:
-            later(0.0, in_turns, steps)
+            later(0.0, in_turns, steps, turn)
             return
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from muxway.catalog.locking import Drift
     from muxway.catalog.naming import Naming
     from muxway.catalog.shaping import Shaped, Shaping, Wanted
     from muxway.wire.envelopes import Buffer
@@ -79,6 +80,12 @@ class Source:
 
     Each as the name of its kind and its own name.
     """
+    locked: bool = False
+    """Whether only what its lock has may be used of it."""
+    refused: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
+    """Name of a kind → own name → why it is listed and not called."""
+    drifts: tuple[Drift, ...] = ()
+    """How it differs from its lock, if it has one."""
     own: bool = False
     """The gateway's own compound tools: never prefixed, and they come first."""
 
@@ -313,7 +320,7 @@ def pass_on(source: Source, kind: Kind, name: str) -> Route | None:
     Then a name that is spelled a little otherwise might mean, to a server that is not strict, what is hidden.
     """
     offer = source.of(kind)
-    if offer.exposed is not None or offer.hidden or offer.read_only or offer.shapes:
+    if source.locked or offer.exposed is not None or offer.hidden or offer.read_only or offer.shapes:
         return None
     if len(name) > _LONGEST_UNLISTED or not hygiene.is_visible(name):
         return None

@@ -194,7 +194,9 @@ class Catalog:
     def spell(self) -> None:
         """Make the other spellings of all names, unless they are made."""
         if not self._aliases and self.routes:
-            self._aliases.update(_aliases([*self.routes.values()]))
+            # A client may have it listed under another name than all others.
+            adapted = {route.public: route for name, route in self.routes.items() if name != route.public}
+            self._aliases.update({**_aliases([*self.routes.values()]), **adapted})
 
     def _find_spelled_otherwise(self, name: str) -> Lookup:
         # Made at the first name that is not listed as such: most clients never need it.

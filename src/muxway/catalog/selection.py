@@ -51,6 +51,8 @@ class Selection:
     """Only tools that say that they change nothing."""
     shapes: Sequence[Wanted] = ()
     """What to make of its tools, by their public names."""
+    pin: bool = False
+    """Whether a session keeps the list of tools that it got first."""
     _hidden: Reasons = field(init=False, repr=False, compare=False)
     _named: Reasons = field(init=False, repr=False, compare=False)
 

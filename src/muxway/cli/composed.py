@@ -1,7 +1,8 @@
-"""What running servers say about the composed tools that use them."""
+"""What running servers say about the composed tools, and the access rules, that name what they have."""
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from muxway.composed import fitting
@@ -62,6 +63,24 @@ def subtool_problems(config: Config, gateway: Gateway) -> list[Problem]:
                     why = printable(f'the server "{server}" has no tool "{sub.name}"')
                     problems.append(Problem(path=dotted(path), message=why, line=document.line(path)))
     return problems
+
+
+def rules_in_vain(config: Config, gateway: Gateway) -> list[Problem]:
+    """Names in access rules that no tool or prompt has. Not while a server is down: it may be one of its."""
+    if any(server.status is not Status.RUNNING for server in gateway.servers()):
+        return []
+    snapshot = gateway.runtime.snapshot
+    shown = [snapshot.whole, *snapshot.views.values()]
+    doubts: list[Problem] = []
+    for key, catalogs in (("tools", [one.tools for one in shown]), ("prompts", [one.prompts for one in shown])):
+        routes = [route for catalog in catalogs for route in catalog.routes.values()]
+        names = {name for route in routes for name in (route.public, f"{route.upstream}__{route.native}")}
+        for rule in config.gateway.access:
+            for glob in getattr(rule, key) or ():
+                if not any(fnmatchcase(name, glob) for name in names):
+                    why = printable(f'no {key.removesuffix("s")} is called "{glob}", so that this matches nothing')
+                    doubts.append(Problem(path=f"{rule.where}.{key}", message=why, line=rule.line))
+    return doubts
 
 
 def _document(config: Config) -> Document:

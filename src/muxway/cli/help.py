@@ -31,3 +31,15 @@ class Verb(click.Command):
         super().format_help_text(ctx, formatter)
         if self._examples:
             write_examples(formatter, self._examples)
+
+
+class VerbWithParts(click.Group):
+    """The same for a verb that does something by itself, and has verbs of its own."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **keys: Any) -> None:
+        super().__init__(*args, context_settings=SETTINGS, invoke_without_command=True, **keys)
+        self._examples = examples
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        write_examples(formatter, self._examples)

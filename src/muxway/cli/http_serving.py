@@ -14,6 +14,7 @@ import click
 
 from muxway.cli.describing import counted, middlewares
 from muxway.cli.ending import DRAIN, Ending, settle_memory
+from muxway.cli.exits import BadConfig
 from muxway.cli.hiding import hide_from_children
 from muxway.cli.options import wrong_usage_is_wrong_config
 from muxway.cli.session import loop_factory
@@ -25,6 +26,7 @@ from muxway.control.serving import ControlSocket
 from muxway.control.watching import Reloader
 from muxway.gateway import Gateway
 from muxway.log import EventLog
+from muxway.net.sealed_files import StoreError
 from muxway.net.tls import TlsFileError, server_context
 from muxway.servers.state import Status
 
@@ -39,7 +41,11 @@ if TYPE_CHECKING:
     from muxway.config import Config
     from muxway.config.plan import Plan
     from muxway.control.watching import WatchedConfig
+    from muxway.identity.authorization_endpoints import AuthorizationEndpoints
+    from muxway.identity.connect import ConnectPages
     from muxway.identity.keys import KeyFile
+    from muxway.identity.sealed_cookies import SealedCookies
+    from muxway.identity.sign_on import SignOn
     from muxway.identity.verify import AccessTokens
     from muxway.net.message_trace import MessageTrace
     from muxway.net.processes.launch import ReaperProcess
@@ -60,7 +66,8 @@ class Address:
     tls: bool = False
 
     @property
-    def _scheme(self) -> str:
+    def scheme(self) -> str:
+        """Of its URLs."""
         return "https" if self.tls else "http"
 
     @property
@@ -68,13 +75,13 @@ class Address:
         """The base URL by which a client on this machine reaches it."""
         port = self.listener.getsockname()[1]
         host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
-        return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def own_urls(self) -> list[str]:
         """Base URLs that mean this gateway and no other, as far as the address alone says that."""
         names = ("127.0.0.1", "localhost", "[::1]") if is_loopback(self.host) else ()
-        return [f"{self._scheme}://{name}:{self.listener.getsockname()[1]}" for name in names]
+        return [f"{self.scheme}://{name}:{self.listener.getsockname()[1]}" for name in names]
 
     @property
     def url_for_others(self) -> str | None:
@@ -90,7 +97,7 @@ class Address:
             except OSError:
                 return None
             own = asking.getsockname()[0]
-        return f"{self._scheme}://{f'[{own}]' if ':' in own else own}:{self.listener.getsockname()[1]}"
+        return f"{self.scheme}://{f'[{own}]' if ':' in own else own}:{self.listener.getsockname()[1]}"
 
 
 @dataclass
@@ -164,11 +171,59 @@ class _Serving:
         self._tokens: AccessTokens | None = None
         self._keys: KeyFile | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._pages: ConnectPages | None = None
+        self._cookies: tuple[str | None, SealedCookies] | None = None
+        self._sign_on: tuple[object, SignOn] | None = None
+        self._server: tuple[object, AuthorizationEndpoints] | None = None
+        self._server = self._authorization(config)
         self._admit(config, terms.credentials(config))
+
+    def _sealed_cookies(self, key: str | None) -> SealedCookies:
+        """What browsers keep for us, the same while the key is."""
+        from muxway.identity.sealed_cookies import SealedCookies
+
+        if self._cookies is None or self._cookies[0] != key:
+            self._cookies = key, SealedCookies(key)
+        return self._cookies[1]
+
+    def _signing_on(self, config: Config) -> SignOn | None:
+        """Who signs people on in a browser, the same while the terms are; None: nobody does."""
+        settings, auth = config.gateway, config.gateway.auth
+        if auth is None or auth.sign_on is None:
+            return None
+        from muxway.identity.sign_on import SignOn
+
+        # What is served with TLS is not called http, whatever it is called.
+        public = settings.public_url or (self._terms.address.url if self._terms.address.tls else None)
+        terms = (auth, public, settings.state_key)
+        if self._sign_on is None or self._sign_on[0] != terms:
+            cookies = self._sealed_cookies(settings.state_key)
+            self._sign_on = terms, SignOn(auth, auth.sign_on, public_url=public, cookies=cookies)
+        return self._sign_on[1]
+
+    def _authorization(self, config: Config) -> tuple[object, AuthorizationEndpoints] | None:
+        """Our own authorization server, if there is to be one, and the terms that it goes by. Raises BadConfig."""
+        auth, sign_on = config.gateway.auth, self._signing_on(config)
+        if auth is None or auth.server is None or sign_on is None:
+            return None
+        if self._server is not None and self._server[0] == (auth, sign_on):
+            # What it knows of codes and clients is not lost.
+            return self._server
+        from muxway.identity.own_server import open_server
+        from muxway.identity.resource_metadata import ProtectedResources
+
+        own = self._terms.address.own_urls
+        resources = ProtectedResources(config, auth, own, self._terms.view, self._terms.address.scheme)
+        try:
+            server = open_server(config.gateway.public_url or own[0], auth, auth.server, sign_on, resources)
+        except StoreError as error:
+            raise BadConfig(f"gateway.auth.server: {error}.") from None
+        return (auth, sign_on), server
 
     def _admit(self, config: Config, credentials: AcceptedTokens) -> None:
         """Let in whom this configuration lets in."""
-        tokens, views, self._keys, is_open, _ = credentials
+        self._admitting = _terms_of(config, credentials)
+        tokens, views, self._keys, is_open, own = credentials
         settings = config.gateway.auth
         if self._tokens is not None and self._tokens.settings != settings:
             self._tokens.close()
@@ -181,8 +236,12 @@ class _Serving:
 
             # What is known of an issuer that stays is not lost.
             self._tokens = self._tokens or AccessTokens(settings)
-            resources = ProtectedResources(config, settings, self._terms.address.own_urls, self._terms.view)
-            authenticator = ResourceServer(self._tokens, resources, self._keys)
+            address = self._terms.address
+            resources = ProtectedResources(config, settings, address.own_urls, self._terms.view, address.scheme)
+            server = None if self._server is None else self._server[1]
+            if server is not None:
+                server.resources, resources.server = resources, server.issuer
+            authenticator = ResourceServer(self._tokens, resources, self._keys, server)
         elif self._keys is not None:
             from muxway.identity.keys import KeyHolders
 
@@ -190,7 +249,27 @@ class _Serving:
         self.transport.forwards = tuple(
             dict.fromkeys(name for server in config.servers.values() for name in server.forward)
         )
-        self.transport.admit(tokens, views, authenticator)
+        self._serve_pages(config)
+        self.transport.admit(tokens, views, authenticator, None if own is None else own.text)
+
+    def _serve_pages(self, config: Config) -> None:
+        """Serve what people are shown: where they log in to servers, if there is any, and where they allow programs."""
+        self._pages, self.transport.pages.pages, self.transport.pages.endpoints = None, {}, {}
+        sign_on = self._signing_on(config)
+        if any(server.url is not None or server.user_values for server in config.servers.values()):
+            from muxway.identity.connect import ConnectPages
+
+            base, cookies = config.gateway.public_url, self._sealed_cookies(config.gateway.state_key)
+            self._pages = ConnectPages(base or self._terms.address.url, lambda: self.gateway, cookies, sign_on)
+            self.transport.pages.pages = self._pages.handlers
+        if self._server is not None and sign_on is not None:
+            from muxway.identity.sign_on import CALLBACK
+
+            server = self._server[1]
+            self.transport.pages.pages = {**self.transport.pages.pages, **server.pages, CALLBACK: sign_on.callback}
+            self.transport.pages.endpoints = server.endpoints
+        if self.gateway is not None:
+            self.gateway.connect_pages = self._pages
 
     def watch_files(self) -> None:
         """Take new API keys, drop those that are gone, and show a new certificate, as long as this runs."""
@@ -232,12 +311,24 @@ class _Serving:
             self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
             self.transport.gateway.runtime = self.gateway.runtime
             self.transport.metronome = self.gateway.metronome
+            self.gateway.connect_pages = self._pages
             self.gateway.start()
 
     async def apply(self, config: Config) -> Plan:
         """Serve this configuration from now on. Raises ConfigError, and then changes nothing."""
         with wrong_usage_is_wrong_config(config):
             credentials = self._terms.credentials(config)
+            server = self._authorization(config)
+        # Who may come in and what there is to use change together: nobody has new servers by the old terms meanwhile,
+        # nor old ones by the new terms.
+        changing = _terms_of(config, credentials) != self._admitting
+        with self.transport.held() if changing else contextlib.nullcontext():
+            changes = await self._change(config)
+            self._server = server
+            self._admit(config, credentials)
+        return changes
+
+    async def _change(self, config: Config) -> Plan:
         if self.gateway is None:
             changes = plan(self._config, config)
             # Nothing is started, but what cannot be used shows, and views are known to the transport.
@@ -249,7 +340,6 @@ class _Serving:
             log.warning("another address or port counts from the next start on", bound=self._terms.address.url)
         self._config = config
         self._terms.guard.allow(config.gateway.allowed_hosts, config.gateway.allowed_origins)
-        self._admit(config, credentials)
         return changes
 
     async def stop(self) -> None:
@@ -260,6 +350,14 @@ class _Serving:
         await asyncio.gather(*self._stopping)
         if self.gateway is not None:
             await self.gateway.stop()
+
+
+def _terms_of(config: Config, credentials: AcceptedTokens) -> tuple[object, ...]:
+    """All that decides who may come in, and to what."""
+    views = {view.name: (view.audience, view.scopes) for view in config.views.values()}
+    keys = None if credentials.keys is None else credentials.keys.path
+    settings = config.gateway
+    return credentials.tokens, credentials.views, keys, credentials.is_open, settings.auth, settings.public_url, views
 
 
 def run_http(source: WatchedConfig, config: Config, reaper: ReaperProcess, terms: Terms) -> int:
@@ -322,7 +420,10 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     ]
     lines += [f"  View {name + ':':<19}{url}/mcp/{name}" for name in gateway.runtime.snapshot.views]
     if config.gateway.auth is not None:
-        lines.append(f"  Clients log in at:      {config.gateway.auth.issuer}")
+        where = config.gateway.auth.issuer
+        if config.gateway.auth.server is not None:
+            where = f"{config.gateway.public_url or url}, users sign on at {where}"
+        lines.append(f"  Clients log in at:      {where}")
     if own is not None:
         lines.append(f"  Token:                  in {own.path}; this system cannot tell users apart, so one was made")
     if keys is not None and keys.keys:

@@ -27,6 +27,8 @@ class Admitted:
     identity: Identity
     view: str | None = None
     """The only view that they open; None: every one that they are good for."""
+    until: float | None = None
+    """When they end, as the wall clock says; None: whoever knows says so (`still_admits`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class Listening:
     def begin(self) -> None:
         """Subscribe where that is needed, acknowledge, and tell from then on."""
         if self._kinds:
-            self._stop = self._dispatcher.listen(self._lists_changed, lambda: self._caller.identity, stateless=True)
+            self._stop = self._dispatcher.listen(self._lists_changed, lambda: self._caller, stateless=True)
         uris = self._uris or []
         self._waiting = 1 + len(uris)
         if uris:

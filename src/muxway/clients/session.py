@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
 from muxway.calls.call import Call, Caller
 from muxway.calls.incidents import internal
 from muxway.calls.ports import TURN, stopwatch
+from muxway.catalog.client_profiles import profile_of
 from muxway.clients import notifications
 from muxway.clients.backlog import Backlog, Message
 from muxway.clients.changes import ClientChanges
@@ -33,7 +34,7 @@ from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.peer import Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
@@ -133,8 +134,26 @@ class _Batch:
                 self._nothing()
 
 
+@lru_cache(64)
+def _told(*capabilities: str) -> frozenset[str]:
+    """One set for all sessions that are told the same: there may be thousands of them."""
+    return frozenset(capabilities)
+
+
+def _nobody_asked() -> None:
+    pass
+
+
 class Session:
     """The gateway as one client sees it."""
+
+    _HERE: ClassVar[Mapping[str, Callable[[Session, ClientRequest], bool]]] = {
+        "subscriptions/listen": lambda self, request: self._changes.listen(request),
+        "logging/setLevel": lambda self, request: self._set_log_level(request),
+        "resources/subscribe": lambda self, request: self._changes.subscribe(request),
+        "resources/unsubscribe": lambda self, request: self._changes.unsubscribe(request),
+    }
+    """Requests about this connection itself; False from one of these means that it is none for this caller."""
 
     def __init__(
         self,
@@ -175,18 +194,11 @@ class Session:
         """What the session is to be told of changes."""
         self.questions = ClientQuestions(self, dispatcher)
         self._changes = changes = ClientChanges(self, dispatcher)
-        self._here: dict[str, Callable[[ClientRequest], bool]] = {
-            "subscriptions/listen": changes.listen,
-            "logging/setLevel": self._set_log_level,
-            "resources/subscribe": changes.subscribe,
-            "resources/unsubscribe": changes.unsubscribe,
-        }
-        """Requests about this connection itself; False from one of these means that it is none for this caller."""
         self._meeting: Meeting | None = None
         """What the answer to its handshake waits for."""
         self.unheard = Backlog(self._caught_up)
         """What it has sent and has to wait for its turn."""
-        self.on_heard: Callable[[], None] = lambda: None
+        self.on_heard: Callable[[], None] = _nobody_asked
         """Called when none of that is left."""
         self._idle: asyncio.Event | None = None
         """Set when nothing runs any more; there is one only once the client has said its last word."""
@@ -348,10 +360,10 @@ class Session:
                 self.called = True
                 here = None
             else:
-                here = self._here.get(method)
+                here = self._HERE.get(method)
             call = Call(caller, method, params, meta)
             exchange = self.peer.theirs[key] = ClientRequest(self, id_, key, call, say, tell)
-            if here is None or not here(exchange):
+            if here is None or not here(self, exchange):
                 exchange.running = self._dispatcher.handle(call, exchange)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             self._not_taken(id_, key, internal(error, method=method), say)
@@ -371,7 +383,7 @@ class Session:
             return
         exchange = ClientRequest(self, id_, key, Call(self._open(params), method, params), say, tell)
         self.peer.theirs[key] = exchange
-        unmet = partial(self._dispatcher.unmet, exchange.call.caller.identity)
+        unmet = partial(self._dispatcher.unmet, exchange.call.caller)
         if self.questions.early or unmet() is None:
             self._introduce(exchange)
         else:
@@ -391,11 +403,10 @@ class Session:
             return
         self._identity, self._forwarded = identity, forwarded
         if self.session is not None:
-            before = self.session.identity
-            self.session = replace(self.session, identity=identity, forwarded=forwarded)
+            before, self.session = self.session, replace(self.session, identity=identity, forwarded=forwarded)
             # Rules may show it something else now.
             dispatcher = self._dispatcher
-            dispatcher.runtime.compare(dispatcher.view, before, identity, self._changes.lists_changed)
+            dispatcher.runtime.compare(dispatcher.view, before, self.session, self._changes.lists_changed)
 
     def _caller(self, method: str, meta: Params | None) -> Caller | None:
         """Who asks; None for what a client may say before anybody knows who it is."""
@@ -431,10 +442,12 @@ class Session:
         if self.session is not None:
             raise InvalidRequest("this connection is already initialized; open another one for another session")
         revision = revisions.negotiate(version)
+        client_info = revisions.introduction("params.clientInfo", params.get("clientInfo"))
         self.session = session = Caller(
             revision=revision,
             capabilities=revisions.introduction("params.capabilities", params.get("capabilities")),
-            client_info=revisions.introduction("params.clientInfo", params.get("clientInfo")),
+            client_info=client_info,
+            client=profile_of(client_info),
             principal=self._principal,
             identity=self._identity,
             forwarded=self._forwarded,
@@ -452,8 +465,19 @@ class Session:
         """Answer `initialize`."""
         revision = exchange.call.caller.revision
         visible = self._dispatcher.seen(exchange.call.caller)
+        if (adapted := visible.adapted) is not None:
+            # Once is enough: there may be thousands of sessions.
+            tell = log.info if self._dispatcher.runtime.is_first(self._dispatcher.view, visible.client) else log.debug
+            tell(
+                "lists adapted for a client",
+                client=visible.client,
+                view=self._dispatcher.view,
+                tools=len({change.tool for change in adapted.changes}),
+                warning="; ".join(adapted.warnings) or None,
+                see=f"muxway check --client {visible.client}",
+            )
         offered = visible.offered(revision)
-        self._changes.told = frozenset(offered)
+        self._changes.told = _told(*offered)
         body: dict[str, object] = {
             "protocolVersion": revision.date,
             "capabilities": offered,
@@ -650,8 +674,8 @@ class Session:
         exchange.running = self._dispatcher.around(exchange.call, exchange, answer)
         return True
 
-    def _who(self) -> Identity | None:
-        return None if self.session is None else self.session.identity
+    def _who(self) -> Caller | None:
+        return self.session
 
     def _sees(self, server: str) -> bool:
         return self.session is not None and self._dispatcher.shows_server(server, self.session)

@@ -141,6 +141,68 @@ def introspection(reader: Reader, place: Path, raw: object) -> Introspection | N
 
 
 @settings
+class SignOnSettings:
+    """How people sign on in a browser, for the pages of `muxway serve`: OpenID Connect, at the same issuer."""
+
+    client_id: str = kinds.name(
+        "muxway's client id at the issuer, registered with the redirect URI `publicUrl` + `/sign-on/callback`.",
+        example="muxway",
+    )
+    client_secret: str | None = kinds.name(
+        "Its secret, if it has one. Better a variable than the secret itself: files get copied.",
+        default=None,
+        repr=False,
+        example="${MUXWAY_SIGN_ON_SECRET}",
+    )
+    scopes: tuple[str, ...] = scope_names(
+        "Scopes to ask for. `openid` must be among them.", default=("openid", "profile"), example=["openid", "groups"]
+    )
+
+
+SIGN_ON: Final = Section("gateway.auth.signOn", SignOnSettings)
+
+
+@kind("object: {clientId, clientSecret, scopes}", {"$ref": "#/$defs/signOn"})
+def sign_on(reader: Reader, place: Path, raw: object) -> SignOnSettings | None:
+    """As whom muxway comes to the issuer."""
+    found = _whole(reader, SIGN_ON, place, raw)
+    if found is None:
+        return None
+    if found.client_secret is not None:
+        reader.note_secret("clientSecret", found.client_secret)
+    if "openid" not in found.scopes:
+        reader.report.error((*place, "scopes"), "`openid` must be among the scopes: without it nobody is named")
+    return found
+
+
+@settings
+class OwnServerSettings:
+    """An authorization server of muxway's own in front of the issuer, for clients that must register themselves."""
+
+    registration: bool = kinds.flag(
+        "Whether clients may register themselves (RFC 7591). Those with a client id metadata document may in any case.",
+        default=True,
+        example=False,
+    )
+    token_lifetime: float = kinds.seconds("How long an access token is good.", default=600.0, example="10m")
+    login_lifetime: float = kinds.seconds(
+        "How long a client may renew its tokens before the user has to sign on again. Who leaves the company, or a "
+        "group, goes on being let in by a client for so long at most.",
+        default=43200.0,
+        example="12h",
+    )
+
+
+OWN_SERVER: Final = Section("gateway.auth.server", OwnServerSettings)
+
+
+@kind("object: {registration, tokenLifetime, loginLifetime}", {"$ref": "#/$defs/ownServer"})
+def own_server(reader: Reader, place: Path, raw: object) -> OwnServerSettings | None:
+    """How it gives tokens."""
+    return _whole(reader, OWN_SERVER, place, raw)
+
+
+@settings
 class AuthSettings:
     """Whose access tokens open `muxway serve` (OAuth 2.1). Issuer and audience of every token are checked, always."""
 
@@ -168,6 +230,19 @@ class AuthSettings:
         default=None,
         example={"url": "https://login.example.com/introspect", "clientId": "muxway", "clientSecret": "${SECRET}"},
     )
+    sign_on: SignOnSettings | None = sign_on(
+        "How people sign on in a browser, for the page `/connect` where they log in to servers. Without it there is "
+        "no such page for them.",
+        default=None,
+        example={"clientId": "muxway", "clientSecret": "${SECRET}"},
+    )
+    server: OwnServerSettings | None = own_server(
+        "Send clients to an authorization server of muxway's own, where they register themselves and users agree to "
+        "them, for issuers that let no MCP client register. Users sign on at the issuer; it needs `signOn`. `{}` is "
+        "enough.",
+        default=None,
+        example={"tokenLifetime": "10m", "loginLifetime": "12h"},
+    )
 
 
 AUTH: Final = Section("gateway.auth", AuthSettings)
@@ -176,7 +251,10 @@ AUTH: Final = Section("gateway.auth", AuthSettings)
 @kind("object", {"$ref": "#/$defs/auth"})
 def auth_object(reader: Reader, place: Path, raw: object) -> AuthSettings | None:
     """Whose tokens count."""
-    return _whole(reader, AUTH, place, raw)
+    found = _whole(reader, AUTH, place, raw)
+    if found is not None and found.server is not None and found.sign_on is None:
+        reader.report.error((*place, "server"), "needs `signOn` beside it: users sign on at the issuer")
+    return found
 
 
 def _whole(reader: Reader, section: Section, place: Path, raw: object) -> Any:

@@ -14,6 +14,7 @@ from muxway.config.expand import expand, expand_tilde
 from muxway.config.fields import FieldKind, kind
 from muxway.config.loader_variables import is_loader
 from muxway.config.report import as_list, as_mapping
+from muxway.config.user_values import marked, names_in
 from muxway.config.values import UNENCODABLE, WRITE_OUT, Reader, label, shown
 
 if TYPE_CHECKING:
@@ -274,8 +275,12 @@ def variables(reader: Reader, place: Path, raw: object) -> Any:
         if not key or "=" in key or UNENCODABLE.search(key):
             reader.report.error(at, "the name of a variable must not be empty or contain `=`")
             continue
+        value = marked(value)
         written = reader.scalar(at, value, "a string, number, boolean or null") if value is not None else None
         if written is None and value is not None:
+            continue
+        if written is not None and names_in([written]) and (is_loader(key, "") or is_loader(key, written)):
+            reader.loader(at, key, "be made of what a user gives")
             continue
         if written is not None and is_loader(key, written) and expand(str(value), reader.scope).values:
             reader.loader(at, key, "be made of another variable")
@@ -363,7 +368,7 @@ def headers(reader: Reader, place: Path, raw: object) -> dict[str, str] | None:
         given = [((*place, header), header, value) for header, value in entries.items()]
     found: dict[str, str] = {}
     for at, header, value in given:
-        written = reader.scalar(at, value)
+        written = reader.scalar(at, marked(value))
         if written is not None:
             _add_header(reader, found, at, header, written)
     return found

@@ -35,7 +35,7 @@ from muxway.config.references import OutsideValues, read_inputs
 from muxway.config.report import Report, as_list, as_mapping, dotted, found, nearest
 from muxway.config.servers import ADDRESS_KEYS, check_reference, read_server
 from muxway.config.values import Reader
-from muxway.config.views import read_views
+from muxway.config.views import check_discovery, read_views
 
 if TYPE_CHECKING:
     from muxway.config.report import Path
@@ -304,6 +304,7 @@ def _read_gateway(raw: object, reader: Reader) -> GatewaySettings:
     if raw is None:
         return GatewaySettings()
     settings = GatewaySettings(**reader.section(GATEWAY, ("gateway",), raw))
+    check_discovery(settings, ("gateway",), reader.report)
     if settings.call_timeout > settings.call_max:
         reader.report.warn(
             ("gateway", "callMax"), f"every call ends after {settings.call_max:g} s, before `callTimeout` can apply"

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from muxway.config import access, kinds, middlewares, oauth, programs, shaping, tls
-from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, auth_object, base_url, scope_names
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, OWN_SERVER, SIGN_ON, auth_object, base_url, scope_names
 from muxway.config.fields import Field, Section, settings
+from muxway.config.user_values import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,8 @@ Transport = Literal["stdio", "http", "sse", "auto"]
 Era = Literal["auto", "modern", "legacy"]
 Isolation = Literal["shared", "principal", "session"]
 Start = Literal["eager", "lazy"]
+LockMode = Literal["off", "warn", "enforce"]
+DiscoveryMode = Literal["full", "search"]
 Separator = Literal["__", ":", "."]
 OnError = Literal["fail", "skip", "continue"]
 
@@ -337,6 +340,11 @@ class ServerConfig:
     """Keys that only a client acts on (`alwaysAllow`, `trust`, …) and unknown ones, as they were written."""
 
     @property
+    def user_values(self) -> tuple[str, ...]:
+        """What each user has to give for it (`${user:NAME}`), by name."""
+        return names_in([*self.env.values(), *self.headers.values()])
+
+    @property
     def where(self) -> str:
         """Where it was configured, as a dotted path: `mcpServers.github`."""
         return self.written.where
@@ -388,6 +396,24 @@ class GatewaySettings:
         "since the start for `npx`, `uvx` and the like while they are at work. Tools that come later are announced.",
         default=None,
         example="10s",
+    )
+    lock: LockMode = kinds.choice(*get_args(LockMode))(
+        "What becomes of tools and prompts that are not as `muxway.lock` says: `warn` tells of them, `enforce` hides "
+        "new ones and refuses calls of changed ones until somebody accepts them.",
+        default="off",
+        example="enforce",
+    )
+    lock_file: str | None = kinds.path(
+        "The lock file. A relative path starts at the config file's folder. By default `muxway.lock` in it.",
+        default=None,
+        example="muxway.lock",
+    )
+    client_profiles: bool = kinds.flag(
+        "Whether clients that are known not to take everything (Claude Code, Cursor, VS Code, …) get tools in a form "
+        "that they take: names, `$ref`, unions at the top of a schema, long descriptions. Others get everything as it "
+        "is.",
+        default=True,
+        example=False,
     )
     list_timeout: float = kinds.seconds(
         "How long a server may take for one page of a listing.", default=15.0, example="15s"
@@ -464,6 +490,29 @@ class GatewaySettings:
         "`module:Class`, with its options; `match` limits it to tools, prompts or URIs by glob.",
         default=(),
         example=["log", {"use": "limit", "match": ["github__*"], "rate": "10/s"}],
+    )
+    discovery: DiscoveryMode = kinds.choice(*get_args(DiscoveryMode))(
+        "What clients that use no view get listed: all tools (`full`), or `search_tools` and `call_tool`, by which "
+        "they find and call them (`search`). Views have their own.",
+        default="full",
+        example="search",
+    )
+    pinned: tuple[str, ...] = kinds.strings(
+        "With `discovery: search`, globs of tools that are listed all the same, by their public names.",
+        default=(),
+        example=["github__search_*"],
+    )
+    tiers: bool = kinds.flag(
+        "With `discovery: search`, list `call_tool_read`, `call_tool_write` and `call_tool_destructive` instead of "
+        "`call_tool`, so that clients can allow them apart. Tools without annotations are destructive.",
+        default=False,
+        example=True,
+    )
+    semantic: bool = kinds.flag(
+        "Let `search_tools` also find tools by the meaning of words, with a small model that runs inside muxway. Needs "
+        "the extra: `pip install 'muxway[semantic]'`.",
+        default=False,
+        example=True,
     )
     access: tuple[AccessRule, ...] = access.access_rules(
         "Rules on who may use what, in their order: the first that matches decides, and what none matches is allowed. "
@@ -682,10 +731,34 @@ class ViewConfig:
         default=False,
         example=True,
     )
+    pin: bool = kinds.flag(
+        "A session keeps the list of tools that it got first, byte for byte, and hears of no change of it: for models "
+        "whose cached prompt begins with the tools. New tools can be called, those that are gone cannot. Not for "
+        "clients of 2026-07-28, which have no session.",
+        default=False,
+        example=True,
+    )
     shape: tuple[ToolShape, ...] = shaping.shapes(
         "What to make of its tools, by their public names or by globs, after what their servers' `shape` does.",
         default=(),
         example={"github__search_code": {"description": "Search the code of our repositories"}},
+    )
+    discovery: DiscoveryMode = kinds.choice(*get_args(DiscoveryMode))(
+        "What is listed: all its tools (`full`), or `search_tools` and `call_tool`, by which clients find and call "
+        "them (`search`).",
+        default="full",
+        example="search",
+    )
+    pinned: tuple[str, ...] = kinds.strings(
+        "With `discovery: search`, globs of tools that are listed all the same, by their public names.",
+        default=(),
+        example=["github__search_*"],
+    )
+    tiers: bool = kinds.flag(
+        "With `discovery: search`, list `call_tool_read`, `call_tool_write` and `call_tool_destructive` instead of "
+        "`call_tool`, so that clients can allow them apart. Tools without annotations are destructive.",
+        default=False,
+        example=True,
     )
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
         "What is done around requests to this view, inside what the gateway does around all.",
@@ -761,6 +834,8 @@ SECTIONS = (
         AUTH,
         CLAIMS,
         INTROSPECTION,
+        SIGN_ON,
+        OWN_SERVER,
     ),
     *(CUSTOM_TOOL, SUBTOOL, STEP, EXAMPLE, shaping.SHAPE, shaping.ARGUMENT, VIEW),
 )

@@ -171,8 +171,8 @@ class OAuthConfig:
         example={"tokenEndpoint": "https://idp.example.com/token", "clientId": "muxway"},
     )
     shared: bool = kinds.flag(
-        "Whether callers that come to muxway with a token of their own use the login of the user who runs it. By "
-        "default only callers that need no token do.",
+        "Whether all callers use the login of the user who runs muxway. By default only callers that need no token "
+        "do, and each user who comes with one has a login of an own.",
         default=False,
         example=True,
     )

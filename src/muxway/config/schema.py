@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from muxway.config.access import RULE
-from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION
+from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, OWN_SERVER, SIGN_ON
 from muxway.config.dialects import CONTAINERS, TOOL_MARKS, TOP_LEVEL
 from muxway.config.documents import MINIMAL
 from muxway.config.kinds import STRING
@@ -73,6 +73,8 @@ def json_schema() -> dict[str, Any]:
             "auth": _object(AUTH),
             "claims": _object(CLAIMS),
             "introspection": _object(INTROSPECTION),
+            "signOn": _object(SIGN_ON),
+            "ownServer": _object(OWN_SERVER),
             "customTool": {
                 **_object(CUSTOM_TOOL),
                 "oneOf": [{"required": ["subtools"]}, {"required": ["steps"]}],

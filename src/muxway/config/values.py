@@ -27,7 +27,8 @@ MAX_SECONDS = 365 * 24 * 3600
 
 UNENCODABLE = re.compile("[\x00\ud800-\udfff]")
 SECRET_KEY = re.compile(
-    r"token|secret|passw|pwd|api[-_]?key|auth(?!ors?(?:$|[-_]))|credential|private|cookie|session|dsn|(?:^|[-_])key$",
+    r"token|secret|passw|passphrase|passcode|(?<!by)(?<!com)pass(?:$|[-_])|pwd|api[-_]?key|auth(?!ors?(?:$|[-_]))|credential|"
+    r"(?:^|[-_])creds?(?:$|[-_])|private|cookie|session|dsn|jwt|bearer|connection[-_]?string|(?:^|[-_])(?:key|pat)$",
     re.IGNORECASE,
 )
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
@@ -272,6 +273,8 @@ def shown(raw: object) -> str:
 
 
 def _remedy(reference: str) -> str:
+    if reference.startswith("${user:"):
+        return "What each user gives can stand in `env` and `headers` of a server, and is called like a variable."
     if "}" not in reference:
         return "The } is missing; write $${ for a literal ${."
     return "Write ${NAME}, ${NAME:-default}, ${env:NAME} or ${secret:NAME}; for a literal ${ write $${."

@@ -13,8 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muxway.config.model import GatewaySettings, ServerConfig
+    from muxway.config.report import Path, Report
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch
+
+
+def check_discovery(settings: GatewaySettings | ViewConfig, place: Path, report: Report) -> None:
+    """Warn of keys that only a search view uses."""
+    if settings.discovery != "search":
+        for key, given in (("pinned", settings.pinned), ("tiers", settings.tiers)):
+            if given:
+                report.warn((*place, key), "has no effect without `discovery: search`: all tools are listed")
 
 
 def read_views(
@@ -30,6 +39,7 @@ def read_views(
             reader.report.error(place, why)
         own = Reader(reader.report, reader.scope)
         view = views[name] = ViewConfig(name=name, **own.section(VIEW, place, entry), secrets=own.secrets)
+        check_discovery(view, place, reader.report)
         for index, server in enumerate(view.servers or ()):
             at = (*place, "servers", index)
             check_reference(server, at, servers, reader.report, off="the view shows nothing of it")

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 _LOOK_EVERY: Final = 0.3
 """Seconds between two looks at what a server has written."""
+_MOST_CHANGES: Final = 20
+"""What was done to tools for a client, of which `status` tells."""
 _CHANGE_WAIT: Final = 300.0
 """Seconds after which whoever asked for a change is told that it takes longer. It goes on."""
 
@@ -74,6 +76,9 @@ class Answering:
                 yield {"result": await self._restart(name)}
             case {"ask": "reload"}:
                 yield {"result": await self._read_config(self._reloaded)}
+            case {"ask": "lock"}:
+                await self._finish(self._running().relock(), "the lock is still being put into force")
+                yield {"result": {}}
             case {"ask": "plan"}:
                 yield {"result": await self._read_config(self._planned)}
             case {"ask": "explain", "tool": str(tool), "view": str() | None as view}:
@@ -114,6 +119,7 @@ class Answering:
             "longestTurnAgo": None if beat is None else beat.ago,
             "longTurns": None if beat is None else beat.long_turns,
             "servers": [*map(_described, servers)],
+            "clients": [] if gateway is None else _clients(gateway),
         }
 
     def _server(self, name: str) -> Server:
@@ -229,6 +235,21 @@ def _unknown(what: str, name: str, there: Collection[str]) -> str:
     near = get_close_matches(name, there, n=1)
     hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(there) or 'none'}"
     return f'there is no {what} "{name}"; {hint}'
+
+
+def _clients(gateway: Gateway) -> list[dict[str, Any]]:
+    """What was done for clients that cannot take everything."""
+    return [
+        {
+            "client": profile.name,
+            "title": profile.title,
+            "view": view,
+            "tools": len({change.tool for change in adapted.changes}),
+            "changes": [str(change) for change in adapted.changes[:_MOST_CHANGES]],
+            "warnings": list(adapted.warnings),
+        }
+        for view, profile, adapted in gateway.adapted()
+    ]
 
 
 def _described(server: Server) -> dict[str, Any]:

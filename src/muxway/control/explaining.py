@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from muxway.calls.identity import Identity
+from muxway.catalog.client_profiles import PROFILES, changes_of
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import SEPARATORS, spellings
 from muxway.errors import RpcError
@@ -43,8 +44,10 @@ async def explain(
     snapshot = gateway.runtime.snapshot
     if view is None or view in snapshot.views:
         # With many definitions it takes long to say what this caller sees.
-        look = snapshot.looking(view, snapshot.judge(view, identity))
-        snapshot.keep((await asyncio.to_thread(look))[1])
+        _, made = await asyncio.to_thread(snapshot.looking(view, identity))
+        if made:
+            # What was made for one user is kept for that one alone.
+            snapshot.of(identity).keep(made)
     told = _explain(gateway, name, view, identity)
     for tool in told["tools"]:
         if tool["listed"]:
@@ -155,6 +158,9 @@ class _Tool:
             facts += _about_access(verdict)
         named = shown or self._route
         name = None if named is None else named.public
+        if named is not None and self._snapshot.settings.client_profiles:
+            facts += _about_clients(named)
+        facts += self._about_lock()
         facts += self._about_middleware(self._targets(shown or self._route), view)
         facts += [_fact("note", finding.message) for finding in self._findings()]
         return {
@@ -225,14 +231,23 @@ class _Tool:
         verdict = self._reasons.verdict
         why, item = verdict.of(self._native, self._source.upstream)
         text = f"{'yes' if verdict.shown else 'no'}, {why}"
+        if verdict.shown and self._is_searched(None):
+            text += "; clients find it with search_tools"
         return _fact("listed", text, where if verdict.key else "", verdict.key, item)
+
+    def _is_searched(self, view: str | None) -> bool:
+        """Whether clients get it by search, and not in their list."""
+        visible = self._gateway.runtime.snapshot.visible(view)
+        shown = _route(visible.tools, self._source.upstream, self._native)
+        return visible.discovery is not None and shown is not None and shown.public not in visible.discovery.pinned
 
     def _about_view(self, view: str) -> Iterator[Fact]:
         assert self._route is not None  # noqa: S101 - what is not listed at all is in no view
         at, about, tools = f"views.{view}", f"view {view}", self._tools(view)
         reasons = tools.reasons.of(self._source.upstream, self._native)
         why, item = reasons.verdict.of(self._route.public, self._source.upstream)
-        yield _fact(about, f"{'shown' if reasons.shown else 'hidden'}, {why}", at, reasons.verdict.key, item)
+        found = "; clients find it with search_tools" if self._is_searched(view) else ""
+        yield _fact(about, f"{'shown' if reasons.shown else 'hidden'}, {why}{found}", at, reasons.verdict.key, item)
         shown = _route(tools, self._source.upstream, self._native)
         if shown is not None:
             for shape in reasons.shapes:
@@ -240,6 +255,17 @@ class _Tool:
                 yield _fact(about, f"shape: {called}{_changed(shape)}", at, "shape", shape.match)
 
     # --- what is made of it -------------------------------------------------------------------
+
+    def _about_lock(self) -> Iterator[Fact]:
+        """How it differs from what was locked."""
+        for drift in self._source.drifts:
+            if (drift.kind, drift.name) == (TOOLS.name, self._native):
+                for one in drift.differences:
+                    yield _fact("lock", f"{one.what} ({one.class_})", "gateway", "lock")
+                accept = f"muxway lock accept {self._source.upstream}/{self._native}"
+                yield _fact(
+                    "lock", f"until somebody says `{accept}`, it is not called" if self._source.locked else accept
+                )
 
     def _about_shape(self) -> Iterator[Fact]:
         where = "" if self._server is None else self._server.where
@@ -254,6 +280,13 @@ class _Tool:
             else:
                 of = f", for {', '.join(layer.spec.match)}" if layer.spec.match else ""
                 yield _fact("middleware", f"{layer.name}, of {layer.whose}{of}", layer.where)
+
+
+def _about_clients(route: Route) -> Iterator[Fact]:
+    """What is done to it for clients that cannot take it as it is."""
+    for profile in PROFILES.values():
+        for what in changes_of(route, profile):
+            yield _fact("client", f"{profile.title}: {what}", "gateway", "clientProfiles")
 
 
 def _about_access(verdict: Ruling | None) -> Iterator[Fact]:

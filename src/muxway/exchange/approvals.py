@@ -41,6 +41,8 @@ ASKED: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
 """What somebody is asked about. Everything else that `ask` is for says nothing of what is inside."""
 MOST: Final = 256
 """Calls that may wait for the operator."""
+_MOST_OF_ONE: Final = 16
+"""The same of one caller, so that nobody takes the places of all others."""
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """Bytes of their arguments, all together."""
 _REMEMBERED: Final = 1000
@@ -215,7 +217,7 @@ class Approvals:
         """
         caller = call.caller
         name = _name(target, call)
-        who = caller.principal or caller.party
+        who = _who(call)
         key = None if who is None else (who, target.server, call.method, name)
         if key is not None and self._agreed.get(key):
             return go(call, sink)
@@ -263,6 +265,10 @@ class Approvals:
         if len(self._waiting) >= MOST or self._bytes >= _MOST_BYTES:
             refuse(approval, "too many calls wait to be approved already", sink)
             return None
+        who = _who(approval.call)
+        if sum(_who(one.approval.call) == who for one in self._waiting.values()) >= _MOST_OF_ONE:
+            refuse(approval, f"{_MOST_OF_ONE} calls of this caller wait to be approved already", sink)
+            return None
         approval = approval._replace(id=self._new_id())
         waiting = self._waiting[approval.id] = _Asking(self, key, approval, sink, go)
         self._bytes += waiting.size
@@ -307,6 +313,11 @@ class Approvals:
         """The gateway stops."""
         for one in [*self._waiting.values()]:
             one.deny("the gateway stops")
+
+
+def _who(call: Call) -> object:
+    """Whose call it is; None: of somebody without credentials and without a session, who may be anybody."""
+    return call.caller.principal or call.caller.party
 
 
 def _name(target: Target, call: Call) -> str:

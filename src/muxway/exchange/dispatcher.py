@@ -6,9 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from muxway.calls.backend import StillStarting
+from muxway.calls.call import LIBRARY
 from muxway.calls.incidents import attempt, internal
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
-from muxway.errors import MethodNotFound, RpcError, UpstreamError
+from muxway.errors import CallRefused, MethodNotFound, RpcError, ToolNotFound, UpstreamError
 from muxway.exchange import completion, logins, prompts, resources, tasks, tools
 from muxway.likeness import short
 from muxway.wire import envelopes
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from muxway.calls.backend import Held, WaitingCalls
     from muxway.calls.call import Call, Caller
-    from muxway.calls.identity import Identity
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.kinds import Kind
@@ -80,7 +80,7 @@ class Dispatcher:
     It knows its view by name, so that it need not change when the snapshot does.
     """
 
-    __slots__ = ("_forwarder", "_router", "_snapshot", "_visible", "runtime", "view")
+    __slots__ = ("_forwarder", "_of_clients", "_router", "_snapshot", "runtime", "view")
 
     def __init__(self, runtime: Runtime, view: str | None = None) -> None:
         self.runtime = runtime
@@ -89,39 +89,42 @@ class Dispatcher:
         self._forwarder = runtime.forwarder
         self._router = runtime.router
         self._snapshot: Snapshot | None = None
-        self._visible = runtime.snapshot.visible(view)
+        self._of_clients: dict[str, Visible] = {}
+        """What callers see of that snapshot, by the profile of their client; with access rules, nothing."""
 
     @property
     def visible(self) -> Visible:
         """What there is for its callers now, before rules say which of them may use what."""
-        snapshot = self.runtime.snapshot
-        return self._visible if self._snapshot is snapshot else snapshot.visible(self.view)
+        return self.runtime.snapshot.visible(self.view)
 
     def seen(self, caller: Caller) -> Visible:
         """What a caller sees now."""
-        return self._visible if self._snapshot is self.runtime.snapshot else self._look(caller)
+        visible = self._of_clients.get(caller.client) if self._snapshot is self.runtime.snapshot else None
+        return self._look(caller) if visible is None else visible
 
     def making(self, caller: Caller) -> WaitingCalls | None:
         """What to wait for, if it takes long to say what a caller sees."""
-        return self.runtime.making(self.view, caller.identity)
+        return self.runtime.making(self.view, caller.identity, caller.client)
 
     def find(self, caller: Caller) -> Visible | None:
         """What a caller sees now; None: it takes long to say."""
-        snapshot = self.runtime.snapshot
-        if snapshot.settings.access is None:
-            return self._look(caller)
-        self._snapshot = None
-        return snapshot.known(self.view, caller.identity)
+        return self._kept(caller, self.runtime.snapshot.known(self.view, caller.identity, caller.client))
 
     def _look(self, caller: Caller) -> Visible:
+        visible = self.runtime.snapshot.seen(self.view, caller.identity, caller.client)
+        self._kept(caller, visible)
+        return visible
+
+    def _kept(self, caller: Caller, visible: Visible | None) -> Visible | None:
+        """Keep what a caller sees for the next one with such a client, unless callers differ."""
         snapshot = self.runtime.snapshot
-        if snapshot.settings.access is not None:
-            # Callers differ: there is nothing to be kept for all of them.
+        if snapshot.differs:
             self._snapshot = None
-            return snapshot.seen(self.view, caller.identity)
-        self._snapshot = snapshot
-        self._visible = snapshot.visible(self.view)
-        return self._visible
+        elif visible is not None:
+            if self._snapshot is not snapshot:
+                self._snapshot, self._of_clients = snapshot, {}
+            self._of_clients[caller.client] = visible
+        return visible
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -130,8 +133,8 @@ class Dispatcher:
 
         Returns the request under way, to cancel it by, or None when it is already over.
         """
-        visible = self._visible if self._snapshot is self.runtime.snapshot else self.find(call.caller)
-        if visible is None:
+        visible = self._of_clients.get(call.caller.client) if self._snapshot is self.runtime.snapshot else None
+        if visible is None and (visible := self.find(call.caller)) is None:
             making = self.making(call.caller)
             if making is not None:
                 return _HeldCall(making.held, self._router, self.handle, call, sink, counts=False)
@@ -145,8 +148,8 @@ class Dispatcher:
 
     def answer(self, call: Call, sink: Sink, target: Target | None = None) -> Running | None:
         """Start a request with nothing around it; `target` is what it is about, if that has been found already."""
-        visible = self._visible if self._snapshot is self.runtime.snapshot else self.find(call.caller)
-        if visible is None:
+        visible = self._of_clients.get(call.caller.client) if self._snapshot is self.runtime.snapshot else None
+        if visible is None and (visible := self.find(call.caller)) is None:
             making = self.making(call.caller)
             if making is not None:
                 again = partial(self.answer, target=target)
@@ -168,9 +171,12 @@ class Dispatcher:
                     if target is None or target.chosen is None:
                         target = self._router.resolve(visible, call)
                         call = target.call or call
+                        params = call.params
                     if target.error is not None:
-                        raise target.error
+                        raise self._gone(visible, call) or target.error
                 if not target.plain or "task" in params or "requestState" in params:
+                    if target.searches:
+                        return self._search(visible, call, sink)
                     if target.verdict is not None and not target.verdict.passes:
                         return self._judged(self._router.decide(target, call), call, sink)
                     return self._prepare_and_send(target, call, sink)
@@ -193,6 +199,8 @@ class Dispatcher:
             if call.method in _FORWARDED:
                 return self._forward(visible, target, call, sink)
             return self._answer_other(visible, call, sink)
+        except CallRefused as refused:
+            self._forwarder.give(call, sink, refused.message, failed=True)
         except RpcError as error:
             if isinstance(error, UpstreamError) and error.reason == "login_needed" and logins.answered(call):
                 waiting = self._await_login(error.upstream, call, sink, target)
@@ -234,9 +242,13 @@ class Dispatcher:
     def _await_login(self, server: str, call: Call, sink: Sink, target: Target | None) -> Running | None:
         """Keep a call whose user has agreed to log in until that is done, once, and not for ever; None: it waited."""
         backend = self.runtime.servers.get(server)
-        if backend is None or self._router.waited:
+        if backend is None:
             return None
-        held = _HeldCall(backend.held, self._router, lambda call, sink: self.answer(call, sink, target), call, sink)
+        if call.caller.identity is not None:
+            backend = backend.of(call.caller.identity.owner)
+        # Without the word that the user agrees: it waits once.
+        again = logins.without_answer(call)
+        held = _HeldCall(backend.held, self._router, lambda call, sink: self.answer(call, sink, target), again, sink)
         self._forwarder.services.clock.later(logins.WAIT, held.release)
         return held
 
@@ -256,7 +268,7 @@ class Dispatcher:
         if target.error is not None:
             raise target.error
         if call.method != "completion/complete":
-            return self._judged(target, call, sink)
+            return self._judged(self._router.decide(target, call), call, sink)
         backend = self.runtime.servers.get(target.server)
         if completion.cannot(visible, target, backend):
             sink.done(completion.nothing(visible, call))
@@ -266,9 +278,21 @@ class Dispatcher:
 
     def _list(self, visible: Visible, kind: Kind, call: Call, sink: Sink) -> Running | None:
         runtime, stateless = self.runtime, call.caller.revision.stateless
+        if kind is TOOLS and visible.discovery is not None:
+            self.runtime.searches.prepare(self.view, visible)
+            if not visible.discovery.pinned.texts and not call.everything:
+                # It is the same whatever servers have.
+                sink.done(*visible.lists[stateless][kind].answer(call))
+                return None
         if runtime.waiting_listings is not None:
             return _HeldCall(runtime.waiting_listings, self._router, self.answer, call, sink)
         backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
+        if runtime.snapshot.own_lists.servers and call.caller.identity is not None:
+            owner = call.caller.identity.owner
+            backends = [backend.of(owner) for backend in backends]
+            arriving = next((queue for one in backends if (queue := one.arriving) is not None), None)
+            if arriving is not None:
+                return _HeldCall(arriving, self._router, self.answer, call, sink)
         if not stateless:
             opening = next((queue for one in backends if (queue := one.opening) is not None), None)
             if opening is not None:
@@ -277,10 +301,32 @@ class Dispatcher:
         # Servers whose part may be out of date are asked for it again, for the next time.
         parts = [backend.asked(kind.method) for backend in backends]
         holds = min((part for part in parts if part is not None), default=None)
-        key = (self.view, visible.judge, stateless, kind)
-        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params else ()
-        sink.done(*visible.lists[stateless][kind].answer(call, earlier, holds))
+        key = (visible.class_in(self.view), stateless, kind)
+        # Of lists that are for one user alone, only the one in force is known.
+        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params and visible.owner is None else ()
+        listing = visible.lists[stateless][kind]
+        if call.everything and kind is TOOLS and visible.discovery is not None:
+            listing = visible.everything(stateless=stateless)
+        elif kind is TOOLS and visible.pins and not stateless and call.caller.party is not None:
+            listing = runtime.pin(call.caller.party, visible)
+        sink.done(*listing.answer(call, earlier, holds))
         return None
+
+    def _gone(self, visible: Visible, call: Call) -> RpcError | None:
+        """What to say of a tool that is only in the list which its session keeps; None: it is not."""
+        pinned = self.runtime.pinned.get(call.caller.party) if visible.pins else None
+        name = envelopes.text(call.params.get("name"))
+        if pinned is None or name is None or name not in pinned.routes or name in visible.tools.routes:
+            return None
+        gone = f"Tool not found: {short(name)}: it is not there any more"
+        why = f"{gone}. This session keeps the list that it began with (`pin`); a new session has the new one"
+        return ToolNotFound(why, code=call.caller.revision.unknown_tool_code)
+
+    def _search(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
+        if self.runtime.waiting_listings is not None:
+            return _HeldCall(self.runtime.waiting_listings, self._router, self.answer, call, sink)
+        give = partial(self._forwarder.give, call, sink)
+        return self.runtime.searches.answer(self.view, visible, call, give, partial(give, failed=True))
 
     def _answer_other(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
         stateless = call.caller.revision.stateless
@@ -319,12 +365,12 @@ class Dispatcher:
 
     # --- what sessions are told ---------------------------------------------------------------
 
-    def unmet(self, identity: Identity | None = None) -> dict[Held, None] | None:
+    def unmet(self, caller: Caller = LIBRARY) -> dict[Held, None] | None:
         """Where a session waits that opens before its only server has said what it is; None if it need not."""
         runtime = self.runtime
         if runtime.waiting_sessions is not None:
             return runtime.waiting_sessions
-        if (making := runtime.making(self.view, identity)) is not None:
+        if (making := self.making(caller)) is not None:
             return making.held
         name, naming = next(iter(self.visible.servers.items()), ("", None))
         if naming is None or not naming.bare:
@@ -341,7 +387,7 @@ class Dispatcher:
     def listen(
         self,
         changed: Callable[[frozenset[str]], None],
-        who: Callable[[], Identity | None] = lambda: None,
+        who: Callable[[], Caller | None] = lambda: None,
         *,
         stateless: bool = False,
     ) -> Callable[[], None]:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from muxway.calls.backend import Backend, refuse
+from muxway.calls.incidents import deliver
 from muxway.calls.ports import LOOP_CLOCK
 from muxway.calls.sinks import CONVERTED, RESHAPED, REWRITTEN, chain
 from muxway.errors import InvalidParams, UpstreamError
@@ -22,6 +23,7 @@ from muxway.exchange.seal import INVALID, Seal
 from muxway.exchange.strategies import STRATEGIES
 from muxway.exchange.task_poller import is_task_state
 from muxway.wire import asking, envelopes, result_types
+from muxway.wire.revisions import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,6 +140,13 @@ class Forwarder:
         large = CONVERTED if reshape is None else RESHAPED
         way = Way(tool.name, b"", connection, convert, self._server_info, tool.deadline, tool.deadline, large)
         return self._begin(call, way, sink)
+
+    def give(self, call: Call, sink: Sink, text: str, *, failed: bool = False) -> None:
+        """Answer a call of a tool with a text of the gateway's own."""
+        said = {"content": [{"type": "text", "text": text}]}
+        result = envelopes.encode({**said, "isError": True} if failed else said)
+        convert = result_types.result_converter(call.caller.revision, NEWEST_HANDSHAKE, self._server_info)
+        deliver(sink, result if convert is None else convert(result))
 
     def retry(self, target: Target, call: Call, sink: Sink) -> Running | None:
         """Go on with a call of a stateless caller that was answered with questions.

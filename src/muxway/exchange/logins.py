@@ -38,8 +38,8 @@ class Logins:
     """How callers are sent there."""
 
     def __init__(self) -> None:
-        self.page: Callable[[str], LoginPage | None] = lambda _: None
-        """A server → a page of ours where the user who runs the gateway can log in to it; None: there is none."""
+        self.page: Callable[[str, Caller], LoginPage | None] = lambda _, __: None
+        """A server, a caller → a page of ours where just that caller's user can log in to it; None: there is none."""
 
     def told(self, call: Call, error: RpcError, server_info: bytes) -> bytes | RpcError:
         """What a call is answered with that failed with this error: mostly that, else another one, or a result.
@@ -68,11 +68,9 @@ class Logins:
         return error
 
     def _page_for(self, call: Call, upstream: str) -> LoginPage | None:
-        caller = call.caller
-        # The page logs in the user who runs the gateway: nobody whose credentials say that he is somebody else.
-        if caller.principal or call.method not in asking.REPEATABLE or answered(call) is not None:
+        if call.method not in asking.REPEATABLE or answered(call) is not None:
             return None
-        return self.page(upstream) if can_visit(caller) else None
+        return self.page(upstream, call.caller) if can_visit(call.caller) else None
 
 
 def can_visit(caller: Caller) -> bool:
@@ -88,6 +86,16 @@ def answered(call: Call) -> bool | None:
     if _KEY not in answers:
         return None
     return envelopes.text((envelopes.members(answers[_KEY]) or {}).get("action")) == "accept"
+
+
+def without_answer(call: Call) -> Call:
+    """The same without what the user said about logging in, which is nothing for the server."""
+    answers = envelopes.members(call.params["inputResponses"]) or {}
+    left = {name: raw for name, raw in answers.items() if name != _KEY}
+    params = {name: raw for name, raw in call.params.items() if name != "inputResponses"}
+    if left:
+        params["inputResponses"] = msgspec.Raw(envelopes.object_of(left.items()))
+    return msgspec.structs.replace(call, params=params)
 
 
 def _input_required(said: dict[str, str], server_info: bytes) -> bytes:

@@ -9,30 +9,33 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from muxway.calls.backend import WaitingCalls
 from muxway.calls.incidents import internal
 from muxway.calls.ports import aside, in_turns
+from muxway.catalog.kinds import TOOLS
 from muxway.exchange.admission import Admission
 from muxway.exchange.approvals import Approvals
+from muxway.exchange.change_notices import ChangeNotices, ListListener
 from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.logins import Logins
 from muxway.exchange.open_sessions import OpenSessions
 from muxway.exchange.subscriptions import Subscriptions
 from muxway.routing.router import Router
-from muxway.routing.snapshot import ServerNaming, Snapshot, are_many
+from muxway.routing.snapshot import NO_OWN_LISTS, ServerNaming, Snapshot, Visible, are_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from muxway.access.rules import Judge
     from muxway.calls.backend import Backend, Held
-    from muxway.calls.identity import Identity
+    from muxway.calls.call import Caller
+    from muxway.calls.identity import Identity, Owner
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
+    from muxway.exchange.change_notices import Changes, Who
     from muxway.exchange.seal import Seal
+    from muxway.exchange.searching import Searches
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
-    from muxway.routing.snapshot import Ruled, Settings, Visible
-
-    _Looking = Callable[[], tuple[Visible, Ruled]]
+    from muxway.routing.snapshot import Classes, ClassKey, Looking, OwnLists, Settings
 
 _HALF_READ: Final = 8
 """Lists before the one in force in which a client may still turn pages."""
@@ -40,6 +43,16 @@ _HALF_READ: Final = 8
 
 _MOST_HALF_READ: Final = 4096
 """Views, classes of callers, eras and kinds of which such lists are kept."""
+
+
+class PinnedList(NamedTuple):
+    """The list of tools that a session of a pinned view got first."""
+
+    listing: Listing
+    routes: Mapping[str, object]
+    """What was in it, by name."""
+    judge: Judge | None
+    """Who decided what is in it: with other rules it does not hold."""
 
 
 class Prepared(NamedTuple):
@@ -57,16 +70,21 @@ class _Then:
         self.release = go_on
 
 
-def _changes(look: _Looking, sees: Visible) -> dict[bool, frozenset[str]]:
-    seen, _ = look()
+def _may_differ(seen: Visible | None, sees: Visible | None, *, stateless: bool) -> bool:
+    """Whether somebody may see otherwise; what is not at hand is compared later."""
+    return seen is None or sees is None or bool(sees.changes_since(seen, stateless=stateless))
+
+
+def _own_changes(last: Snapshot, now: Snapshot, one: ListListener, who: Who) -> frozenset[str]:
+    """Which lists a user may see otherwise, as far as that is known without making them."""
+    view, identity, _ = who
+    kinds = now.visible(view).changes_since(last.visible(view), stateless=one.stateless)
+    return kinds if identity is None else kinds | now.own_lists.changes_since(last.own_lists, identity.owner)
+
+
+def _changes(before: Visible | Looking, sees: Visible) -> Changes:
+    seen = before if isinstance(before, Visible) else before()[0]
     return {era: sees.changes_since(seen, stateless=era) for era in (False, True)}
-
-
-class _Listener(NamedTuple):
-    view: str | None
-    changed: Callable[[frozenset[str]], None]
-    who: Callable[[], Identity | None]
-    stateless: bool
 
 
 class Runtime:
@@ -89,25 +107,40 @@ class Runtime:
         """What callers are told whose calls need a login first."""
         self.on_left: list[Callable[[object], None]] = []
         """Called with each client session that has ended."""
-        self.half_read: dict[tuple[str | None, Judge | None, bool, Kind], deque[Listing]] = {}
-        """The last lists of each view, class of callers, era and kind: a client half way goes on where it began."""
+        self.half_read: dict[tuple[ClassKey, bool, Kind], deque[Listing]] = {}
+        """The last lists of each class of callers, era and kind: a client half way goes on where it began."""
+        self.pinned: dict[object, PinnedList] = {}
+        """What sessions keep that are in a view with `pin`."""
         self.waiting_listings: dict[Held, None] | None = None
         """Listings that wait for servers which are being started; None: they are answered at once."""
         self.waiting_sessions: dict[Held, None] | None = None
         """Handshakes that wait for what is remembered of the servers; None: they are answered at once."""
         self.prepared: Prepared | None = None
         """What the next `publish` may find done."""
-        self._in_making: dict[tuple[str | None, Judge], WaitingCalls | None] = {}
+        self._in_making: dict[tuple[Owner | None, ClassKey], WaitingCalls | None] = {}
         """Classes of callers whose part of the snapshot is being made; None: it could not be, beside the loop."""
-        self._listeners: dict[object, _Listener] = {}
-        self._untold: dict[object, _Looking] = {}
-        """What listeners saw who have yet to be told what they see otherwise now."""
+        self._own_in_making: dict[Owner, WaitingCalls] = {}
+        """The same for users with lists of their own."""
+        self.notices = ChangeNotices(self.forwarder.services.clock, self._compare)
+        """Who is told of changes of lists, and what of."""
+        self._clients: set[tuple[str | None, str]] = set()
         self._dispatchers: dict[str | None, Dispatcher] = {}
+        self._searches: Searches | None = None
 
     @property
     def tasks(self) -> Tasks:
         """The tasks that callers may ask about."""
         return self.forwarder.services.tasks
+
+    @property
+    def searches(self) -> Searches:
+        """What finds tools by what they do."""
+        if self._searches is None:
+            # Only for those who search.
+            from muxway.exchange.searching import Searches
+
+            self._searches = Searches()
+        return self._searches
 
     def dispatcher(self, view: str | None = None) -> Dispatcher:
         """Where the requests of a view's callers come in; for None, of those who see all."""
@@ -118,15 +151,17 @@ class Runtime:
 
     # --- the snapshot -------------------------------------------------------------------------
 
-    def publish(self, sources: Sequence[Source], settings: Settings | None = None) -> None:
+    def publish(
+        self, sources: Sequence[Source], settings: Settings | None = None, own_lists: OwnLists = NO_OWN_LISTS
+    ) -> None:
         """Put in force what these sources, and other settings if there are any, make of what is in force."""
         now, servers = self.snapshot, self._naming()
         settings = settings or now.settings
         prepared, self.prepared = self.prepared, None
         if prepared is not None and prepared.before is now and prepared.snapshot.is_of(settings, servers, sources):
-            self.replace(prepared.snapshot)
+            self.replace(prepared.snapshot.with_own(own_lists, now))
         else:
-            self.replace(now.next(settings, servers, sources))
+            self.replace(now.next(settings, servers, sources).with_own(own_lists, now))
 
     def preparing(self, sources: Sequence[Source], settings: Settings | None = None) -> Callable[[], Prepared] | None:
         """What any thread may do before these are published, for `prepared`; None if there is nothing to do."""
@@ -138,48 +173,70 @@ class Runtime:
             return None
         return partial(_prepare, now, settings, servers, sources, self._classes(now, settings))
 
-    def _classes(self, now: Snapshot, settings: Settings) -> dict[tuple[str | None, Judge], Visible | None]:
+    def _classes(self, now: Snapshot, settings: Settings) -> dict[ClassKey, Visible | None]:
         """The classes of those who listen, as the settings have it, with what is made for them now."""
-        classes: dict[tuple[str | None, Judge], Visible | None] = {}
-        access = settings.access
-        if access is None:
-            return classes
-        for one in self._listeners.values():
-            identity = one.who()
-            judge = access.judge(identity, one.view)
-            if judge is not None and (one.view, judge) not in classes:
-                classes[one.view, judge] = now.known(one.view, identity)
+        classes: dict[ClassKey, Visible | None] = {}
+        for one in self.notices.listeners.values():
+            view, identity, client = one.caller
+            key = settings.class_of(view, identity, client)
+            if key is not None and key not in classes and (identity is None or not now.own_lists.servers):
+                classes[key] = now.known(view, identity, client)
         return classes
 
-    def making(self, view: str | None, identity: Identity | None) -> WaitingCalls | None:
+    def making(self, view: str | None, identity: Identity | None, client: str = "") -> WaitingCalls | None:
         """Where requests wait until what their class of callers sees has been made; None: they need not.
 
         With many definitions that takes long, and others need not wait for it.
         """
         snapshot = self.snapshot
-        if snapshot.settings.access is None or snapshot.known(view, identity) is not None:
+        if snapshot.known(view, identity, client) is not None:
             return None
-        judge = snapshot.settings.access.judge(identity, view)
-        if judge is None:
+        if identity is not None and not snapshot.has_own(identity):
+            return self._making_own(snapshot, identity.owner)
+        key = snapshot.settings.class_of(view, identity, client)
+        if key is None:
             return None
-        key = (view, judge)
-        if key not in self._in_making:
-            self._in_making[key] = waiting = WaitingCalls()
-            aside(snapshot.making(view, judge), partial(self._made, snapshot, key, waiting))
-        return self._in_making[key]
+        of_class = (None if identity is None or not snapshot.own_lists.servers else identity.owner, key)
+        if of_class not in self._in_making:
+            self._in_making[of_class] = waiting = WaitingCalls()
+            own = snapshot.of(identity)
+            aside(own.making(key), partial(self._made, own, of_class, waiting))
+        return self._in_making[of_class]
+
+    def _making_own(self, snapshot: Snapshot, owner: Owner) -> WaitingCalls:
+        waiting = self._own_in_making.get(owner)
+        if waiting is None:
+            waiting = self._own_in_making[owner] = WaitingCalls()
+            aside(snapshot.making_own(owner), partial(self._own_made, snapshot, owner, waiting))
+        return waiting
+
+    def _own_made(
+        self, snapshot: Snapshot, owner: Owner, waiting: WaitingCalls, outcome: Callable[[], Snapshot]
+    ) -> None:
+        try:
+            snapshot.keep_own(owner, outcome())
+        except Exception as error:  # noqa: BLE001 - those who wait must go on
+            internal(error)
+        if self._own_in_making.get(owner) is waiting:
+            del self._own_in_making[owner]
+        waiting.release()
 
     def _made(
-        self, snapshot: Snapshot, key: tuple[str | None, Judge], waiting: WaitingCalls, outcome: Callable[[], Ruled]
+        self,
+        snapshot: Snapshot,
+        key: tuple[Owner | None, ClassKey],
+        waiting: WaitingCalls,
+        outcome: Callable[[], Classes],
     ) -> None:
         try:
             snapshot.keep(outcome())
         except Exception as error:  # noqa: BLE001 - those who wait must go on
             internal(error)
-            if snapshot is self.snapshot:
+            if self._in_making.get(key) is waiting:
                 # Whoever asks makes it on its own, and is told what goes wrong.
                 self._in_making[key] = None
         else:
-            if snapshot is self.snapshot:
+            if self._in_making.get(key) is waiting:
                 self._in_making.pop(key, None)
         waiting.release()
 
@@ -193,80 +250,70 @@ class Runtime:
         return {name: ServerNaming(one.prefix, one.unprefixed, one.bare) for name, one in self.servers.items()}
 
     def replace(self, snapshot: Snapshot) -> None:
-        """Put a snapshot in force; whoever listens hears of what it sees otherwise now."""
+        """Put a snapshot in force; whoever listens is to hear of what it sees otherwise now."""
         last = self.snapshot
-        listeners = [(key, one, (one.view, one.who())) for key, one in self._listeners.items()]
-        views = dict.fromkeys((None, *last.views, *(one.view for _, one, _ in listeners)))
+        everybody = [(key, one, one.caller) for key, one in self.notices.listeners.items()]
+        # What each user with lists of their own sees is made when they ask for it: there may be many.
+        apart = last.own_lists.servers | snapshot.own_lists.servers
+        owners = [(key, one, who) for key, one, who in everybody if apart and who[1] is not None]
+        listeners = [(key, one, who) for key, one, who in everybody if not apart or who[1] is None]
+        views = dict.fromkeys((None, *last.views, *(one.view for _, one, _ in everybody)))
         before = {view: last.visible(view) for view in views}
         before_of = {who: last.known(*who) for *_, who in listeners}
         self.snapshot = snapshot
-        self._in_making = {}
+        self._in_making, self._own_in_making = {}, {}
         snapshot.whole.resources.forget_others()
         now_of = {who: snapshot.known(*who, seen) for who, seen in before_of.items()}
+        looks: dict[Who, Visible | Looking] = {who: seen or last.looking(*who) for who, seen in before_of.items()}
         for view in views:
             if view is None or view in snapshot.views:
                 self._keep_half_read(view, before[view], snapshot.visible(view))
             else:
                 self._forget_view(view)
-        for (view, judge), ruled in last.ruled.items():
-            if view is None or view in snapshot.views:
-                self._keep_half_read(view, ruled, snapshot.ruled.get((view, judge)))
+        for key, made in last.classes.items():
+            view, judge, client = key
+            if (judge, client) == (made.judge, made.client) and (view is None or view in snapshot.views):
+                self._keep_half_read(view, made, snapshot.classes.get(key))
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
-        late: dict[tuple[object, ...], list[object]] = {}
-        looks: dict[tuple[str | None, Judge | None], _Looking] = {}
-        for key, one, who in listeners if self.waiting_listings is None else ():
-            seen, sees = before_of[who], now_of[who]
-            if seen is None or sees is None or key in self._untold:
-                judge = last.judge(*who)
-                if (look := self._untold.get(key) or looks.get((one.view, judge))) is None:
-                    look = looks[one.view, judge] = last.looking(one.view, judge)
-                self._untold[key] = look
-                late.setdefault((look, one.view, snapshot.judge(*who)), []).append(key)
-            elif kinds := sees.changes_since(seen, stateless=one.stateless):
-                one.changed(kinds)
-        for keys in late.values():
-            one = self._listeners[keys[0]]
-            self._compare(self._untold[keys[0]], one.view, one.who(), partial(self._tell_late, keys))
+        if self.waiting_listings is None:
+            self.notices.changed(
+                {
+                    key: looks[who]
+                    for key, one, who in listeners
+                    if self.notices.is_open(key) or _may_differ(before_of[who], now_of[who], stateless=one.stateless)
+                }
+            )
+            self.notices.changed_for({key: _own_changes(last, snapshot, one, who) for key, one, who in owners})
 
-    def _tell_late(self, keys: Sequence[object], changes: Mapping[bool, frozenset[str]]) -> None:
-        for key in keys:
-            self._untold.pop(key, None)
-            one = self._listeners.get(key)
-            if one is not None and self.waiting_listings is None and changes[one.stateless]:
-                one.changed(changes[one.stateless])
-
-    def compare(
-        self, view: str | None, old: Identity | None, new: Identity | None, tell: Callable[[frozenset[str]], None]
-    ) -> None:
+    def compare(self, view: str | None, old: Caller, new: Caller, tell: Callable[[frozenset[str]], None]) -> None:
         """Tell which lists a caller with a handshake sees otherwise who was somebody else before."""
-        snapshot = self.snapshot
-        seen, sees = snapshot.known(view, old), snapshot.known(view, new)
-        if seen is None or sees is None:
-            look = snapshot.looking(view, snapshot.judge(view, old))
-            self._compare(look, view, new, lambda changes: tell(changes[False]))
-        elif seen is not sees:
-            tell(sees.changes_since(seen, stateless=False))
+        who = (view, old.identity, old.client)
+        before = self.snapshot.known(*who) or self.snapshot.looking(*who)
+        self._compare(before, (view, new.identity, new.client), lambda changes: tell(changes[False]))
 
-    def _compare(
-        self,
-        look: _Looking,
-        view: str | None,
-        identity: Identity | None,
-        tell: Callable[[Mapping[bool, frozenset[str]]], None],
-    ) -> None:
-        """Find beside the event loop what somebody sees otherwise than it saw: with many definitions it takes long.
+    def _compare(self, before: Visible | Looking, who: Who, tell: Callable[[Changes], None]) -> None:
+        """Find what somebody sees otherwise than it saw: with many definitions beside the event loop, as it takes long.
 
         If something changes again meanwhile nothing is told: it will be with that.
         """
         snapshot = self.snapshot
+        sees = snapshot.known(*who)
+        if isinstance(before, Visible) and sees is not None:
+            tell(_changes(before, sees))
+            return
 
         def go_on() -> None:
-            sees = snapshot.known(view, identity)
-            if snapshot is not self.snapshot or sees is None:
+            if snapshot is not self.snapshot:
                 return
-            aside(partial(_changes, look, sees), then)
+            # For a user with lists of its own these come first, then what rules leave of them.
+            making = self.making(*who)
+            sees = snapshot.known(*who) if making is None else None
+            if making is not None:
+                making.held[_Then(go_on)] = None
+            elif sees is not None:
+                aside(partial(_changes, before, sees), then)
 
-        def then(outcome: Callable[[], Mapping[bool, frozenset[str]]]) -> None:
+        def then(outcome: Callable[[], Changes]) -> None:
             try:
                 changes = outcome()
             except Exception as error:  # noqa: BLE001 - there may be others to be told
@@ -275,17 +322,14 @@ class Runtime:
             if snapshot is self.snapshot:
                 tell(changes)
 
-        making = self.making(view, identity)
-        if making is None:
-            go_on()
-        else:
-            making.held[_Then(go_on)] = None
+        go_on()
 
     def _keep_half_read(self, view: str | None, before: Visible, now: Visible | None) -> None:
         for stateless in (False, True):
             for kind, listing in before.lists[stateless].items():
                 new = None if now is None else now.lists[stateless][kind]
-                key, size = (view, before.judge, stateless, kind), listing.size if new is None else new.size
+                key = (before.class_in(view), stateless, kind)
+                size = listing.size if new is None else new.size
                 if size != listing.size:
                     # Nobody can turn pages of another size.
                     self.half_read.pop(key, None)
@@ -296,27 +340,36 @@ class Runtime:
 
     def _forget_view(self, view: str) -> None:
         """Keep nothing of a view that is gone. Whoever is still there has its dispatcher, which shows nothing."""
+        if self._searches is not None:
+            self._searches.forget(view)
         self._dispatchers.pop(view, None)
-        for key in [key for key in self.half_read if key[0] == view]:
+        for key in [key for key in self.half_read if key[0][0] == view]:
             del self.half_read[key]
+
+    def pin(self, party: object, visible: Visible) -> Listing:
+        """The list of tools that a session keeps: the one it got first, which is what there is now if it has none."""
+        pinned = self.pinned.get(party)
+        if pinned is None or pinned.judge is not visible.judge:
+            pinned = PinnedList(visible.lists[False][TOOLS], visible.tools.routes, visible.judge)
+            self.pinned[party] = pinned
+        return pinned.listing
+
+    def is_first(self, view: str | None, client: str) -> bool:
+        """Whether no client of this profile has come to a view yet, as far as this was asked."""
+        new = (view, client) not in self._clients
+        self._clients.add((view, client))
+        return new
 
     def listen(
         self,
         view: str | None,
         changed: Callable[[frozenset[str]], None],
-        who: Callable[[], Identity | None],
+        who: Callable[[], Caller | None],
         *,
         stateless: bool,
     ) -> Callable[[], None]:
         """Call `changed` with the lists that a caller of a view sees otherwise. Returns how to stop that."""
-        key = object()
-        self._listeners[key] = _Listener(view, changed, who, stateless)
-
-        def stop() -> None:
-            self._listeners.pop(key, None)
-            self._untold.pop(key, None)
-
-        return stop
+        return self.notices.listen(ListListener(view, changed, who, stateless))
 
     # --- waiting ------------------------------------------------------------------------------
 
@@ -342,6 +395,7 @@ class Runtime:
 
     def left(self, party: object) -> None:
         """A client session has ended."""
+        self.pinned.pop(party, None)
         self.forwarder.log_levels.left(party)
         for hear in self.on_left:
             hear(party)
@@ -352,6 +406,7 @@ class Runtime:
 
     def close(self) -> None:
         """The gateway has stopped."""
+        self.notices.close()
         self.approvals.close()
         self.forwarder.services.parked.close()
 
@@ -361,9 +416,9 @@ def _prepare(
     settings: Settings,
     servers: Mapping[str, ServerNaming],
     sources: Sequence[Source],
-    classes: Mapping[tuple[str | None, Judge], Visible | None],
+    classes: Mapping[ClassKey, Visible | None],
 ) -> Prepared:
     snapshot = now.next(settings, servers, sources).ready()
-    for (view, judge), before in classes.items():
-        snapshot.keep(snapshot.making(view, judge, before)())
+    for key, before in classes.items():
+        snapshot.keep(snapshot.making(key, before)())
     return Prepared(now, snapshot)

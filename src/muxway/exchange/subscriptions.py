@@ -8,7 +8,7 @@ something it is a part of, and to nobody else.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from muxway.calls.backend import StillStarting
 from muxway.calls.incidents import attempt
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from muxway.calls.call import Caller
-    from muxway.catalog.resources import Place, ResourceCatalog
+    from muxway.calls.identity import Owner
+    from muxway.catalog.resources import ResourceCatalog
     from muxway.exchange.dispatcher import Dispatcher
     from muxway.routing.router import Router
 
@@ -33,6 +34,8 @@ _BORDERS: Final = "/?#"
 _LONGEST: Final = 2048
 """Characters of a URI above which nobody looks what it may be a part of."""
 
+FeedPlace: TypeAlias = "str | tuple[str, Owner]"
+"""A server, or one as it is used in the name of a user: what happens there for one user is not told to another."""
 Settled: TypeAlias = "Callable[[RpcError | None], None]"
 """Hears once how it went; None: well."""
 
@@ -66,6 +69,11 @@ class Quota:
         self.left = MOST
 
 
+class _Topic(NamedTuple):
+    feed: FeedPlace
+    native: str
+
+
 class Subscriber:
     """A session, or one stream of a stateless client."""
 
@@ -78,7 +86,7 @@ class Subscriber:
         self.quota = quota
         self.told = told
         self.caller = caller
-        self.places: dict[str, Place | None] = {}
+        self.places: dict[str, _Topic | None] = {}
         """What it has subscribed to, and where that leads; None while that is not known yet."""
 
 
@@ -100,22 +108,22 @@ class Subscriptions:
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        self._feeds: dict[str, Feed] = {}
-        self._topics: dict[str, dict[str, dict[Subscriber, list[str]]]] = {}
+        self._feeds: dict[FeedPlace, Feed] = {}
+        self._topics: dict[FeedPlace, dict[str, dict[Subscriber, list[str]]]] = {}
         """Server → native URI → who subscribed to it, and by which of its names."""
 
-    def add(self, upstream: str, feed: Feed) -> None:
+    def add(self, upstream: FeedPlace, feed: Feed) -> None:
         """A server has come."""
         self._feeds[upstream] = feed
         self._topics[upstream] = {}
 
-    def replace(self, upstream: str, feed: Feed) -> None:
+    def replace(self, upstream: FeedPlace, feed: Feed) -> None:
         """Another one has taken the place of a server: what was subscribed to there is subscribed to here."""
         self._feeds[upstream] = feed
         for uri in list(self._topics[upstream]):
             feed.keep(uri)
 
-    def remove(self, upstream: str) -> None:
+    def remove(self, upstream: FeedPlace) -> None:
         """A server will not come back: so neither do its resources."""
         del self._feeds[upstream]
         for subscribers in self._topics.pop(upstream).values():
@@ -152,28 +160,32 @@ class Subscriptions:
             settled(error)
 
         try:
-            place = subscriber.places[uri] or self._enter(subscriber, uri)
+            topic = subscriber.places[uri] or self._enter(subscriber, uri)
         except StillStarting as wait:
             wait.queue[_Again(lambda: self._join(subscriber, uri, settled), heard)] = None
         except RpcError as error:
             heard(error)
         else:
-            self._feeds[place.upstream].want(place.native, heard)
+            self._feeds[topic.feed].want(topic.native, heard)
 
-    def _enter(self, subscriber: Subscriber, uri: str) -> Place:
+    def _enter(self, subscriber: Subscriber, uri: str) -> _Topic:
         if (making := subscriber.dispatcher.making(subscriber.caller)) is not None:
             raise StillStarting(making)
         place = self._router.place(subscriber.dispatcher.seen(subscriber.caller), uri)
         if place is None or place.upstream not in self._feeds:
             raise RpcError(f"Resource not found: {short(uri)}", code=NOT_FOUND, data={"uri": short(uri, 4096)})
-        if self._feeds[place.upstream].is_anothers(subscriber.caller):
+        feed: FeedPlace = place.upstream
+        identity = subscriber.caller.identity
+        if identity is not None and (place.upstream, identity.owner) in self._feeds:
+            feed = (place.upstream, identity.owner)
+        if self._feeds[feed].is_anothers(subscriber.caller):
             raise InvalidParams(
                 f'server "{place.upstream}" tells of what another user does there, who came first (`isolation`) or is '
                 "logged in to it: read the resource again instead"
             )
-        subscriber.places[uri] = place
-        self._topics[place.upstream].setdefault(place.native, {}).setdefault(subscriber, []).append(uri)
-        return place
+        topic = subscriber.places[uri] = _Topic(feed, place.native)
+        self._topics[feed].setdefault(place.native, {}).setdefault(subscriber, []).append(uri)
+        return topic
 
     def unsubscribe(self, subscriber: Subscriber, uri: str, settled: Settled | None = None) -> None:
         """Say no more of a resource; nothing happens if nothing was said of it. `settled` hears when that is done."""
@@ -182,18 +194,18 @@ class Subscriptions:
             settled(None)
             return
         subscriber.quota.left += 1
-        place = subscriber.places.pop(uri)
-        if place is None:
+        topic = subscriber.places.pop(uri)
+        if topic is None:
             settled(None)
             return
-        topics = self._topics[place.upstream]
-        subscribers = topics[place.native]
+        topics = self._topics[topic.feed]
+        subscribers = topics[topic.native]
         subscribers[subscriber].remove(uri)
         if not subscribers[subscriber]:
             del subscribers[subscriber]
         if not subscribers:
-            del topics[place.native]
-            self._feeds[place.upstream].drop(place.native, settled)
+            del topics[topic.native]
+            self._feeds[topic.feed].drop(topic.native, settled)
         else:
             settled(None)
 
@@ -204,11 +216,12 @@ class Subscriptions:
 
     # --- news -----------------------------------------------------------------------------------
 
-    def updated(self, upstream: str, native: str) -> None:
+    def updated(self, place: FeedPlace, native: str) -> None:
         """A server says that a resource of its has changed."""
-        topics = self._topics.get(upstream)
+        topics = self._topics.get(place)
         if not topics:
             return
+        upstream = place if isinstance(place, str) else place[0]
         told: set[Subscriber] = set()
         for whole in _wholes(native):
             for subscriber, uris in topics.get(whole, {}).items():

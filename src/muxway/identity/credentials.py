@@ -23,6 +23,7 @@ from muxway.net.sealed_files import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muxway.calls.identity import Owner
     from muxway.config.model import ServerConfig
     from muxway.identity.store import TokenStore
     from muxway.net.guarded_fetch import GuardedFetch
@@ -31,6 +32,10 @@ _LOOK: Final = 1.0
 """Seconds for which what was read of the store is taken for what is there."""
 _WATCH: Final = 0.5
 """Seconds between two looks for a login that somebody makes meanwhile."""
+_USERS_WATCH: Final = 2.0
+"""The same for one of many users, who log in at a page of ours: only another gateway may have another page."""
+_WATCH_USERS: Final = 900.0
+"""Seconds for which that is looked for; longer than a login may take."""
 _AGAIN: Final = 15.0
 """Seconds before a token that is still good, and could not be renewed, is tried again."""
 _NEW: Final = 60.0
@@ -52,10 +57,28 @@ class ServerCredentials:
     """One user's at one server."""
 
     def __init__(
-        self, config: ServerConfig, store: TokenStore, *, owner: tuple[str, str] = LOCAL, file: str | None = None
+        self,
+        config: ServerConfig,
+        store: TokenStore,
+        *,
+        owner: Owner = LOCAL,
+        file: str | None = None,
+        way: Callable[[], str] | None = None,
+        needed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Prepare; nothing is read. `file` is where the server is configured, for what people are told to type."""
+        """Prepare; nothing is read.
+
+        Args:
+            config: the server.
+            store: where logins are kept.
+            owner: whose this one is.
+            file: where the server is configured, for what people are told to type.
+            way: what this user is told to do to log in; None: to type the command.
+            needed: whether the server is known to let nobody in without a login, so that it need not be asked.
+        """
         self.key = login_key(config, owner)
+        self._way, self._needed = way, needed
+        self.wanted = False
         self.header: str | None = None
         self.on_login: Callable[[], None] | None = None
         self._config = config
@@ -76,6 +99,8 @@ class ServerCredentials:
         """The last token that took the place of a rejected one, and when."""
         self._renewal: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._watch_until = 0.0
+        self._pause = _WATCH if way is None else _USERS_WATCH
         self._steps: dict[frozenset[str], tuple[int, float]] = {}
         """How often a login was asked for to get these scopes, and when last."""
         self._lacking: str | None = None
@@ -85,6 +110,10 @@ class ServerCredentials:
     def secrets(self) -> frozenset[str]:
         """Texts that must never be shown."""
         return frozenset() if self._login is None else self._login.secrets
+
+    def fill(self, config: ServerConfig) -> ServerConfig:
+        """See `Credentials`; a login is shown with each request."""
+        return config
 
     # --- before a request ---------------------------------------------------------------------
 
@@ -103,6 +132,8 @@ class ServerCredentials:
         self._reread()
         if self._login is not None and not self._login.token.lasts(EARLY):
             await self._renew_once()
+        if self._login is None and self._needed():
+            raise self._needs_login("")
 
     def _reread(self) -> None:
         """Take what the store has now."""
@@ -121,6 +152,7 @@ class ServerCredentials:
         self._login = login
         good = login is not None and login.token.access != self._rejected
         self.header = f"Bearer {login.token.access}" if login is not None and good else None
+        self.wanted = self.wanted or self.header is not None
         self._due_at = None
         if login is not None and login.token.expires_at is not None:
             self._due_at = login.token.expires_at - EARLY
@@ -136,6 +168,7 @@ class ServerCredentials:
         """Put another token in the place of one that is used up. Raises HttpTrouble if there is none."""
         try:
             async with self._store.locked(self.key):
+                self._store.finish(self.key)
                 kept = self._store.read(self.key)
                 self._read, self._seen = True, self._store.stamp
                 self._take(kept)
@@ -158,7 +191,7 @@ class ServerCredentials:
 
         good = login.token.lasts() and not spent
         try:
-            async with fetch_for(self._config) as fetch:
+            async with fetch_for(self._config, login) as fetch:
                 renewed = await grants.renew(fetch, login, self._oauth)
         except TokenRefused as refused:
             if refused.code == "invalid_grant" and not good:
@@ -268,12 +301,17 @@ class ServerCredentials:
         self._steps[scopes] = (tries + 1, now)
         self._want(challenge)
         self._keep_watch()
-        return HttpTrouble(f"wants a login that allows more: run `{self.command()}`", "login_needed")
+        return HttpTrouble(f"wants a login that allows more: {self.way}", "login_needed")
 
     def _needs_login(self, why: str) -> HttpTrouble:
         self._keep_watch()
         said = f" ({why})" if why else ""
-        return HttpTrouble(f"needs a login{said}: run `{self.command()}`", "login_needed")
+        return HttpTrouble(f"needs {'a' if self._way is None else 'your'} login{said}: {self.way}", "login_needed")
+
+    @property
+    def way(self) -> str:
+        """What a person has to do to log in."""
+        return f"run `{self.command()}`" if self._way is None else self._way()
 
     def command(self) -> str:
         """What a person has to type to log in."""
@@ -327,13 +365,15 @@ class ServerCredentials:
 
     def _keep_watch(self) -> None:
         """Look now and then whether somebody has logged in."""
+        self.wanted = True
         self._lacking = self.header
+        self._watch_until = time.monotonic() + (float("inf") if self._way is None else _WATCH_USERS)
         if self._watch is None and self.on_login is not None:
-            self._watch = asyncio.get_running_loop().call_later(_WATCH, self._look)
+            self._watch = asyncio.get_running_loop().call_later(self._pause, self._look)
 
     def _look(self) -> None:
         self._watch = None
-        if self.on_login is None:
+        if self.on_login is None or time.monotonic() > self._watch_until:
             return
         # Whatever its stamp: that of two changes within one tick of the system's clock is the same.
         self._seen = -1
@@ -342,7 +382,7 @@ class ServerCredentials:
         if self.header not in (None, self._lacking):
             self.on_login()
         else:
-            self._watch = asyncio.get_running_loop().call_later(_WATCH, self._look)
+            self._watch = asyncio.get_running_loop().call_later(self._pause, self._look)
 
     def close(self) -> None:
         """Nobody wants to know any more."""
@@ -352,23 +392,27 @@ class ServerCredentials:
             self._watch = None
 
 
-def fetch_for(config: ServerConfig) -> GuardedFetch:
-    """Who asks for a server: what the user wrote about it is trusted to be where it is."""
+def fetch_for(config: ServerConfig, login: Login | None = None) -> GuardedFetch:
+    """Who asks for a server: what the user wrote about it is trusted to be where it is.
+
+    Where a login was made in a private network, its authorization server may be asked there again.
+    """
     from muxway.net.guarded_fetch import GuardedFetch
 
     oauth = config.oauth
     idp = None if oauth.idp is None else oauth.idp.token_endpoint
-    return GuardedFetch(url for url in (config.url, oauth.issuer, idp) if url)
+    private = login is not None and login.server.private
+    return GuardedFetch((url for url in (config.url, oauth.issuer, idp) if url), private=private)
 
 
-def login_key(config: ServerConfig, owner: tuple[str, str] = LOCAL) -> LoginKey:
+def login_key(config: ServerConfig, owner: Owner = LOCAL) -> LoginKey:
     """Under which a server's login is kept."""
     return LoginKey(*owner, config.name, canonical(config.url or ""))
 
 
 def takes_login(config: ServerConfig) -> bool:
     """Whether muxway may log in to a server: it is remote, and has no credentials written down."""
-    if config.url is None or config.transport == "stdio" or not config.oauth.enabled:
+    if config.url is None or config.transport == "stdio" or not config.oauth.enabled or config.user_values:
         return False
     if "@" in config.url.partition("//")[2].partition("/")[0]:
         return False

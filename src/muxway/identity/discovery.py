@@ -117,7 +117,7 @@ async def _authorization_server(
             if document is None:
                 continue
             try:
-                return _server(document, pin or issuer)
+                return _server(document, pin or issuer, private=fetch.private)
             except OAuthError as error:
                 refused = refused or error
     said = f" ({'; '.join(dict.fromkeys(troubles))})" if troubles else ""
@@ -131,7 +131,7 @@ async def _of_first_revision(fetch: GuardedFetch, url: str, challenge: Challenge
     document = await _document(fetch, root + _OAUTH, troubles)
     guessed = document is None
     if document is not None:
-        server = _server(document, _text(document, "issuer") or root, legacy=True)
+        server = _server(document, _text(document, "issuer") or root, private=fetch.private, legacy=True)
         if (urlsplit(server.issuer).hostname or "").lower() != (parts.hostname or "").lower():
             raise OAuthError(f"its metadata is that of another issuer, {_shown(server.issuer)}")
     elif challenge.bearer and not challenge.resource_metadata:
@@ -140,6 +140,7 @@ async def _of_first_revision(fetch: GuardedFetch, url: str, challenge: Challenge
             authorization_endpoint=f"{root}/authorize",
             token_endpoint=f"{root}/token",
             registration_endpoint=f"{root}/register",
+            private=fetch.private,
             legacy=True,
         )
     else:
@@ -169,7 +170,7 @@ async def _document(fetch: GuardedFetch, url: str, troubles: list[str]) -> Mappi
     return cast("dict[str, Any]", document)
 
 
-def _server(document: Mapping[str, Any], issuer: str, *, legacy: bool = False) -> AuthorizationServer:
+def _server(document: Mapping[str, Any], issuer: str, *, private: bool, legacy: bool = False) -> AuthorizationServer:
     said = _text(document, "issuer")
     if said != issuer and not _is_slash_apart(said, issuer):
         raise OAuthError(
@@ -185,6 +186,7 @@ def _server(document: Mapping[str, Any], issuer: str, *, legacy: bool = False) -
         # MCP 2025-11-25, basic/authorization: a client MUST refuse to proceed if there is no such field.
         authorization_endpoint = None
     return AuthorizationServer(
+        private=private,
         issuer=said or issuer,
         token_endpoint=token_endpoint,
         authorization_endpoint=authorization_endpoint,

@@ -216,9 +216,10 @@ async def begin(
     before: Login | None = None,
     *,
     device: bool = False,
+    registration: Registration | None = None,
 ) -> PendingLogin:
-    """Begin a login: get a client id, unless the last login's still fits. Raises OAuthError."""
-    registration = reusable(before, found, oauth, redirect_uri)
+    """Begin a login: get a client id, unless one is known, or the last login's still fits. Raises OAuthError."""
+    registration = registration or reusable(before, found, oauth, redirect_uri)
     if registration is None:
         registration = await oauth_client.register(fetch, found.server, oauth, redirect_uri, device=device)
     return PendingLogin(key, found, registration, scopes, redirect_uri, asked_resource(found, oauth), oauth)

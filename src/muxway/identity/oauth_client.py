@@ -10,7 +10,7 @@ import base64
 import secrets
 import time
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
@@ -46,6 +46,7 @@ _SECRET: Final = (
     "device_code",
 )
 """Fields that nobody else may see."""
+_LOOPBACK: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 _LONGEST_LIFE: Final = 10 * 365 * 24 * 3600
 _SHOWN: Final = 200
 
@@ -108,7 +109,7 @@ def written(server: AuthorizationServer, oauth: OAuthConfig) -> Registration:
 async def _register_dynamically(
     fetch: GuardedFetch, server: AuthorizationServer, redirect_uri: str, *, device: bool
 ) -> Registration:
-    """RFC 7591. `application_type` as MCP 2026-07-28 wants it: what we redirect to is this machine."""
+    """RFC 7591. `application_type` as MCP 2026-07-28 wants it: by whether what we redirect to is this machine."""
     offered = server.token_endpoint_auth_methods
     method = next((one for one in offered if one in _METHODS), "none" if not offered else "client_secret_basic")
     wanted = {
@@ -116,7 +117,7 @@ async def _register_dynamically(
         "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token", *([DEVICE_GRANT] if device else [])],
         "response_types": ["code"],
-        "application_type": "native",
+        "application_type": "native" if is_loopback_url(redirect_uri) else "web",
         "token_endpoint_auth_method": method,
     }
     try:
@@ -291,6 +292,12 @@ def assertion(oauth: OAuthConfig, client_id: str, audience: str) -> str:
         except (JoseError, ValueError, TypeError):
             continue
     raise OAuthError("its `oauth.privateKey` is no private key (PEM) that can sign, or not with its `signingAlgorithm`")
+
+
+def is_loopback_url(url: str) -> bool:
+    """Whether an address is one of this machine, without TLS."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname in _LOOPBACK
 
 
 # --- words ------------------------------------------------------------------------------------

@@ -139,14 +139,17 @@ class LoginPages:
 
 
 def _is_own(peer: tuple[str, int], here: tuple[str, int]) -> bool:
-    """Whether a connection over the loopback is of the user who runs us, or of root; True where nobody can tell."""
+    """Whether a connection over the loopback is of the user who runs us, or of root; True where nobody can tell.
+
+    A socket that its process has closed has no number any more, and shows as root's: it may have been anybody's.
+    """
     try:
         rows = [line.split() for line in Path(_SOCKETS).read_text(encoding="ascii").splitlines()[1:]]
     except OSError:
         return True
     wanted = (_spelled(peer), _spelled(here))
-    users = [int(row[7]) for row in rows if (row[1], row[2]) == wanted]
-    return not users or users[0] in (os.geteuid(), 0)
+    users = [int(row[7]) for row in rows if (row[1], row[2]) == wanted and row[9] != "0"]
+    return bool(users) and users[0] in (os.geteuid(), 0)
 
 
 def _spelled(address: tuple[str, int]) -> str:

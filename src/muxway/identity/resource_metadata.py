@@ -34,7 +34,14 @@ class ProtectedResource:
 class ProtectedResources:
     """Every endpoint of a configuration."""
 
-    def __init__(self, config: Config, settings: AuthSettings, own: Iterable[str], view: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        settings: AuthSettings,
+        own: Iterable[str],
+        view: str | None = None,
+        scheme: str = "http",
+    ) -> None:
         """Take stock.
 
         Args:
@@ -42,8 +49,12 @@ class ProtectedResources:
             settings: how tokens are checked.
             own: the base URLs that are known to be ours, whatever a request says.
             view: what is at `/mcp` and `/sse`; everything if there is none.
+            scheme: of the URLs that clients use, where no public URL says so.
         """
         self._settings = settings
+        self.server: str | None = None
+        """The authorization server that clients are sent to, if it is not the issuer itself but one of ours."""
+        self._scheme = scheme
         self._public = config.gateway.public_url
         self._own = [*own] if self._public is None else [self._public]
         self._prefix = "" if self._public is None else urlsplit(self._public).path
@@ -63,22 +74,39 @@ class ProtectedResources:
         """The endpoint at a path; whatever is none is judged as `/mcp` is."""
         return self._all.get(path) or self._all["/mcp"]
 
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Every scope that is needed anywhere."""
+        return tuple(dict.fromkeys(scope for one in self._all.values() for scope in one.scopes))
+
+    @property
+    def usual(self) -> str:
+        """The URL of the endpoint that is meant where nothing is said."""
+        return f"{self._own[0]}/mcp"
+
+    def named(self, url: str) -> ProtectedResource | None:
+        """The endpoint that has this URL; None if none of ours has."""
+        base = next((base for base in self._own if url.startswith(f"{base}/")), None)
+        return None if base is None else self._all.get(url.removeprefix(base).rstrip("/"))
+
     def _base(self, host: str) -> str:
-        return self._public or f"http://{host}"
+        return self._public or f"{self._scheme}://{host}"
 
     def document(self, path: str, host: str) -> bytes | None:
         """What stands at a well-known path; None if that is of no endpoint."""
         if not path.startswith(WELL_KNOWN):
             return None
-        of = path.removeprefix(WELL_KNOWN)
+        # Whoever asks with a slash at the end calls the resource so, too: that is what it must be about.
+        of = path.removeprefix(WELL_KNOWN).rstrip("/")
+        end = "/" if of and path.endswith("/") else ""
         if self._prefix and of.startswith(f"{self._prefix}/"):
             of = of.removeprefix(self._prefix)
         resource = self._all.get(of or "/mcp")
         if resource is None:
             return None
         told: dict[str, object] = {
-            "resource": f"{self._base(host)}{resource.path}",
-            "authorization_servers": [self._settings.issuer],
+            "resource": f"{self._base(host)}{resource.path}{end}",
+            "authorization_servers": [self.server or self._settings.issuer],
             "bearer_methods_supported": ["header"],
             "resource_name": "muxway",
         }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
     from muxway.identity.device import DeviceCode
     from muxway.identity.discovery import Discovered
-    from muxway.identity.store import TokenStore
+    from muxway.identity.store import Registration, TokenStore
 
 _ACCEPT: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 _HELLO: Final = msgspec.json.encode(
@@ -126,6 +126,27 @@ class SignIn:
                             await pasting
                 return await self._keep(await pending.finish(fetch, query))
 
+    async def begin(
+        self, redirect_uri: str, registered: Callable[[str], Registration | None] = lambda _: None
+    ) -> PendingLogin:
+        """Begin a login whose answer comes to this address, which somebody else looks after. Raises as `by_browser`.
+
+        `registered` gives how we are known by this address at an issuer, if we are.
+        """
+        async with fetch_for(self._config) as fetch:
+            before = self._store.read(self.key)
+            found = await self._discover(fetch, before)
+            oauth = self._config.oauth
+            known = registered(found.server.issuer)
+            pending = await begin(fetch, self.key, found, oauth, self.scopes, redirect_uri, before, registration=known)
+            self.registration = pending.registration.kind
+            return pending
+
+    async def finish(self, pending: PendingLogin, query: str) -> Login:
+        """End it with what came back. Raises as `by_browser`."""
+        async with fetch_for(self._config) as fetch:
+            return await self._keep(await pending.finish(fetch, query))
+
     async def by_device(self, show: Callable[[DeviceCode], None]) -> Login:
         """Log in with a code that is typed in on another device. Raises as `by_browser` does."""
         oauth = self._config.oauth
@@ -176,7 +197,7 @@ async def sign_out(login: Login, store: TokenStore, config: ServerConfig | None)
         login = store.read(key) or login
         written = (login.key[3], *(() if config is None or config.oauth.issuer is None else (config.oauth.issuer,)))
         try:
-            async with GuardedFetch(written) as fetch:
+            async with GuardedFetch(written, private=login.server.private) as fetch:
                 oauth = None if config is None else config.oauth
                 await oauth_client.revoke(fetch, login.server, login.registration, login.token, oauth)
         except OAuthError as error:

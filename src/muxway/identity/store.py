@@ -16,11 +16,13 @@ import msgspec
 from muxway.net.sealed_files import SealedFolder, StoreError, data_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _WANTED: Final = "-wanted"
+_VALUES: Final = "-values"
 _WANTED_FOR: Final = 24 * 3600.0
 EARLY: Final = 60.0
 """Seconds before its end from which on a token is renewed."""
@@ -74,6 +76,8 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     """Whether a client id may be the URL of a document (CIMD)."""
     legacy: bool = False
     """Found as 2025-03-26 says: at the server itself, with no protected resource metadata."""
+    private: bool = False
+    """Whether it may lie in a private network, because the server that named it answered from one."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -158,7 +162,7 @@ class TokenStore:
 
     def all(self) -> list[Login]:
         """Every login. Raises StoreError if one cannot be read."""
-        found = (self._read(name) for name in self._files.names() if not name.endswith(_WANTED))
+        found = (self._read(name) for name in self._files.names() if not name.endswith((_WANTED, _VALUES)))
         return sorted((one for one in found if one is not None), key=lambda one: one.key)
 
     def _read(self, name: str) -> Login | None:
@@ -172,12 +176,31 @@ class TokenStore:
             raise StoreError(f"{path}.sealed was written by another version of muxway; log in again") from None
 
     def write(self, login: Login) -> None:
-        """Keep a login; it is on the disk when this returns. Raises StoreError."""
-        self._files.write(LoginKey(*login.key).digest, msgspec.json.encode(login))
+        """Keep a login that is `locked`; it is on the disk when this returns. Raises StoreError."""
+        self._files.write(LoginKey(*login.key).digest, msgspec.json.encode(login), locked=True)
+
+    def finish(self, key: LoginKey) -> None:
+        """Keep what another process was about to when it died. For a login that is `locked`. Raises StoreError."""
+        self._files.finish(key.digest)
 
     def remove(self, key: LoginKey) -> bool:
         """Forget a login. Returns whether there was one."""
         return self._files.remove(key.digest)
+
+    def values(self, key: LoginKey) -> dict[str, str]:
+        """What a user gave for a server, by name. Raises StoreError."""
+        content = self._files.read(key.digest + _VALUES)
+        try:
+            return {} if content is None else msgspec.json.decode(content, type=dict[str, str])
+        except msgspec.MsgspecError:
+            return {}
+
+    def keep_values(self, key: LoginKey, values: Mapping[str, str]) -> None:
+        """Keep what a user gave, in the place of what was given before; nothing: forget that. Raises StoreError."""
+        if values:
+            self._files.write(key.digest + _VALUES, msgspec.json.encode(values))
+        else:
+            self._files.remove(key.digest + _VALUES)
 
     def wanted(self, key: LoginKey) -> WantedLogin | None:
         """What the server asked for, if that is not long ago. Raises StoreError."""

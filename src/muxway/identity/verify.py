@@ -16,6 +16,8 @@ from muxway.identity.issuer import AT_ROOT, IssuerDocument
 from muxway.identity.jwks import IssuerKeys
 from muxway.identity.verify_jwt import LEEWAY, Checked, UnknownKey, check_jwt, invalid
 from muxway.identity.verify_opaque import OpaqueTokens
+from muxway.log import EventLog
+from muxway.net.sealed_files import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from muxway.calls.identity import Identity
     from muxway.clients.authenticator import Verdict
     from muxway.config.auth import AuthSettings
+    from muxway.identity.authorization_endpoints import AuthorizationEndpoints
     from muxway.identity.keys import KeyFile
+    from muxway.identity.own_tokens import OwnTokens
     from muxway.identity.resource_metadata import ProtectedResources
 
 _KEPT: Final = 60.0
@@ -32,6 +36,7 @@ _OPAQUE_KEPT: Final = 30.0
 _BAD_KEPT: Final = 10.0
 _MOST_GOOD: Final = 10_000
 _MOST_BAD: Final = 1_000
+log = EventLog("auth")
 _NO_KEYS: Final = Rejected(503, "", "the keys of the issuer cannot be had at present: try again soon")
 
 
@@ -76,7 +81,7 @@ class AccessTokens:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
-        self._keys = keys or IssuerKeys(settings.issuer, settings.jwks)
+        self.keys = keys or IssuerKeys(settings.issuer, settings.jwks)
         if opaque is None and settings.introspection is not None:
             opaque = OpaqueTokens(settings, settings.introspection)
         self._opaque = opaque
@@ -96,9 +101,9 @@ class AccessTokens:
                 return invalid("the access token is no signed JWT")
         else:
             try:
-                return self._keep(digest, check_jwt(token, self._keys, self.settings, self._now()), _KEPT)
+                return self._keep(digest, check_jwt(token, self.keys, self.settings, self._now()), _KEPT)
             except UnknownKey:
-                if not self._keys.may_learn:
+                if not self.keys.may_learn:
                     return self._key_is_missing()
         task = self._asked[digest] = asyncio.get_running_loop().create_task(self._find_out(token, digest))
         task.add_done_callback(lambda _: self._asked.pop(digest, None))
@@ -108,16 +113,16 @@ class AccessTokens:
         if token.count(b".") != 2 and self._opaque is not None:
             return self._keep(digest, await self._opaque.check(token, self._now()), _OPAQUE_KEPT)
         # Shielded: the others who wait for the keys must not lose them if this one is not wanted any more.
-        await asyncio.shield(self._keys.learn())
+        await asyncio.shield(self.keys.learn())
         try:
-            return self._keep(digest, check_jwt(token, self._keys, self.settings, self._now()), _KEPT)
+            return self._keep(digest, check_jwt(token, self.keys, self.settings, self._now()), _KEPT)
         except UnknownKey:
             return self._key_is_missing()
 
     def _key_is_missing(self) -> Rejected:
         return (
             invalid("the access token is signed with a key that the issuer does not have")
-            if (self._keys.known)
+            if (self.keys.known)
             else _NO_KEYS
         )
 
@@ -132,7 +137,7 @@ class AccessTokens:
         """Find out nothing more."""
         for task in list(self._asked.values()):
             task.cancel()
-        self._keys.close()
+        self.keys.close()
 
 
 class ResourceServer:
@@ -140,8 +145,15 @@ class ResourceServer:
 
     demands = True
 
-    def __init__(self, tokens: AccessTokens, resources: ProtectedResources, keys: KeyFile | None = None) -> None:
+    def __init__(
+        self,
+        tokens: AccessTokens,
+        resources: ProtectedResources,
+        keys: KeyFile | None = None,
+        server: AuthorizationEndpoints | None = None,
+    ) -> None:
         self.tokens = tokens
+        self._server = server
         self._resources = resources
         self._keys = keys
         self._issuer = IssuerDocument(tokens.settings.issuer)
@@ -153,10 +165,19 @@ class ResourceServer:
     def check(self, token: bytes, path: str) -> Verdict | asyncio.Future[Verdict]:
         if self._keys is not None and token.startswith(KEY_PREFIX):
             return self._keys.check(token)
+        if self._server is not None and (verdict := self._check_own(self._server.tokens, token)) is not None:
+            return self._at(verdict, path)
         found = self.tokens.check(token)
         if isinstance(found, asyncio.Task):
             return asyncio.get_running_loop().create_task(self._later(found, path))
         return self._at(found, path)
+
+    def _check_own(self, own: OwnTokens, token: bytes) -> Checked | Rejected | None:
+        try:
+            return own.check(token)
+        except StoreError as error:
+            log.error("no token of our own can be judged", why=str(error))
+            return Rejected(503, "", "it cannot be told at present what the access token is worth: try again soon")
 
     async def _later(self, task: asyncio.Task[Checked | Rejected], path: str) -> Verdict:
         return self._at(await asyncio.shield(task), path)
@@ -170,7 +191,7 @@ class ResourceServer:
         if not found.scopes.issuperset(resource.scopes):
             why = "the access token lacks scopes that are needed here"
             return Rejected(403, "insufficient_scope", why, found.identity)
-        return Admitted(found.principal, found.identity)
+        return Admitted(found.principal, found.identity, until=found.expires + LEEWAY)
 
     def still_admits(self, identity: Identity, view: str | None) -> bool:
         if identity.key:
@@ -181,6 +202,8 @@ class ResourceServer:
         return self._resources.challenge(path, host, rejected)
 
     def metadata(self, path: str, host: str) -> bytes | asyncio.Future[None] | None:
-        if path == AT_ROOT:
+        if self._server is not None:
+            return self._server.document(path) or self._resources.document(path, host)
+        if path.rstrip("/") == AT_ROOT:
             return self._issuer.document()
         return self._resources.document(path, host)

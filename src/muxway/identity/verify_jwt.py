@@ -68,6 +68,17 @@ class UnknownKey(Exception):
 
 def check_jwt(token: bytes, keys: IssuerKeys, settings: AuthSettings, now: float) -> Checked | Rejected:
     """Check a token against the keys that are known. Raises UnknownKey if its key is not among them."""
+    said = signed_claims(token, keys)
+    if isinstance(said, Rejected):
+        return said
+    # Keycloak says the kind inside.
+    if any(name in said for name in _OF_OTHERS) or said.get("typ", "Bearer") not in ("Bearer", "JWT", "at+jwt"):
+        return invalid("this is another kind of token than an access token")
+    return check_claims(said, settings, now)
+
+
+def signed_claims(token: bytes, keys: IssuerKeys) -> dict[str, Any] | Rejected:
+    """What a token says, if one of these keys has signed it. Raises UnknownKey if its key is not among them."""
     if len(token) > _LONGEST:
         return invalid("the access token is too long")
     parts = token.split(b".")
@@ -102,11 +113,7 @@ def check_jwt(token: bytes, keys: IssuerKeys, settings: AuthSettings, now: float
         claims = None
     if not isinstance(claims, dict):
         return invalid("the access token has no claims")
-    said = cast("dict[str, Any]", claims)
-    # Keycloak says the kind inside.
-    if any(name in said for name in _OF_OTHERS) or said.get("typ", "Bearer") not in ("Bearer", "JWT", "at+jwt"):
-        return invalid("this is another kind of token than an access token")
-    return check_claims(said, settings, now)
+    return cast("dict[str, Any]", claims)
 
 
 def check_claims(claims: dict[str, Any], settings: AuthSettings, now: float) -> Checked | Rejected:

@@ -116,11 +116,12 @@ class _Guard(AbstractResolver):
 class GuardedFetch:
     """Asks small things of addresses that were named by others."""
 
-    def __init__(self, written: Iterable[str], *, keep_alive: bool = False) -> None:
+    def __init__(self, written: Iterable[str], *, private: bool = False, keep_alive: bool = False) -> None:
         """Prepare.
 
         Args:
             written: URLs that the user wrote down. Their hosts may be asked wherever they are.
+            private: whether it is known already that what was written answers from a private network.
             keep_alive: keep connections for further requests: for who has many.
         """
         self._keep_alive = keep_alive
@@ -129,7 +130,7 @@ class GuardedFetch:
         self._written = frozenset(hosts)
         self._plain = frozenset(host for host, url in zip(hosts, urls, strict=True) if url.scheme == "http")
         """Hosts that may be asked without TLS. To any other name only its certificate says that it leads there."""
-        self._zones = {GLOBAL}
+        self._zones = {GLOBAL, PRIVATE} if private else {GLOBAL}
         """Where one may ask. What was written adds its own zone as soon as it has answered from there."""
         self._inside: set[str] = set()
         """Names of what was written that lead to a private network, and nowhere else."""
@@ -139,6 +140,11 @@ class GuardedFetch:
             elif zone(host) == PRIVATE:
                 self._zones.add(PRIVATE)
         self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether what was written answers from a private network, where what it names may lie, too."""
+        return PRIVATE in self._zones
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,10 +11,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def put(path: Path, content: bytes) -> None:
-    """Put this in the place of a file, once its bytes are on the disk. Raises OSError; then the old one is there."""
-    scratch = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
-    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def put(path: Path, content: bytes, scratch: Path | None = None) -> None:
+    """Put this in the place of a file, once its bytes are on the disk. Raises OSError; then the old one is there.
+
+    Until then they are in `scratch`, if that is given, for whoever comes after somebody who died meanwhile.
+    """
+    alone = os.O_TRUNC if scratch is not None else os.O_EXCL
+    scratch = scratch or path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
+    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | alone | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

@@ -75,7 +75,9 @@ class SealedFolder:
         """
         if not self._is_there():
             return None
-        path = self._path(name)
+        return self._open(name, self._path(name))
+
+    def _open(self, name: str, path: Path) -> bytes | None:
         sealed = _read(path)
         if sealed is None:
             return None
@@ -94,17 +96,33 @@ class SealedFolder:
 
     # --- writing ------------------------------------------------------------------------------
 
-    def write(self, name: str, content: bytes) -> None:
-        """Put this into a file, whole; it is on the disk when this returns. Raises StoreError."""
+    def write(self, name: str, content: bytes, *, locked: bool = False) -> None:
+        """Put this into a file, whole; it is on the disk when this returns. Raises StoreError.
+
+        For whoever has `locked` it: what a kill leaves of this, `finish` puts in place.
+        """
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         self._make()
         nonce = secrets.token_bytes(_NONCE)
         sealed = _MAGIC + nonce + AESGCM(self._have_key(make=True)).encrypt(nonce, content, _MAGIC + name.encode())
-        self._put(self._path(name), sealed)
+        self._put(self._path(name), sealed, self._next(name) if locked else None)
+
+    def finish(self, name: str) -> None:
+        """Put in place what somebody had written who died before it was on the disk. For whoever has locked it."""
+        path = self._next(name)
+        try:
+            written = self._open(name, path) if self._is_there() else None
+        except StoreError:
+            # Not even all of it was written.
+            written = None
+        if written is not None:
+            self.write(name, written)
+        path.unlink(missing_ok=True)
 
     def remove(self, name: str) -> bool:
         """Remove a file. Returns whether it was there."""
+        self._next(name).unlink(missing_ok=True)
         try:
             self._path(name).unlink()
         except FileNotFoundError:
@@ -136,9 +154,9 @@ class SealedFolder:
         finally:
             os.close(lock)
 
-    def _put(self, path: Path, content: bytes) -> None:
+    def _put(self, path: Path, content: bytes, scratch: Path | None = None) -> None:
         try:
-            private_files.put(path, content)
+            private_files.put(path, content, scratch)
             _sync(self.folder)
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror}; nothing was changed") from None
@@ -147,6 +165,9 @@ class SealedFolder:
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{_ENDING}"
+
+    def _next(self, name: str) -> Path:
+        return self.folder / f"{name}.next"
 
     def _is_there(self) -> bool:
         try:

@@ -15,23 +15,34 @@ if TYPE_CHECKING:
 _LIMIT: Final = 8 * 1024
 _CUT: Final = "… (cut)"
 _OPENING: Final = "Several MCP servers stand behind this one."
+_SEARCHED_LIMIT: Final = 2 * 1024
+"""Where tools are searched, as little as possible is to be read before: some clients cut at this length."""
+_SEARCHED: Final = "Most tools are not listed: find them with search_tools."
 
 
-def merged(sources: Sequence[Source], naming: Naming) -> str:
-    """The instructions of these servers, at most 8 KB; empty if none has any. Those of the only one stand alone.
+def merged(sources: Sequence[Source], naming: Naming, limit: int = _LIMIT, *, searched: bool = False) -> str:
+    """The instructions of these servers, at most 8 KB, or `limit`; empty if none has any.
 
-    Those that are too long are cut to the same length, so that no server takes the room of the others.
+    Those of the only one stand alone. Those that are too long are cut to the same length, so that no server takes the
+    room of the others. Where tools are `searched`, that is said first, and all of it is at most 2 KB.
     """
+    if searched:
+        return _of_all(sources, naming, _SEARCHED, _SEARCHED_LIMIT) or _SEARCHED
     servers = [source for source in sources if not source.own]
     if len(servers) == 1 and servers[0].bare:
-        return hygiene.visible(servers[0].instructions)
+        text = hygiene.visible(servers[0].instructions)
+        return text if limit == _LIMIT else _cut(text, limit)
+    return _of_all(sources, naming, _OPENING if len(servers) > 1 else "", limit)
+
+
+def _of_all(sources: Sequence[Source], naming: Naming, opening: str, limit: int) -> str:
+    servers = [source for source in sources if not source.own]
     said = {source.upstream: hygiene.visible(source.instructions).strip() for source in servers}
     texts = {upstream: text for upstream, text in said.items() if text}
     if not texts:
         return ""
     headings = {source.upstream: _heading(source, naming) for source in servers if source.upstream in texts}
-    opening = [_OPENING] if len(servers) > 1 else []
-    room = _LIMIT - len(_OPENING.encode()) - sum(len(heading.encode()) + 4 for heading in headings.values())
+    room = limit - len((opening or _OPENING).encode()) - sum(len(heading.encode()) + 4 for heading in headings.values())
     shown: dict[str, str] = {}
     # From the shortest on: what one leaves of its share is for the longer ones.
     for left, upstream in zip(
@@ -39,8 +50,8 @@ def merged(sources: Sequence[Source], naming: Naming) -> str:
     ):
         shown[upstream] = _cut(texts[upstream], max(0, room) // left)
         room -= len(shown[upstream].encode())
-    sections = [*opening, *(f"{headings[upstream]}\n\n{shown[upstream]}" for upstream in texts)]
-    return _cut("\n\n".join(sections), _LIMIT)
+    sections = [*([opening] if opening else []), *(f"{headings[upstream]}\n\n{shown[upstream]}" for upstream in texts)]
+    return _cut("\n\n".join(sections), limit)
 
 
 def _heading(source: Source, naming: Naming) -> str:

@@ -17,10 +17,11 @@ from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import SEPARATORS, has_prefix
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
-from muxway.errors import INVALID_PARAMS, InvalidParams, RpcError, ToolNotFound
+from muxway.errors import INVALID_PARAMS, CallRefused, InvalidParams, RpcError, ToolNotFound
 from muxway.likeness import short
 from muxway.routing import subtools
 from muxway.routing.target import NOTHING, Target
+from muxway.search.listing import SEARCH
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ NOT_FOUND: Final = -32002
 _REMEMBERED: Final = 10_000
 """Names, in the spelling they came in, whose targets are remembered: callers choose the spelling."""
 _LARGEST_JUDGED: Final = 256 * 1024
+_WITH_ARGUMENTS: Final = frozenset(("tools/call", "prompts/get"))
 """Bytes of arguments, not written as we would write them, that a rule may look at: it takes some 20 ns for each."""
+_NO_ARGUMENTS: Final = envelopes.Raw(b"{}")
 _MOST_WAITS: Final = 4
 """How often a call waits before it is told that what it calls is not listed: some lists never stand still."""
 
@@ -84,9 +87,9 @@ class Router:
         Raises:
             InvalidParams: nobody can say what its arguments are.
         """
-        if target.verdict is None or call.method != "tools/call":
+        if target.verdict is None or call.method not in _WITH_ARGUMENTS:
             return target
-        if not target.verdict.first:
+        if not target.verdict.first or call.method != "tools/call":
             if target.verdict.do == "ask" and (raw := call.params.get("arguments")) is not None:
                 # Somebody agrees to what is shown of them, so that must be what the server reads.
                 _object(raw, largest=None)
@@ -110,20 +113,54 @@ class Router:
         if name is None:
             error = InvalidParams("params.name must be a string: the name of the tool to call")
             return self._absent(visible, TOOLS, "", error)
+        if name in visible.finders and not call.caller.depth:
+            return self._finder(visible, visible.finders[name], call, wait)
+        return self._found(visible, spelled, name, call, wait)
+
+    def _found(self, visible: Visible, spelled: bytes, name: str, call: Call, wait: bool) -> Target:
         route = visible.tools.find(name).route
         if route is None:
             return self._unlisted(visible, TOOLS, name, call, wait)
         target = self.of_route(visible, route)
         if target.vague and target.own is not None and not target.own.steps:
             return self._compound(visible, target, route, call)
-        if len(visible.targets) < _REMEMBERED:
+        # What is refused is looked up each time: those that are remembered are called without a further look.
+        if target.error is None and len(visible.targets) < _REMEMBERED:
             visible.targets[spelled] = target
         return target
+
+    def _finder(self, visible: Visible, route: Route, call: Call, wait: bool) -> Target:
+        """The target of a call of a tool by which others are found, or called: then it is that of the other tool."""
+        if route.public == SEARCH:
+            return Target("", (route.public,), TOOLS, route, found_in=visible.tools, searches=True)
+        given = call.params.get("arguments")
+        wanted = envelopes.members(given) if given is not None else None
+        spelled, arguments = (wanted or {}).get("name"), (wanted or {}).get("arguments")
+        if spelled is None or (name := envelopes.text(spelled)) is None:
+            error = CallRefused(f"Nothing was called: {route.public} takes the name of a tool, and its arguments.")
+            return Target("", (route.public,), TOOLS, route, found_in=visible.tools, chosen=route, error=error)
+        if arguments is None or envelopes.is_null(arguments):
+            arguments = _NO_ARGUMENTS
+        params = {**call.params, "name": spelled, "arguments": arguments}
+        inner = msgspec.structs.replace(call, params=params)
+        known = visible.targets.get(bytes(spelled))
+        target = known or self._found(visible, bytes(spelled), name, inner, wait)
+        if target.verdict is not None and target.verdict.first:
+            target = self.decide(target, inner)
+        inner = target.call or inner
+        # Only for those who search.
+        from muxway.routing.refusing import misfit
+
+        if target.error is None and (why := misfit(visible, route, target, arguments)):
+            # It stays that of the tool, so that whatever is around its calls is around this one.
+            return msgspec.structs.replace(target, call=inner, chosen=target.chosen or route, error=CallRefused(why))
+        return msgspec.structs.replace(target, call=inner)
 
     def of_route(self, visible: Visible, route: Route) -> Target:
         """The target of a listed tool; of a compound tool, the target of a call that chooses nothing."""
         shape, verdict = route.shape, visible.verdict(TOOLS, route)
         watched = verdict is not None and not verdict.passes
+        refusal = visible.refusal(TOOLS, route.upstream, route.native)
         return Target(
             route.upstream,
             (route.public,),
@@ -137,8 +174,9 @@ class Router:
             route.tasked,
             None if route.upstream else visible.settings.tools[route.native],
             vague=not route.upstream,
-            plain=shape is None and route.upstream != "" and not watched,
+            plain=shape is None and route.upstream != "" and not watched and refusal is None,
             verdict=verdict,
+            error=refusal,
             found_in=visible.tools,
         )
 
@@ -162,6 +200,7 @@ class Router:
             catalog.rewriters.get(upstream),
             tasked=route is not None and route.tasked,
             verdict=verdict,
+            error=visible.refusal(TOOLS, upstream, native),
             found_in=visible.tools,
         )
 
@@ -256,13 +295,18 @@ class Router:
         servers = visible.whole.servers
         upstream = catalog.former.get(name) or self.owner(visible, name)
         names = [upstream, *(other for other, one in servers.items() if one.unprefixed and other != upstream)]
-        candidates = [(other, backend) for other in names if (backend := self._backends.get(other)) is not None]
+        candidates = [(other, backend) for other in names if (backend := self._backend(visible, other)) is not None]
         if catalog.admits is not None:
             candidates = [(other, backend) for other, backend in candidates if catalog.admits(other, name)]
         for other, backend in candidates:
             if backend.connection is None and (other == upstream or backend.starting or len(servers) == 1):
                 refuse(other, backend)
         self._look_again([backend for _, backend in candidates], catalog.kind)
+
+    def _backend(self, visible: Visible, server: str) -> Backend | None:
+        """What takes calls for a server, of those who see this; None if there is none."""
+        backend = self._backends.get(server)
+        return backend if backend is None or visible.owner is None else backend.of(visible.owner)
 
     def _look_again(self, backends: Iterable[Backend], *kinds: Kind) -> None:
         """What is not listed may be new at one of these servers.
@@ -290,7 +334,7 @@ class Router:
         only = next(iter(visible.whole.servers.items()), None)
         if only is None or not only[1].bare or self.waited >= _MOST_WAITS:
             return
-        backend = self._backends.get(only[0])
+        backend = self._backend(visible, only[0])
         if backend is None:
             return
         if backend.want(kind.method, begin=False) if self.waited else backend.renew(kind.method):
@@ -337,6 +381,7 @@ class Router:
             route.head,
             rewrite=rewrite,
             verdict=visible.verdict(PROMPTS, route),
+            error=visible.refusal(PROMPTS, route.upstream, route.native),
             found_in=visible.prompts,
         )
 
@@ -385,7 +430,7 @@ class Router:
         place = visible.resources.find_listed(uri)
         if place is not None:
             return place
-        backends = {name: one for name in visible.servers if (one := self._backends.get(name)) is not None}
+        backends = {name: one for name in visible.servers if (one := self._backend(visible, name)) is not None}
         upstream, native = unwrap(uri) or ("", uri)
         backend = backends.get(upstream)
         if backend is not None:
@@ -473,7 +518,7 @@ class Router:
         """Whether callers may know of the tool that a task is of. Raises as sending a call of it does."""
         if self.of_trace(visible, trace) is not None:
             return True
-        backend = self._backends.get(trace.upstream)
+        backend = self._backend(visible, trace.upstream)
         if backend is None or backend.connection is None:
             # A server that is away lists nothing, which hides nothing. A view shows what it would show.
             return visible.tools.admits is None or visible.tools.admits(trace.upstream, trace.tool)

@@ -13,38 +13,44 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from muxway.access import narrowing
 from muxway.access.rules import hints_of
-from muxway.catalog import build
+from muxway.catalog import build, client_profiles
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
 from muxway.catalog.model import EMPTY, Hint, Pages
 from muxway.catalog.naming import spellings
 from muxway.catalog.resources import build_resources
 from muxway.catalog.selection import Selection
+from muxway.errors import InvalidParams
 from muxway.routing import instructions, offering
 from muxway.routing.listings import Listing
 from muxway.wire import envelopes
 from muxway.wire.revisions import SERVER_INFO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from muxway.access.rules import Access, Judge, Ruling
     from muxway.calls.call import Call, Caller
-    from muxway.calls.identity import Identity
+    from muxway.calls.identity import Identity, Owner
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.build import Source
+    from muxway.catalog.client_profiles import Adapted, ClientProfile
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Finding, Route
     from muxway.catalog.naming import Naming
     from muxway.catalog.resources import Entry, ResourceCatalog
     from muxway.config.model import CustomTool
+    from muxway.errors import RpcError
     from muxway.routing.target import Target
+    from muxway.search.listing import Discovery
     from muxway.wire.envelopes import Buffer
     from muxway.wire.result_types import Converter
     from muxway.wire.revisions import Revision
 
 _MOST_CLASSES: Final = 64
 """Classes of callers, of all views, whose part of a snapshot is kept; the one that was made first goes."""
+_MOST_OWN: Final = 256
+"""Users with lists of their own, for whom that is kept; the one that was made first goes."""
 _MANY: Final = 500
 """Definitions whose snapshot is made beside the event loop: each takes some 10 to 20 µs."""
 
@@ -63,6 +69,10 @@ class MiddlewareChain(Protocol):
 
     def around(self, call: Call, sink: Sink, answer: Callable[[Call, Sink], Running | None]) -> Running | None:
         """Start a request that a client's side answers itself, by what it gives."""
+        ...
+
+    def hidden(self, kind: Kind, caller: Caller, settled: Callable[[Collection[str] | RpcError], None]) -> None:
+        """Give what a caller does not get listed of a kind, or why nobody knows, to `settled`."""
         ...
 
     def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
@@ -99,8 +109,16 @@ class Settings:
     """What each view shows."""
     chains: Mapping[str | None, MiddlewareChain] = field(default_factory=dict["str | None", MiddlewareChain])
     """What stands around the requests of each view's callers; None: of those who see the whole."""
+    discoveries: Mapping[str | None, Discovery] = field(default_factory=dict["str | None", "Discovery"])
+    """Views, or with None the whole, whose tools are found by search instead of being listed."""
+    semantic: bool = False
+    """Whether they are found by what words mean, too."""
     access: Access | None = None
     """The rules on who may use what; None: there are none."""
+    locked: bool = False
+    """Whether servers may be asked only for what is locked."""
+    client_profiles: bool = True
+    """Whether clients get what they cannot take in a form that they can."""
     define: Callable[[Iterable[CustomTool], Sequence[Source]], Source] | None = None
     """What makes the gateway's own tools known, beside what servers show; None: it has none that run others."""
     identity: Mapping[str, str] = field(init=False)
@@ -119,6 +137,12 @@ class Settings:
         object.__setattr__(self, "server_info", info)
         object.__setattr__(self, "stamp", b'"_meta":{' + envelopes.encode(SERVER_INFO) + b":" + info + b"}")
         object.__setattr__(self, "converters", {})
+
+    def class_of(self, view: str | None, identity: Identity | None, client: str = "") -> ClassKey | None:
+        """The class of a caller; None if it sees all that a view shows, as it is."""
+        judge = None if self.access is None else self.access.judge(identity, view)
+        client = client if self.client_profiles else ""
+        return None if judge is None and not client else (view, judge, client)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False, slots=True)
@@ -152,11 +176,25 @@ class Visible:
     """What was decided about each tool and prompt that there is before rules, by its name."""
     before_rules: Visible | None = None
     """What there is before rules, if there are any."""
+    owner: Owner | None = None
+    """The only one who sees it, if servers list something of their own for each user."""
+    adapted: Adapted | None = None
+    """What was done to the tools for a client that cannot take them as they are; None: nothing."""
+    client: str = ""
+    """The profile of that client."""
+    discovery: Discovery | None = None
+    """How tools are found that are not listed; None: all are."""
+    finders: Mapping[str, Route] = field(default_factory=dict[str, "Route"])
+    """The tools by which others are found and called, by name."""
 
     @property
     def whole(self) -> Visible:
         """All there is."""
         return self if self.part_of is None else self.part_of
+
+    def class_in(self, view: str | None) -> ClassKey:
+        """The class of callers that it is for, in its view."""
+        return view, self.judge, self.client
 
     def catalog(self, kind: Kind) -> Catalog:
         """What goes by name, of a kind."""
@@ -168,7 +206,13 @@ class Visible:
 
     def offered(self, revision: Revision) -> dict[str, Any]:
         """What callers of a revision are offered."""
-        return offering.offered(self.sources, self.servers, revision)
+        told = offering.offered(self.sources, self.servers, revision)
+        # That list never changes.
+        return told if self.discovery is None else {**told, "tools": {}}
+
+    def everything(self, *, stateless: bool) -> Listing:
+        """All tools in one list, also those that are found by search."""
+        return self.lists[stateless][TOOLS]._replace(pages=self.tools.pages)
 
     def unlisted(self, kind: Kind, name: str) -> Route | None:
         """Where a name that is not listed leads: the only server, without a prefix, is as if nothing were before it.
@@ -185,6 +229,19 @@ class Visible:
         if self.judge is not None and not self.judge.allows_all(kind, source.upstream):
             return None
         return build.pass_on(source, kind, name)
+
+    def refusal(self, kind: Kind, server: str, name: str) -> RpcError | None:
+        """Why something of a server is not called, by its own name: it is not as it was locked, or was not there."""
+        if not self.settings.locked or not server:
+            return None
+        source = next((one for one in self.whole.sources if one.upstream == server), None)
+        why = None if source is None else source.refused.get(kind.name, {}).get(name)
+        if source is not None and why is None and any(native.name == name for native in source.of(kind).natives):
+            return None
+        # Of a server that is being started for the first time nothing is known: that is not locked, either.
+        new = f"{kind.word} {name!r} of server {server!r} is not there, or not in muxway.lock"
+        why = why or f"{new}: `muxway lock accept {server}/{name}`"
+        return InvalidParams(why, data={"muxway": {"reason": "locked", "upstream": server}})
 
     def verdict(self, kind: Kind, route: Route) -> Ruling | None:
         """What rules say of a listed tool or prompt; None: there are none for these callers."""
@@ -214,14 +271,51 @@ class Visible:
         odd = () if self.selection is not None else self.resources.findings
         return [*self.tools.findings, *self.prompts.findings, *odd]
 
+    @property
+    def pins(self) -> bool:
+        """Whether sessions keep the list of tools that they got first."""
+        return self.selection is not None and self.selection.pin
+
     def changes_since(self, before: Visible, *, stateless: bool) -> frozenset[str]:
         """Which lists callers of an era see otherwise than before: any of "tools", "prompts" and "resources"."""
         old, new = before.lists[stateless], self.lists[stateless]
-        return frozenset(kind.capability for kind in KINDS if new[kind].differs_from(old[kind]))
+        searched = self.discovery is not None and before.discovery is not None
+        # A list that was kept is given up only where other rules hold for its callers now.
+        kept = searched or (self.pins and not stateless and self.judge is before.judge)
+        kinds = [kind for kind in KINDS if kind is not TOOLS] if kept else KINDS
+        return frozenset(kind.capability for kind in kinds if new[kind].differs_from(old[kind]))
 
 
-Ruled: TypeAlias = "dict[tuple[str | None, Judge], Visible]"
-"""What rules leave of the whole (None) and of views, for classes of callers."""
+ClassKey: TypeAlias = "tuple[str | None, Judge | None, str]"
+"""A class of callers: their view (None: the whole), the rules for them, if any, and the profile of their client."""
+Classes: TypeAlias = "dict[ClassKey, Visible]"
+"""What classes of callers see."""
+Looking: TypeAlias = "Callable[[], tuple[Visible, Classes]]"
+"""What any thread may do to see what a caller sees. It gives that, and what is to be kept of it."""
+
+
+class OwnLists(NamedTuple):
+    """What is listed for one user alone, because servers are asked in that user's name."""
+
+    servers: frozenset[str] = frozenset()
+    """The servers whose lists are not everybody's: what the snapshot has of them is for those without credentials."""
+    of: Mapping[Owner, Mapping[str, Source]] = {}
+    """What these list for each user, by server, as far as it is known."""
+
+    def changes_since(self, before: OwnLists, owner: Owner) -> frozenset[str]:
+        """Which lists of somebody may be others than before: any of "tools", "prompts" and "resources"."""
+        mine, its = self.of.get(owner, {}), before.of.get(owner, {})
+        pairs = [(mine.get(name), its.get(name)) for name in {**mine, **its} if mine.get(name) is not its.get(name)]
+        return frozenset(
+            kind.capability for kind in KINDS if any(_listed(a, kind) != _listed(b, kind) for a, b in pairs)
+        )
+
+
+def _listed(source: Source | None, kind: Kind) -> Sequence[object]:
+    return () if source is None else getattr(source, kind.name)
+
+
+NO_OWN_LISTS: Final = OwnLists()
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -233,7 +327,10 @@ class Snapshot:
     """What the servers show, as they gave it."""
     whole: Visible
     views: Mapping[str, Visible]
-    ruled: Ruled = field(default_factory=dict[tuple["str | None", "Judge"], Visible], init=False)
+    own_lists: OwnLists = NO_OWN_LISTS
+    own: dict[Owner, Snapshot] = field(default_factory=dict["Owner", "Snapshot"])
+    """What has been made of that for those who have come; of users who have not since, as it was before."""
+    classes: Classes = field(default_factory=dict["ClassKey", Visible], init=False)
     """What has been made for the classes of callers that have come."""
 
     @property
@@ -248,63 +345,126 @@ class Snapshot:
         known = self.views.get(view)
         return known if known is not None else _selected(self, self.whole, view, _NOTHING)
 
-    def judge(self, view: str | None, identity: Identity | None) -> Judge | None:
-        """Who decides what a caller of a view may use, the same for all of its class; None: nobody need."""
-        access = self.settings.access
-        return None if access is None else access.judge(identity, view)
+    @property
+    def differs(self) -> bool:
+        """Whether callers of one view may see different things in it."""
+        return self.settings.access is not None or bool(self.own_lists.servers)
 
-    def seen(self, view: str | None, identity: Identity | None, before: Visible | None = None) -> Visible:
-        """What a caller of a view may use. With what the same caller saw `before`, equal lists are the very same."""
-        judge = self.judge(view, identity)
-        return self.visible(view) if judge is None else self._judged(view, judge, before)
+    def seen(
+        self, view: str | None, identity: Identity | None, client: str = "", before: Visible | None = None
+    ) -> Visible:
+        """What a caller of a view may use, by a client of a profile.
 
-    def known(self, view: str | None, identity: Identity | None, before: Visible | None = None) -> Visible | None:
+        With what the same caller saw `before`, equal lists are the very same.
+        """
+        own, key = self.of(identity), self.settings.class_of(view, identity, client)
+        return own.visible(view) if key is None else own.made(key, before)
+
+    def known(
+        self, view: str | None, identity: Identity | None, client: str = "", before: Visible | None = None
+    ) -> Visible | None:
         """The same, if it need not be made, or is made in no time."""
-        judge = self.judge(view, identity)
-        if judge is None:
-            return self.visible(view)
-        ruled = self.ruled.get((view, judge))
+        if not self.has_own(identity) and are_many(self.given):
+            return None
+        own, key = self.of(identity), self.settings.class_of(view, identity, client)
+        if key is None:
+            return own.visible(view)
+        made = own.classes.get(key)
         # To find what is the same as before takes as long as to make it.
         many = are_many(self.given) or (before is not None and are_many(before.sources))
-        return ruled if ruled is not None or many else self._judged(view, judge, before)
+        return made if made is not None or many else own.made(key, before)
 
-    def looking(self, view: str | None, judge: Judge | None) -> Callable[[], tuple[Visible, Ruled]]:
-        """What any thread may do to see what a class of callers sees. It gives that, and what is to be kept of it."""
-        known = self.visible(view) if judge is None else self.ruled.get((view, judge))
-        if judge is None or known is not None:
-            return partial(_at_hand, known or self.visible(view))
-        return partial(_look, self.making(view, judge), (view, judge))
+    def looking(self, view: str | None, identity: Identity | None, client: str = "") -> Looking:
+        """What any thread may do to see what a caller sees."""
+        key = self.settings.class_of(view, identity, client)
+        if identity is not None and not self.has_own(identity):
+            return partial(_look_at_own, self.making_own(identity.owner), view, key)
+        own = self.of(identity)
+        known = own.visible(view) if key is None else own.classes.get(key)
+        if key is None or known is not None:
+            return partial(_at_hand, known or own.visible(view))
+        return partial(_look, own.making(key), key)
 
     def shows_server(self, view: str | None, identity: Identity | None, name: str) -> bool:
         """Whether a caller of a view may see anything of a server. Nothing need be made to tell."""
-        judge = self.judge(view, identity)
+        access = self.settings.access
+        judge = None if access is None else access.judge(identity, view)
         return name in self.visible(view).servers and (judge is None or not judge.shuts(name))
 
-    def making(self, view: str | None, judge: Judge, before: Visible | None = None) -> Callable[[], Ruled]:
-        """What any thread may do to make what the callers of a class see, for `keep`."""
-        return partial(_make, self.visible(view), view, judge, self.ruled.get((None, judge)), before)
+    # --- for one user -------------------------------------------------------------------------
 
-    def keep(self, made: Ruled) -> None:
+    def has_own(self, identity: Identity | None) -> bool:
+        """Whether what there is for a user has been made, or is what there is for everybody."""
+        if identity is None or not self.own_lists.servers:
+            return True
+        known = self.own.get(identity.owner)
+        return known is not None and known.own_lists is self.own_lists
+
+    def of(self, identity: Identity | None) -> Snapshot:
+        """All that there is for a caller."""
+        if identity is None or not self.own_lists.servers:
+            return self
+        owner = identity.owner
+        known = self.own.get(owner)
+        if known is None or known.own_lists is not self.own_lists:
+            known = self.making_own(owner)()
+            self.keep_own(owner, known)
+        return known
+
+    def making_own(self, owner: Owner) -> Callable[[], Snapshot]:
+        """What any thread may do to make what there is for a user, for `keep_own`."""
+        return partial(_make_own, self, owner, self.own.get(owner))
+
+    def keep_own(self, owner: Owner, made: Snapshot) -> None:
+        """Have at hand what was made for a user."""
+        self.own.pop(owner, None)
+        if len(self.own) >= _MOST_OWN:
+            del self.own[next(iter(self.own))]
+        self.own[owner] = made
+
+    def with_own(self, own_lists: OwnLists, before: Snapshot) -> Snapshot:
+        """The same with these lists of users; what was made for them before is gone on from."""
+        if not own_lists.servers and not self.own_lists.servers:
+            return self
+        # Another object each time: by that what was made of it is known to be of this very snapshot.
+        return replace(self, own_lists=OwnLists(*own_lists), own=dict(before.own))
+
+    # --- for a class of callers ---------------------------------------------------------------
+
+    def making(self, key: ClassKey, before: Visible | None = None) -> Callable[[], Classes]:
+        """What any thread may do to make what the callers of a class see, for `keep`."""
+        view, judge, _ = key
+        known = self.visible(view) if judge is None else self.classes.get((view, judge, ""))
+        return partial(_make, self.visible(view), key, known, self.classes.get((None, judge, "")), before)
+
+    def keep(self, made: Classes) -> None:
         """Have at hand what was made for a class of callers."""
         for key, visible in made.items():
-            if key not in self.ruled:
-                if len(self.ruled) >= _MOST_CLASSES:
-                    del self.ruled[next(iter(self.ruled))]
-                self.ruled[key] = visible
+            if key not in self.classes:
+                if len(self.classes) >= _MOST_CLASSES:
+                    del self.classes[next(iter(self.classes))]
+                self.classes[key] = visible
 
-    def _judged(self, view: str | None, judge: Judge, before: Visible | None = None) -> Visible:
-        ruled = self.ruled.get((view, judge))
-        if ruled is None:
-            made = self.making(view, judge, before)()
-            ruled = made[view, judge]
+    def made(self, key: ClassKey, before: Visible | None = None) -> Visible:
+        """What the callers of a class see. With what they saw `before`, equal lists are the very same."""
+        visible = self.classes.get(key)
+        if visible is None:
+            made = self.making(key, before)()
+            visible = made[key]
             self.keep(made)
-        return ruled
+        return visible
 
     def is_of(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> bool:
         """Whether it is what these make."""
         return self.settings is settings and [*self.servers.items()] == [*servers.items()] and self.given == given
 
-    def next(self, settings: Settings, servers: Mapping[str, ServerNaming], given: Sequence[Source]) -> Snapshot:
+    def next(
+        self,
+        settings: Settings,
+        servers: Mapping[str, ServerNaming],
+        given: Sequence[Source],
+        owner: Owner | None = None,
+    ) -> Snapshot:
         """What these make of it; each catalog is the same as here if nothing of its kind has changed."""
         before = self.whole
         # With other rules for names, no part of the catalogs can be used again.
@@ -313,24 +473,35 @@ class Snapshot:
         sources = [resources.with_apps(source) for source in given]
         tools = _next_catalog(before.tools, known, settings.naming, sources, resources)
         prompts = _next_catalog(before.prompts, known, settings.naming, sources, resources)
-        whole = _shown(settings, None, dict(servers), sources, (tools, prompts, resources), before)
+        whole = _shown(settings, None, dict(servers), sources, (tools, prompts, resources), before, owner)
         views = {name: _selected(self, whole, name, selection) for name, selection in settings.selections.items()}
         return Snapshot(settings, given, whole, views)
 
     def expecting(self, more: Mapping[str, ServerNaming]) -> Snapshot:
         """The same, and servers of which nothing is known yet."""
         whole = replace(self.whole, servers={**self.servers, **more})
+        whole = _searched(whole, whole.discovery, whole)
         views: dict[str, Visible] = {}
         for name, view in self.views.items():
             shown = {one: naming for one, naming in whole.servers.items() if _has_server(view, one)}
-            views[name] = replace(view, servers=shown, part_of=whole)
-        snapshot = Snapshot(self.settings, self.given, whole, views)
-        for (view, judge), ruled in self.ruled.items():
-            part_of = None if view is None else snapshot.ruled.get((None, judge))
-            if view is None or (view in views and part_of is not None):
-                shown = snapshot.visible(view)
-                servers = _open_servers(shown, judge)
-                snapshot.ruled[view, judge] = replace(ruled, servers=servers, part_of=part_of, before_rules=shown)
+            views[name] = _searched(replace(view, servers=shown, part_of=whole), view.discovery, view)
+        snapshot = Snapshot(self.settings, self.given, whole, views, OwnLists(*self.own_lists), self.own)
+        # What rules leave comes before what clients get of it.
+        for (view, judge, client), made in self.classes.items():
+            if view is not None and view not in views:
+                continue
+            shown = snapshot.visible(view)
+            if client:
+                base = shown if judge is None else snapshot.classes.get((view, judge, ""))
+                if base is not None:
+                    same = {"servers": base.servers, "part_of": base.whole, "before_rules": base.before_rules}
+                    snapshot.classes[view, judge, client] = base if not made.client else replace(made, **same)
+            elif judge is not None:
+                part_of = None if view is None else snapshot.classes.get((None, judge, ""))
+                if view is None or part_of is not None:
+                    servers = _open_servers(shown, judge)
+                    ruled = replace(made, servers=servers, part_of=part_of, before_rules=shown)
+                    snapshot.classes[view, judge, ""] = _searched(ruled, made.discovery, made)
         return snapshot
 
     def ready(self) -> Snapshot:
@@ -418,7 +589,7 @@ def _selected(last: Snapshot, whole: Visible, view: str, selection: Selection) -
     resources = resources or selection.of_resources(whole.resources)
     sources = [source for source in whole.sources if selection.has_server(source.upstream)]
     servers = {name: one for name, one in whole.servers.items() if selection.has_server(name)}
-    shown = _shown(settings, view, servers, sources, (tools, prompts, resources), last.views.get(view))
+    shown = _shown(settings, view, servers, sources, (tools, prompts, resources), last.views.get(view), whole.owner)
     return replace(shown, selection=selection, part_of=whole)
 
 
@@ -429,10 +600,11 @@ def _shown(
     sources: Sequence[Source],
     catalogs: tuple[Catalog, Catalog, ResourceCatalog],
     before: Visible | None,
+    owner: Owner | None,
 ) -> Visible:
-    """What there is of these; `before` is what there was."""
+    """What there is of these, for one user alone if this is one; `before` is what there was."""
     tools, prompts, resources = catalogs
-    return Visible(
+    shown = Visible(
         settings=settings,
         servers=servers,
         sources=sources,
@@ -444,29 +616,94 @@ def _shown(
         completing=_completing(sources),
         chain=settings.chains.get(view),
         targets=_targets(settings, tools, before),
+        owner=owner,
     )
+    return _searched(shown, settings.discoveries.get(view), before)
 
 
-def _make(shown: Visible, view: str | None, judge: Judge, whole: Visible | None, before: Visible | None) -> Ruled:
-    """What a class of callers sees of the whole or of a view, and of the whole if that is not known."""
-    if view is None:
-        made: Ruled = {(None, judge): _ruled(shown, judge, None, before)}
-    else:
-        whole = whole or _ruled(shown.whole, judge, None, None)
-        made = {(None, judge): whole, (view, judge): _ruled(shown, judge, whole, before)}
+def _make_own(everybody: Snapshot, owner: Owner, before: Snapshot | None) -> Snapshot:
+    """What there is for one user: of servers with lists of their own for each, this one's; of the others, all."""
+    settings, (apart, lists) = everybody.settings, everybody.own_lists
+    shared = {one.upstream: one for one in everybody.given if not one.own and one.upstream not in apart}
+    sources = {**shared, **lists.get(owner, {})}
+    given = [sources[name] for name in everybody.servers if name in sources]
+    tools = [one for one in everybody.given if one.own]
+    if settings.define is not None:
+        # They tell of the tools that they run, which this user may have others of.
+        tools = [settings.define(settings.tools.values(), given)]
+    if before is None:
+        # Nothing that anybody else has read leads this user anywhere.
+        whole = replace(everybody.whole, resources=everybody.whole.resources.unlearned())
+        before = replace(everybody, whole=whole)
+    made = before.next(settings, everybody.servers, [*tools, *given], owner)
+    return replace(made, own_lists=everybody.own_lists)
+
+
+def _make(
+    shown: Visible, key: ClassKey, known: Visible | None, whole: Visible | None, before: Visible | None
+) -> Classes:
+    """What a class of callers sees of the whole or of a view, and what that is made of, if it is not known.
+
+    Args:
+        shown: the whole, or the view.
+        key: the class.
+        known: what rules leave of that, if it is known.
+        whole: what they leave of the whole, if it is known.
+        before: what callers of the class saw before.
+    """
+    view, judge, client = key
+    made: Classes = {}
+    if judge is not None and known is None:
+        since = None if client else before
+        if view is None:
+            known = made[None, judge, ""] = _ruled(shown, judge, None, since)
+        else:
+            whole = made[None, judge, ""] = whole or _ruled(shown.whole, judge, None, None)
+            known = made[view, judge, ""] = _ruled(shown, judge, whole, since)
+    if client:
+        made[key] = _adapted(known or shown, client_profiles.PROFILES[client], before)
     for one in made.values():
         if len(one.tools.routes) + len(one.prompts.routes) > _MANY:
             one.spell()
     return made
 
 
-def _at_hand(visible: Visible) -> tuple[Visible, Ruled]:
+def _adapted(seen: Visible, profile: ClientProfile, before: Visible | None) -> Visible:
+    """What is seen, as a client can take it; the very same if it can take that as it is."""
+    if seen.discovery is not None:
+        # What is found is text to a client, whatever is in it.
+        return seen
+    adapted, text = client_profiles.adapt(seen.tools, profile), seen.instructions
+    if profile.longest_instructions is not None:
+        text = instructions.merged(seen.sources, seen.settings.naming, profile.longest_instructions)
+    if not adapted.changes and not adapted.warnings and text == seen.instructions:
+        return seen
+    catalogs = (adapted.catalog, seen.prompts, seen.resources)
+    return replace(
+        seen,
+        tools=adapted.catalog,
+        lists=_lists(seen.settings, seen.sources, catalogs, before),
+        instructions=text,
+        targets={},
+        # Composed tools use what there is under the names that it has.
+        part_of=seen.whole,
+        adapted=adapted,
+        client=profile.name,
+    )
+
+
+def _at_hand(visible: Visible) -> tuple[Visible, Classes]:
     return visible, {}
 
 
-def _look(make: Callable[[], Ruled], key: tuple[str | None, Judge]) -> tuple[Visible, Ruled]:
+def _look(make: Callable[[], Classes], key: ClassKey) -> tuple[Visible, Classes]:
     made = make()
     return made[key], made
+
+
+def _look_at_own(make: Callable[[], Snapshot], view: str | None, key: ClassKey | None) -> tuple[Visible, Classes]:
+    own = make()
+    return own.visible(view) if key is None else own.making(key)()[key], {}
 
 
 def _open_servers(shown: Visible, judge: Judge) -> dict[str, ServerNaming]:
@@ -486,7 +723,7 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
     tools = _of_fewer(shown, tools, judge, of_tools if whole is None else whole.verdicts[TOOLS])
     resources = narrowing.of_uris(shown.resources, judge)
     sources = [source for source in shown.sources if source.own or not judge.shuts(source.upstream)]
-    return replace(
+    ruled = replace(
         shown,
         servers=_open_servers(shown, judge),
         sources=sources,
@@ -502,6 +739,7 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
         verdicts={TOOLS: of_tools, PROMPTS: of_prompts},
         before_rules=shown,
     )
+    return _searched(ruled, shown.discovery, before)
 
 
 def _of_fewer(shown: Visible, tools: Catalog, judge: Judge, verdicts: Mapping[str, Ruling]) -> Catalog:
@@ -574,6 +812,24 @@ def _lists(
             listing = Listing(kind, shown, hint, settings.page_size, settings.stamp)
             lists[stateless][kind] = listing.following(None if old is None else old[kind])
     return lists
+
+
+def _searched(visible: Visible, discovery: Discovery | None, before: Visible | None) -> Visible:
+    """The same, with a list of the tools by which others are found, and of those that are pinned, if it is searched."""
+    if discovery is None:
+        return visible
+    finders = discovery.tools(visible.servers)
+    pinned = [route for name, route in visible.tools.routes.items() if name in discovery.pinned and name not in finders]
+    lists: dict[bool, Mapping[Kind, Listing]] = {}
+    for stateless, listings in visible.lists.items():
+        era = 1 if stateless else 0
+        hidden = {(source.upstream, *one) for source in visible.sources for one in source.unlisted[era]}
+        shown = [one for one in pinned if (one.upstream, TOOLS.name, one.native) not in hidden]
+        pages = Pages([one.definition for one in (*finders.values(), *shown)])
+        old = None if before is None or not before.lists else before.lists[stateless][TOOLS]
+        lists[stateless] = {**listings, TOOLS: listings[TOOLS]._replace(pages=pages).following(old)}
+    said = instructions.merged(visible.sources, visible.settings.naming, searched=True)
+    return replace(visible, discovery=discovery, finders=finders, lists=lists, instructions=said)
 
 
 def _without(

@@ -79,6 +79,8 @@ class Target(msgspec.Struct, frozen=True, eq=False):
     """What rules say of it; None: there are none for its caller."""
     error: RpcError | None = None
     """Why it cannot be called; None: it can."""
+    searches: bool = False
+    """Whether it is the tool by which others are found."""
     found_in: object = None
     """The catalog it was found in: as long as that is in force, it need not be looked up again."""
 

@@ -146,13 +146,22 @@ class Dialing:
         if config.transport != "stdio":
             from muxway.servers.transports.http import HttpServerTransport
 
-            return lambda sent: HttpServerTransport(_sending(current(), sent), limit(), credentials)
-        return lambda _: StdioServerTransport(current(), self._processes, self.turn, limit(), journal)
+            return lambda sent: HttpServerTransport(
+                _filled(_sending(current(), sent), credentials), limit(), credentials
+            )
+        return lambda _: StdioServerTransport(
+            _filled(current(), credentials), self._processes, self.turn, limit(), journal
+        )
 
 
 def _sending(config: ServerConfig, sent: Forwarded) -> ServerConfig:
     """The configuration with these headers of callers beside its own."""
     return replace(config, headers={**config.headers, **dict(sent)}) if sent else config
+
+
+def _filled(config: ServerConfig, credentials: Credentials | None) -> ServerConfig:
+    """The configuration with what only its user has. Raises UpstreamError if that is missing."""
+    return config if credentials is None else credentials.fill(config)
 
 
 def takes_several(thing: object) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from muxway.catalog.kinds import Kind
     from muxway.config.model import ServerConfig
     from muxway.exchange.open_sessions import OpenSessions
+    from muxway.exchange.subscriptions import FeedPlace
     from muxway.servers.lists import Offer
     from muxway.servers.managed_server import ManagedServer
     from muxway.servers.negotiation import Negotiated
@@ -56,7 +57,7 @@ class Hooks(NamedTuple):
     """Something about its first connection, or about its lists, has changed."""
     publish: Callable[[Callable[[], None]], None]
     """What it shows has changed: what to do when that is in force."""
-    updated: Callable[[str, str], None]
+    updated: Callable[[FeedPlace, str], None]
     """A resource of this server has changed."""
     sessions: OpenSessions
     """Who hears what belongs to no call."""
@@ -78,7 +79,6 @@ class Instance:
         "dial",
         "feeds",
         "hooks",
-        "mask",
         "pool",
         "room",
         "server",
@@ -122,14 +122,13 @@ class Instance:
         self.dial = dial
         self.room = room
         self.credentials = credentials
-        self.mask = masker(config.secrets)
-        """Hides secrets in what it said, where people see it."""
         self.sessions: SessionSide | None = None
         """What it is for handshake callers, if it has a connection for them, or had one."""
         self.pool = Pool(self, sharing)
         first = self.pool.first
         first.feed = self._feed(first)
         self.feeds = Feeds(first.feed)
+        """What it says of its resources."""
         self.feeds.anothers = self.pool.is_anothers
         if credentials is not None:
             credentials.on_login = self.pool.logged_in
@@ -145,6 +144,17 @@ class Instance:
         """Whether a call is under way at it."""
         return any(slot.connection is not None and slot.connection.called for slot in self.pool.slots.values())
 
+    @property
+    def place(self) -> FeedPlace:
+        """By what those know it who subscribe to something there."""
+        return self.config.name if self.server.owner is None else (self.config.name, self.server.owner)
+
+    def renew(self) -> None:
+        """Somebody has logged in or out: what was there with the login before is not there any more."""
+        self.pool.first.lists.offers = {}
+        self.pool.renew()
+        self.pool.first.start_anew()
+
     async def restart(self) -> None:
         """End it and start it anew; wait until it is ready or has failed."""
         self.pool.renew()
@@ -157,6 +167,11 @@ class Instance:
         await asyncio.gather(self.pool.stop(), self.pool.first.stop())
 
     # --- what happens ---------------------------------------------------------------------------
+
+    def mask(self, text: str) -> str:
+        """Hides secrets in what it said, where people see it."""
+        secrets = self.config.secrets
+        return masker(secrets if self.credentials is None else secrets | self.credentials.secrets)(text)
 
     def changed(self, slot: Slot) -> None:
         """Something about one of its slots has changed."""
@@ -184,7 +199,7 @@ class Instance:
         feed = ServerFeed(
             name,
             slot.hear_notice,
-            lambda uri: hooks.updated(name, uri),
+            lambda uri: hooks.updated(self.place, uri),
             lambda user, params: hooks.sessions.log(name, user, params),
             self.server.is_bare,
         )

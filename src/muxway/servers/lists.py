@@ -1,7 +1,7 @@
 """What a server lists over one connection: read at each start, and again when it may have changed.
 
-What it had listed stays until a start fails: most servers are back in a moment, and a client that was told that tools
-have gone would only ask for the same list again.
+What it had listed stays while it is away, however long: a list that changed with the health of a server would cost
+every client's model its cached prompt. For the same reason what is new comes last, in whatever order the server lists.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ServerLists:
     def __init__(self, slot: Slot, kinds: Sequence[Kind] = KINDS) -> None:
         """Nothing is known yet. Only these kinds are read, and only over the slot's connection."""
         self.offers: dict[Kind, Offer] = {}
-        """What it lists, by kind; nothing while it cannot be reached."""
+        """What it lists, by kind; while it cannot be reached, what it last listed."""
         self.prepare: Callable[[Mapping[Kind, Offer]], Awaitable[None]] | None = None
         """Waits, before lists that were read count, until what they make of the catalogs is ready."""
         self._slot = slot
@@ -92,7 +92,13 @@ class ServerLists:
 
     async def read_all(self, connection: Connection) -> None:
         """Read all of them, at a start. Raises as `_read` does."""
-        await self._read(connection, self._kinds)
+        before = dict(self.offers)
+        try:
+            await self._read(connection, self._kinds)
+        except BaseException:
+            # What it had stays whole, or nothing is known of it.
+            self.offers = before
+            raise
         # What was kept from before this start, and is not there any more, goes.
         self.offers = {kind: offer for kind, offer in self.offers.items() if self._may_have(kind)}
 
@@ -222,10 +228,14 @@ class ServerLists:
 
 
 def _offer(kind: Kind, server: str, listing: ListReading, known: Sequence[Native]) -> Offer:
-    """What is in a list. What has not changed since it was known stays the same: so does what was made of it."""
+    """What is in a list, in the order in which it became known: what has just come is last.
+
+    What has not changed since it was known stays the same: so does what was made of it.
+    """
     natives, findings = read_listing(kind, server, listing.items)
-    by_name = {native.name: native for native in known}
-    natives = [old if (old := by_name.get(native.name, native)) == native else native for native in natives]
+    listed = {native.name: native for native in natives}
+    before = {old.name: old for old in known if old.name in listed}
+    natives = [before[name] if before.get(name) == listed[name] else listed[name] for name in {**before, **listed}]
     notes = [str(finding) for finding in findings]
     if listing.cut is not None:
         notes.append(f"{server}: {listing.cut}; what follows is left out")

@@ -5,20 +5,22 @@ Implements `calls.backend.Backend`. What it is doing is asked of the slot of its
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
-from muxway.calls.backend import WaitingCalls
+from muxway.calls.backend import WaitingCalls, refuse
 from muxway.catalog.kinds import KINDS
 from muxway.net.processes.journal import Journal
 from muxway.servers.counters import ServerCounters
 from muxway.servers.slot import SESSIONS
+from muxway.servers.state import State
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from muxway.calls.backend import Choose, Held
     from muxway.calls.call import Call
+    from muxway.calls.identity import Owner
     from muxway.catalog.build import Source
     from muxway.config.model import ServerConfig
     from muxway.servers.connection import Connection
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from muxway.servers.lists import ServerLists
     from muxway.servers.slot import Slot
 
+PATIENCE: Final = 2.0
+"""Seconds for which a user's list waits for what a server has for that user."""
 _LISTED_BY: Final = {kind.method: kind for kind in KINDS}
 
 
@@ -41,17 +45,32 @@ class ManagedServer:
         "instance",
         "journal",
         "limit",
+        "listed_for_all",
+        "make_own",
+        "make_room",
+        "of_users",
+        "owner",
         "prefix",
         "shown",
         "unprefixed",
         "waiting",
     )
 
-    def __init__(self) -> None:
-        """Without an instance, which is put in next."""
-        self.counters = ServerCounters()
-        self.journal = Journal()
+    def __init__(self, owner: Owner | None = None, of_all: ManagedServer | None = None) -> None:
+        """Without an instance, which is put in next. That of one user is a part of what is for all."""
+        self.counters = ServerCounters() if of_all is None else of_all.counters
+        self.journal = Journal() if of_all is None else of_all.journal
         """What its processes wrote to stderr."""
+        self.owner = owner
+        """The user in whose name alone it is used; None: whoever runs the gateway, or nobody in particular."""
+        self.of_users: dict[Owner, ManagedServer] = {}
+        """The same server, used in the name of each of these."""
+        self.make_own: Callable[[Owner], ManagedServer | None] | None = None
+        """Begins to use it in the name of a user; gives None if it need not be. None: it never is."""
+        self.make_room: Callable[[], None] = _no_limit
+        """Sees that it may be used in the name of one more user at a time. Raises UpstreamError if not."""
+        self.listed_for_all = False
+        """Whether what it lists was listed without a login."""
         self.waiting = WaitingCalls()
         self.prefix = ""
         self.unprefixed = self.bare = False
@@ -66,7 +85,7 @@ class ManagedServer:
     def put(self, instance: Instance) -> None:
         """Let an instance serve from now on."""
         self.instance = instance
-        self.choose = instance.pool.choose
+        self.choose = instance.pool.choose if self.make_own is None else self._choose
 
     # --- a swap ---------------------------------------------------------------------------------
 
@@ -109,6 +128,43 @@ class ManagedServer:
     def is_bare(self) -> bool:
         """Whether its words need no label: there may come to be other servers, or none."""
         return self.bare
+
+    # --- in the name of users -------------------------------------------------------------------
+
+    def of(self, owner: Owner | None) -> ManagedServer:
+        """See `Backend`."""
+        if owner is None or self.make_own is None:
+            return self
+        return self.of_users.get(owner) or self.make_own(owner) or self
+
+    def _choose(self, call: Call, /) -> Connection | None:
+        """See `Backend`, where each user has an own login."""
+        identity = call.caller.identity
+        server = self if identity is None else self.of(identity.owner)
+        if server is self:
+            return self.instance.pool.choose(call)
+        if server.first.state.now is State.SLEEPING:
+            self.make_room()
+        connection = server.instance.pool.choose(call)
+        if connection is None:
+            refuse(self.config.name, server)
+        return connection
+
+    @property
+    def is_everybodys(self) -> bool:
+        """Whether what it lists was not listed in the name of anybody."""
+        if self.make_own is None:
+            return True
+        credentials = self.instance.credentials
+        return self.listed_for_all and credentials is not None and not credentials.wanted
+
+    @property
+    def arriving(self) -> dict[Held, None] | None:
+        """See `Backend`."""
+        if self.owner is None or not self.starting or self.lists.offers or self.first.state.restarts:
+            return None
+        began, now = self.first.state.began, asyncio.get_running_loop().time()
+        return self.held if now < began + PATIENCE else None
 
     # --- Backend --------------------------------------------------------------------------------
 
@@ -177,6 +233,10 @@ class ManagedServer:
         """What it lists over the connection for handshake callers, if there is one."""
         slot = self.instance.pool.slots.get(SESSIONS)
         return None if slot is None else slot.lists
+
+
+def _no_limit() -> None:
+    """There may be any number."""
 
 
 def _away(call: Call, /) -> None:

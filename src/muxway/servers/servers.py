@@ -8,22 +8,25 @@ from operator import is_
 from typing import TYPE_CHECKING, Final
 
 from muxway.catalog import build
+from muxway.errors import UpstreamError
 from muxway.log import EventLog
 from muxway.net.threads import in_own_thread
+from muxway.routing.snapshot import NO_OWN_LISTS, OwnLists
 from muxway.servers.dialing import Dialing, is_child, launch_work, may_fetch, start_timeout, takes_several
 from muxway.servers.endings import Endings
 from muxway.servers.instance import Hooks, Instance, ServerTerms
 from muxway.servers.limits import ServerLimits
 from muxway.servers.list_memory import ListMemory
-from muxway.servers.managed_server import ManagedServer
+from muxway.servers.managed_server import PATIENCE, ManagedServer
 from muxway.servers.pool import Sharing
 from muxway.servers.sources import renames_any, source_of
 from muxway.servers.state import State
 from muxway.servers.supervision import Care
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
+    from muxway.calls.identity import Owner
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.catalog.naming import Naming
@@ -34,11 +37,14 @@ if TYPE_CHECKING:
     from muxway.net.pipes import Turn
     from muxway.net.processes.launch import ReaperProcess
     from muxway.servers.lists import Offer
+    from muxway.servers.lock import Lock
     from muxway.servers.negotiation import Negotiated
     from muxway.servers.transports.port import Credentials
 
 _LAZY_IDLE: Final = 300.0
 """Seconds without a call after which a lazy server is put to sleep, if nothing else is said."""
+_MOST_USERS: Final = 1000
+"""Users of whom it is kept what one server has for them."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether a server that is to go still works for somebody."""
 
@@ -59,7 +65,7 @@ class Servers:
         prepare: Callable[[Callable[[], list[Source]]], Awaitable[None]],
         reaper: ReaperProcess | None,
         trace: MessageTrace | None = None,
-        credentials: Callable[[ServerConfig], Credentials | None] = lambda _: None,
+        credentials: Callable[[ServerConfig, Owner | None], Credentials | None] = lambda _, __: None,
     ) -> None:
         """Prepare.
 
@@ -72,7 +78,8 @@ class Servers:
             prepare: waits until all is ready for a change, given what gives the sources after it.
             reaper: the process that will look after the children, if it has been started ahead.
             trace: who is told of every message, if somebody is.
-            credentials: gives what a remote server is shown, where that is not in its configuration.
+            credentials: gives what a remote server is shown, where that is not in its configuration, in the name of a
+                user; None: of whoever runs the gateway.
         """
         self.settings = settings
         self.naming = naming
@@ -87,6 +94,8 @@ class Servers:
         self._memory = ListMemory()
         self._recollected: dict[str, tuple[ServerConfig, tuple[Negotiated, dict[Kind, Offer]] | None]] = {}
         """What servers that are about to be added had when they last ran."""
+        self.lock: Lock | None = None
+        """What they are compared with; None: with nothing."""
         self._seen: dict[str, list[object]] = {}
         """What each server was made of when that was last looked at."""
         self._endings = Endings()
@@ -107,7 +116,7 @@ class Servers:
         """Begin to start a server; `thing` is the Python object that it is, if it is one of this process."""
         server = ManagedServer()
         instance = self._instance(server, config, thing)
-        server.put(instance)
+        self._let_serve(instance)
         self._settle_terms(instance)
         self.by_name[config.name] = server
         self._name_prefixes()
@@ -148,7 +157,8 @@ class Servers:
 
     async def restart(self, name: str) -> None:
         """End a server and start it anew; wait until it is ready or has failed. KeyError: there is none."""
-        await self.by_name[name].instance.restart()
+        server = self.by_name[name]
+        await asyncio.gather(*(one.instance.restart() for one in (server, *server.of_users.values())))
 
     def retire(self, name: str) -> None:
         """Forget a server at once, and end it when its calls under way are over."""
@@ -157,6 +167,8 @@ class Servers:
     def _forget(self, name: str) -> ManagedServer:
         self.abandon(name)
         server = self.by_name.pop(name)
+        for owner in list(server.of_users):
+            self._endings.begin(self._drained(self._forget_user(server, owner).instance))
         self._subscriptions.remove(name)
         self._name_prefixes()
         return server
@@ -164,8 +176,10 @@ class Servers:
     def adjust(self, config: ServerConfig) -> None:
         """Treat a server as this says, and leave its process alone."""
         server = self.by_name[config.name]
-        before, server.instance.config = server.config, config
-        self._settle_terms(server.instance)
+        before = server.config
+        for one in (server, *server.of_users.values()):
+            one.instance.config = config
+            self._settle_terms(one.instance)
         if before.start == "lazy" and config.start == "eager":
             server.wake()
 
@@ -201,12 +215,16 @@ class Servers:
         """Let an instance take the place of the one that serves."""
         server = instance.server
         old = server.instance
-        server.put(instance)
+        self._let_serve(instance)
         self._settle_terms(instance)
         self._name_prefixes()
         self._subscriptions.replace(instance.config.name, instance.feeds)
         self._changed(instance)
         self._endings.begin(self._drained(old))
+        for owner, before in list(server.of_users.items()):
+            self._endings.begin(self._drained(self._forget_user(server, owner).instance))
+            if server.make_own is not None and (again := server.make_own(owner)) is not None:
+                again.first.expect_again(before.first)
 
     def abandon(self, name: str) -> None:
         """Do not put a new one in the place of this server after all."""
@@ -247,7 +265,7 @@ class Servers:
         for name in self.by_name:
             self.abandon(name)
         try:
-            await asyncio.gather(*(server.instance.stop() for server in self.by_name.values()))
+            await asyncio.gather(*(server.instance.stop() for server in self._each()))
             await self._endings.over()
             await self._memory.written()
         finally:
@@ -255,8 +273,99 @@ class Servers:
 
     # --- making one ---------------------------------------------------------------------------
 
+    def _each(self) -> Iterator[ManagedServer]:
+        """Every server, and those that are used in the name of a user."""
+        for server in self.by_name.values():
+            yield server
+            yield from server.of_users.values()
+
+    def _let_serve(self, instance: Instance) -> None:
+        """Put an instance in; if users have logins of their own there, it can be used in the name of each."""
+        server = instance.server
+        own = instance.pool.sharing.personal is not None
+        server.make_own = partial(self._for_user, server) if own else None
+        server.make_room = partial(self._make_room, server)
+        server.listed_for_all = False
+        server.put(instance)
+
+    def _for_user(self, server: ManagedServer, owner: Owner) -> ManagedServer | None:
+        """Begin to use a server in the name of a user; None: it wants nobody's name."""
+        credentials = server.instance.credentials
+        if credentials is None or not credentials.wanted or self._stopping:
+            return None
+        own = ManagedServer(owner, server)
+        own.prefix, own.unprefixed, own.bare = server.prefix, server.unprefixed, server.bare
+        instance = self._instance(own, server.config, server.instance.thing)
+        own.put(instance)
+        self._settle_terms(instance)
+        server.of_users[owner] = own
+        self._subscriptions.add(instance.place, instance.feeds)
+        try:
+            self._make_room(server)
+        except UpstreamError:
+            # A call will try again, and say so; a list is of what there is.
+            own.first.lie_down()
+            return own
+        own.first.start()
+        # Lists wait for it, but not for long.
+        asyncio.get_running_loop().call_later(PATIENCE, own.waiting.release)
+        return own
+
+    def _forget_user(self, server: ManagedServer, owner: Owner) -> ManagedServer:
+        own = server.of_users.pop(owner)
+        self._subscriptions.remove(own.instance.place)
+        return own
+
+    def _make_room(self, server: ManagedServer) -> None:
+        """See that a server may be used in the name of one more user. Raises UpstreamError if not."""
+        name, most = server.config.name, self.settings.max_instances
+        awake = [own for own in server.of_users.values() if own.first.open]
+        if len(awake) >= most:
+            idle = [own for own in awake if own.connection is not None and not own.first.in_use]
+            if not idle:
+                why = f'server "{name}" is already used in the name of {most} users (maxInstances); try again later'
+                raise UpstreamError(name, "overloaded", why)
+            min(idle, key=lambda own: own.first.used).first.sleep()
+        if len(server.of_users) >= _MOST_USERS:
+            asleep = [(own.first.used, owner) for owner, own in server.of_users.items() if not own.first.open]
+            if asleep:
+                self._endings.begin(self._forget_user(server, min(asleep)[1]).instance.stop())
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What users have shown servers, and nobody else may see."""
+        every = [one.instance.credentials for one in self._each()]
+        return frozenset[str]().union(*(one.secrets for one in every if one is not None))
+
+    def those_with_logins(self) -> list[ServerConfig]:
+        """Those that are known to want a login."""
+        shown = [(one.config, one.instance.credentials) for one in self.by_name.values()]
+        return [config for config, credentials in shown if credentials is not None and credentials.wanted]
+
+    def lets_nobody_in(self, name: str) -> bool:
+        """Whether a server is known to want a login of everybody, before anything else."""
+        server = self.by_name.get(name)
+        return server is not None and server.first.state.now is State.LOGIN_NEEDED
+
+    def logged_in(self, name: str, owner: Owner | None) -> None:
+        """A user has logged in to a server, or out of it: what is there for that user now is found out."""
+        server = self.by_name.get(name)
+        if server is None:
+            return
+        if owner is None:
+            server.instance.renew()
+            return
+        if server.instance.credentials is not None:
+            server.instance.credentials.wanted = True
+        own = server.of_users.get(owner)
+        if own is None:
+            server.of(owner)
+        else:
+            own.instance.renew()
+
     def _instance(self, server: ManagedServer, config: ServerConfig, thing: object) -> Instance:
-        credentials = self._credentials(config) if config.url is not None and thing is None else None
+        by_login = thing is None and (config.url is not None or bool(config.user_values))
+        credentials = self._credentials(config, server.owner) if by_login else None
         instance = Instance(
             server,
             config,
@@ -272,7 +381,7 @@ class Servers:
                 keeps_state=config.transport == "stdio",
                 alone=self._hooks.sessions.only is not None,
                 forward=frozenset(config.forward),
-                personal=_personal(config, credentials),
+                personal=_personal(config, credentials) if server.owner is None else None,
             ),
             credentials=credentials,
         )
@@ -282,10 +391,15 @@ class Servers:
     def _settle_terms(self, instance: Instance) -> None:
         """How long calls of a server may take, how it is looked after, how much is asked of it at a time."""
         config, settings, server = instance.config, self.settings, instance.server
-        if instance is server.instance:
+        if instance is server.instance or server.owner is not None:
             server.idle = config.call_timeout or settings.call_timeout
             server.limit = config.call_max or settings.call_max
-        instance.adjust(self._terms(config))
+        terms = self._terms(config)
+        if server.owner is not None:
+            # When its user does nothing there it sleeps, as others that are not for everybody end.
+            idle_stop = min(filter(None, (terms.care.idle_stop, terms.idle)))
+            terms = terms._replace(care=terms.care._replace(idle_stop=idle_stop))
+        instance.adjust(terms)
 
     def _terms(self, config: ServerConfig) -> ServerTerms:
         settings = self.settings
@@ -317,7 +431,7 @@ class Servers:
     def reconfigure(self, settings: GatewaySettings, naming: Naming) -> None:
         """The gateway behaves otherwise from now on."""
         self.settings, self.naming = settings, naming
-        for server in self.by_name.values():
+        for server in self._each():
             self._settle_terms(server.instance)
             if server.coming is not None:
                 self._settle_terms(server.coming)
@@ -325,7 +439,7 @@ class Servers:
 
     def _free_one(self) -> bool:
         """End the process that has been idle for the longest time; False if all are in use."""
-        instances = [server.instance for server in self.by_name.values()]
+        instances = [server.instance for server in self._each()]
         children = [one for one in instances if is_child(one.config, one.thing)]
         idle = [known for one in children for known in one.pool.idle()]
         if not idle:
@@ -336,19 +450,19 @@ class Servers:
     # --- what happens -------------------------------------------------------------------------
 
     def _left(self, party: object) -> None:
-        for server in self.by_name.values():
+        for server in self._each():
             server.instance.pool.gone(party)
 
     def _session_came(self) -> None:
         """Servers of both eras are reached in that of the client, before it lists what they have."""
         self._has_sessions = True
-        for server in self.by_name.values():
+        for server in self._each():
             server.instance.pool.open_for_sessions()
 
     def _roots_changed(self, party: object) -> None:
         """The roots of a client are others now: told to the connections that are for it alone."""
         only = self._hooks.sessions.only
-        for server in self.by_name.values():
+        for server in self._each():
             pool = server.instance.pool
             slots = pool.slots.values() if only is not None and only.client is party else pool.of(party)
             for slot in slots:
@@ -359,8 +473,10 @@ class Servers:
         """Something about the first connection of a server, or about its lists, has changed."""
         server, first = instance.server, instance.pool.first
         if first.connection is not None:
-            if instance.thing is None and first.greeting is not None:
+            if instance.thing is None and first.greeting is not None and server.owner is None:
                 self._memory.keep(instance.config, first.greeting, first.lists.offers)
+            if server.owner is None:
+                server.listed_for_all = instance.credentials is None or not instance.credentials.wanted
             if self._has_sessions:
                 instance.pool.open_for_sessions()
         waits = instance is not server.instance or first.starting
@@ -411,7 +527,8 @@ class Servers:
             connection = server.connection if server.connection is not None or before is None else before[0]
             sessions = server.instance.sessions
             in_sessions = () if sessions is None else sessions.offers.values()
-            now[name] = [connection, server.config, *server.lists.offers.values(), *in_sessions]
+            of_users = [one for own in server.of_users.values() for one in own.lists.offers.values()]
+            now[name] = [connection, server.config, *server.lists.offers.values(), *in_sessions, *of_users]
         before, self._seen = self._seen, now
         return [
             name
@@ -427,6 +544,8 @@ class Servers:
             server.unprefixed = not prefixes[name] or renames_any(server.config)
             # Nobody need be told apart.
             server.bare = len(self.by_name) == 1 and not prefixes[name]
+            for own in server.of_users.values():
+                own.prefix, own.unprefixed, own.bare = server.prefix, server.unprefixed, server.bare
 
     def sources(self, changing: Instance | None = None, coming: Mapping[Kind, Offer] | None = None) -> list[Source]:
         """What each server shows that has anything to show; with what is coming, if one is about to change."""
@@ -436,12 +555,26 @@ class Servers:
             if server.instance is changing and coming:
                 offers = {**offers, **coming}
             if server.connection is not None or offers:
-                shown.append(source_of(server, offers))
+                shown.append(source_of(server, offers, self.lock))
         return shown
+
+    def own_lists(self) -> OwnLists:
+        """What servers list in the name of each user."""
+        apart = {name: one for name, one in self.by_name.items() if not one.is_everybodys}
+        if not apart:
+            return NO_OWN_LISTS
+        listed: dict[Owner, dict[str, Source]] = {}
+        for name, server in apart.items():
+            for owner, own in server.of_users.items():
+                if own.connection is not None or own.lists.offers:
+                    listed.setdefault(owner, {})[name] = source_of(own, own.lists.offers)
+        return OwnLists(frozenset(apart), listed)
 
 
 def _personal(config: ServerConfig, credentials: Credentials | None) -> Callable[[], bool] | None:
     """How to find out whether a server is used with the login of one user; None: it never is."""
+    if credentials is not None and config.user_values:
+        return lambda: True
     if credentials is None or config.oauth.shared or not config.oauth.interactive:
         return None
     return lambda: credentials.header is not None

@@ -171,6 +171,11 @@ class Slot:
         """Before a start: what it had when it last ran. That is listed until it says what it has now, or fails."""
         self.greeting, self.lists.offers = greeting, offers
 
+    def expect_again(self, before: Slot) -> None:
+        """What another one had is listed until this one says what it has."""
+        if before.greeting is not None:
+            self.expect(before.greeting, before.lists.offers)
+
     def start(self) -> None:
         """Begin to start it, in the background."""
         self._begin()
@@ -215,12 +220,14 @@ class Slot:
 
         One that was stopped stays so. Whoever does not want to wait any longer does not stop it from coming back.
         """
-        if self.state.now is State.STOPPED:
-            return
-        if self.state.now is not State.RENEWING:
+        self.start_anew()
+        await self.state.settled()
+
+    def start_anew(self) -> None:
+        """The same, without waiting."""
+        if self.state.now not in (State.STOPPED, State.RENEWING):
             ending = self._retire(Event.RENEWED)
             self._starting = asyncio.get_running_loop().create_task(self._start_after(ending))
-        await self.state.settled()
 
     async def _start_after(self, ending: list[asyncio.Task[None]]) -> None:
         if ending:
@@ -329,7 +336,9 @@ class Slot:
         """It wants a login. Trying again is of no use until there is one; what it had stays listed."""
         self._meet(Event.LOCKED_OUT, reason=why)
         self._disconnect_feed(self.unnamed(why))
-        log.warning("login needed", upstream=self.name, what=self.unnamed(why))
+        # That one of its users has not logged in is nothing for whoever runs the gateway to do something about.
+        tell = log.warning if self.instance.server.owner is None else log.info
+        tell("login needed", upstream=self.name, what=self.unnamed(why))
         self.changed()
         self._end(start.connection)
 
@@ -356,7 +365,7 @@ class Slot:
         told = f"{why}; {_LOOPING}"
         reason = told if looping else why
         self._meet(Event.LOOPED if looping else Event.LOST, reason=reason, retry_in=pause)
-        if state.now is State.FAILED or not supervised:
+        if not supervised:
             self.lists.offers = {}
         if supervised and pause is not None:
             supervision.try_in(pause, lambda: self._start_again(counts=True))

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Native
     from muxway.config.model import ServerConfig
     from muxway.config.shaping import ExposedTool
+    from muxway.servers.lock import Lock
     from muxway.servers.managed_server import ManagedServer
     from muxway.servers.negotiation import Negotiated
 
 
-def source_of(server: ManagedServer, offers: Mapping[Kind, Offer]) -> Source:
+def source_of(server: ManagedServer, offers: Mapping[Kind, Offer], lock: Lock | None = None) -> Source:
     """Its part in the catalogs; the same as before if nothing of it has changed, as nothing has of most."""
     config, greeting, sessions = server.config, server.first.greeting, server.instance.sessions
     in_sessions = greeting
@@ -32,9 +33,12 @@ def source_of(server: ManagedServer, offers: Mapping[Kind, Offer]) -> Source:
         listed and [(kind, offer.natives, offer.hint) for kind, offer in listed.items()]
         for listed in (offers, for_sessions)
     ]
-    made_of = [config, greeting, in_sessions, server.prefix, server.bare, *lists]
+    # What was listed in somebody's name is nothing that others may be given.
+    private = server.owner is not None or not server.is_everybodys
+    made_of = [config, greeting, in_sessions, server.prefix, server.bare, private, lock, *lists]
     if server.shown is None or server.shown[0] != made_of:
-        server.shown = made_of, _source(server, offers, for_sessions, greeting, in_sessions)
+        source = _source(server, offers, for_sessions, greeting, in_sessions, private=private)
+        server.shown = made_of, source if lock is None else lock.held(source, greeting)
     return server.shown[1]
 
 
@@ -44,6 +48,8 @@ def _source(
     for_sessions: Mapping[Kind, Offer] | None,
     greeting: Negotiated | None,
     in_sessions: Negotiated | None,
+    *,
+    private: bool,
 ) -> Source:
     config = server.config
     sides = [one for one in (greeting, in_sessions) if one is not None]
@@ -68,7 +74,9 @@ def _source(
         declared_to_sessions=_declared(in_sessions),
         completes=any(one.completes for one in sides),
         unlisted=_unlisted(offers, for_sessions),
-        hints={kind.name: offer.hint for kind, offer in offers.items()},
+        hints={
+            kind.name: offer.hint._replace(public=offer.hint.public and not private) for kind, offer in offers.items()
+        },
         instructions="" if greeting is None else greeting.instructions,
     )
 

@@ -48,9 +48,16 @@ class RawClient:
     """Speaks JSON-RPC by hand. What arrives between answers is kept in `notices`."""
 
     def __init__(
-        self, wire: Wire, *, revision: str = "2025-11-25", capabilities: Mapping[str, Any] | None = None
+        self,
+        wire: Wire,
+        *,
+        revision: str = "2025-11-25",
+        capabilities: Mapping[str, Any] | None = None,
+        name: str = "raw",
     ) -> None:
         self.revision = revision
+        self.name = name
+        """What it says that it is."""
         self.notices: list[dict[str, Any]] = []
         self.answers: dict[str, Callable[[dict[str, Any]], dict[str, Any] | Exception]] = {}
         """How to answer what servers ask: method → params → the result, or an exception to refuse with."""
@@ -73,7 +80,7 @@ class RawClient:
         """Open a session, if the revision has sessions."""
         if self.stateless:
             return None
-        info = {"name": "raw", "version": "1"}
+        info = {"name": self.name, "version": "1"}
         params = {"protocolVersion": self.revision, "capabilities": self._capabilities, "clientInfo": info}
         reply = await self.ask("initialize", params)
         self.tell("notifications/initialized")

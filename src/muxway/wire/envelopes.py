@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import re
 from codecs import utf_8_decode
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -164,6 +165,7 @@ _decode_float = msgspec.json.Decoder(float).decode
 _decode_any = msgspec.json.Decoder().decode
 _check = msgspec.json.Decoder(Raw).decode
 encode = msgspec.json.encode
+encode_sorted = partial(msgspec.json.encode, order="sorted")
 """Any Python value → compact JSON."""
 
 

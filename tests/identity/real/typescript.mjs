@@ -15,18 +15,28 @@ const [{ Client }, { StreamableHTTPClientTransport }] = version === '2'
 const callback = 'http://127.0.0.1:3999/callback';
 let client, tokens, verifier, landed;
 
-/** What a user and a browser do at a login page that asks nothing. */
+/** What a user and a browser do at a login page: follow redirects, and say yes. */
 async function visit(start) {
   const jar = new Map();
   let where = start;
+  let form;
   for (let step = 0; step < 12 && !where.startsWith(callback); step += 1) {
     const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ');
-    const answer = await fetch(where, { redirect: 'manual', headers: { cookie } });
+    const answer = await fetch(where, { redirect: 'manual', headers: { cookie }, method: form ? 'POST' : 'GET', body: form });
+    form = undefined;
     for (const line of answer.headers.getSetCookie()) {
       const [pair] = line.split(';');
       jar.set(pair.slice(0, pair.indexOf('=')), pair.slice(pair.indexOf('=') + 1));
     }
-    if (!answer.headers.has('location')) throw new Error(`the login ended with ${answer.status}: ${await answer.text()}`);
+    if (!answer.headers.has('location')) {
+      const text = await answer.text();
+      if (!text.includes('value=allow')) throw new Error(`the login ended with ${answer.status}: ${text}`);
+      const hidden = [...text.matchAll(/type=hidden name=(\w+) value=["']([^"']*)["']/g)];
+      form = new URLSearchParams(hidden.map(([, name, value]) => [name, value.replaceAll('&amp;', '&')]));
+      form.set('answer', 'allow');
+      [where] = where.split('?');
+      continue;
+    }
     where = new URL(answer.headers.get('location'), where).href;
   }
   return new URL(where).searchParams;

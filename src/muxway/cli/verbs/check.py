@@ -13,8 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
+from muxway.catalog.client_profiles import PROFILES
 from muxway.cli.certificates import chains_of
-from muxway.cli.composed import composed_problems, subtool_problems
+from muxway.cli.client_forms import forms_document, forms_of, show_forms
+from muxway.cli.composed import composed_problems, rules_in_vain, subtool_problems
 from muxway.cli.describing import holdings, middlewares, trouble
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
 from muxway.cli.help import Verb
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from muxway.cli.certificates import Chains
+    from muxway.cli.client_forms import Forms
     from muxway.config import Config, ServerConfig
     from muxway.results import Server
 
@@ -45,6 +48,7 @@ _SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credenti
     examples=[
         "muxway check servers.json",
         "muxway check servers.json --connect",
+        "muxway check servers.json --client cursor",
         "muxway check servers.json --plan",
         "muxway check new.json --against old.json",
         "muxway check --json | jq .problems",
@@ -53,6 +57,12 @@ _SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credenti
 @click.argument("file", required=False)
 @config_option
 @click.option("--connect", is_flag=True, help="Also start each server once and show what it has.")
+@click.option(
+    "--client",
+    type=click.Choice([*PROFILES]),
+    metavar="NAME",
+    help="Also show what is done to tools for this client, which cannot take everything. Starts each server, too.",
+)
 @click.option("--plan", "planned", is_flag=True, help="Show what a reload would change in the gateway that runs it.")
 @click.option("--against", metavar="OLD", help="The same for a gateway that runs this other config.")
 @json_option
@@ -62,6 +72,7 @@ def command(
     config: str | None,
     *,
     connect: bool,
+    client: str | None,
     planned: bool,
     against: str | None,
     as_json: bool,
@@ -96,19 +107,24 @@ def command(
         raise click.exceptions.Exit(CONFIG_INVALID) from None
     logins: Logins = {}
     chains: Chains = {}
-    if connect:
-        found, problems, doubts, logins, chains = run(_connect(loaded))
+    forms: Forms = {}
+    if connect or client is not None:
+        found, problems, doubts, logins, chains, forms = run(_connect(loaded, client))
     else:
         found, problems, doubts = {}, (), programs_missing(loaded)
     loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
     ok = all(server.error is None or server.status is Status.RUNNING for server in found.values())
     if as_json:
         document = _document(loaded.source, loaded, found, logins, chains, ok=ok and not problems, problems=problems)
+        if client is not None:
+            document["client"] = forms_document(client, forms)
         show_json(document if changes is None else {**document, "plan": changes.document})
     else:
         _show(loaded, found)
         _show_logins(logins)
         _show_chains(chains)
+        if client is not None:
+            show_forms(client, forms, off=not loaded.gateway.client_profiles)
         if changes is not None:
             _show_changes(changes)
         for problem in problems:
@@ -186,14 +202,18 @@ Logins = dict[str, dict[str, Any]]
 """Server name → how its login is."""
 
 
-async def _connect(config: Config) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins, Chains]:
+async def _connect(
+    config: Config, client: str | None
+) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins, Chains, Forms]:
     async with opened(awake(config)) as gateway:
         found = {server.name: server for server in gateway.servers()}
         problems, doubts = composed_problems(config, gateway)
         problems += subtool_problems(config, gateway)
         notes = [(name, note) for name in config.views for note in gateway.notes(name)]
         doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
-        return found, problems, doubts, await _logins(config, found), await chains_of(config, found)
+        doubts += rules_in_vain(config, gateway)
+        forms = forms_of(config, gateway, client)
+        return found, problems, doubts, await _logins(config, found), await chains_of(config, found), forms
 
 
 async def _logins(config: Config, found: Found) -> Logins:

@@ -31,12 +31,20 @@ if TYPE_CHECKING:
         "muxway login linear",
         "muxway login github --scope repo --scope read:org",
         "muxway login sentry --no-browser   (over SSH)",
+        "muxway login tracker --set TRACKER_KEY=-   (a key, from stdin)",
     ],
 )
 @click.argument("server")
 @click.option("--no-browser", is_flag=True, help="Open no browser: print the address, and take the one it ends at.")
 @click.option("--device", is_flag=True, help="Log in with a short code, typed in on any device.")
 @click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Ask for this scope, too. May be repeated.")
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="NAME=-",
+    help="Read what the config has as ${user:NAME} from stdin, one line each, instead of asking for it.",
+)
 @config_option
 @json_option
 @debug_option
@@ -44,17 +52,20 @@ def command(
     server: str,
     config: str | None,
     scopes: tuple[str, ...],
+    given: tuple[str, ...],
     *,
     no_browser: bool,
     device: bool,
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Log in to a server that wants to know who you are.
+    """Log in to a server that wants to know who you are, or give it your keys.
 
     With a browser here; with one elsewhere, whose last address you paste; or by a code.
     What you get is kept, sealed, for every muxway of yours, and renewed by itself.
     A gateway that runs notices it and starts the server; nothing need be restarted.
+
+    A server with ${user:NAME} in its config wants keys instead: they are asked for, unseen.
     """
     from muxway.identity.discovery import OAuthError
     from muxway.identity.sign_in import SignIn
@@ -65,6 +76,9 @@ def command(
         raise click.UsageError("--device needs no browser anyway; leave out --no-browser.")
     wanted = [scope for given in scopes for scope in given.split()]
     found = find_server(read_config(config), server)
+    if found.user_values or given:
+        _take_values(found, given, as_json=as_json)
+        return
     try:
         sign_in = SignIn(found, TokenStore(), scopes=wanted)
         made = run(_by_device(sign_in, server) if device else _by_browser(sign_in, server, quiet=no_browser))
@@ -76,6 +90,44 @@ def command(
         click.echo(f"{badge('logged in')}  to {one_line(server)} at {one_line(made.server.issuer)}")
         for name, fact in facts(made).items():
             click.echo(f"   {name}: {one_line(fact)}")
+
+
+def _take_values(server: ServerConfig, given: tuple[str, ...], *, as_json: bool) -> None:
+    """Ask for what the configuration leaves to each user, or read it from stdin, and keep it."""
+    from muxway.identity.store import TokenStore
+    from muxway.identity.user_values import WrongValue, checked, values_key
+
+    names = [one.removesuffix("=-") for one in given]
+    unknown = [name for name in names if name not in server.user_values]
+    if any(not one.endswith("=-") for one in given):
+        # What stands on a command line can be read by others, and is kept by the shell.
+        raise click.UsageError("--set takes NAME=-, and the value from stdin.")
+    if unknown:
+        known = ", ".join(server.user_values) or "nothing"
+        raise Failed(f'server "{one_line(server.name)}" wants {known} of its users, and no {one_line(unknown[0])}')
+    store, key = TokenStore(), values_key(server)
+    values = store.values(key)
+    try:
+        for name in names or server.user_values:
+            said = sys.stdin.readline().rstrip("\r\n") if names else _hidden(name)
+            values[name] = checked(name, said)
+    except WrongValue as wrong:
+        raise Failed(str(wrong)) from None
+    values = {name: value for name, value in values.items() if name in server.user_values}
+    store.keep_values(key, values)
+    missing = [name for name in server.user_values if name not in values]
+    if as_json:
+        show_json({"server": server.name, "given": [*values], "missing": missing})
+    else:
+        click.echo(f"{badge('logged in')}  to {one_line(server.name)} with {', '.join(values)}")
+        if missing:
+            click.echo(f"   still missing: {', '.join(missing)}")
+
+
+def _hidden(name: str) -> str:
+    if not sys.stdin.isatty():
+        raise Failed(f"there is no terminal to ask for {name} at: use --set {name}=- and give it on stdin")
+    return click.prompt(name, hide_input=True, err=True)
 
 
 def find_server(config: Config, name: str) -> ServerConfig:

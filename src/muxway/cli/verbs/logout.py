@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muxway.config.model import ServerConfig
-    from muxway.identity.store import Login
+    from muxway.identity.store import Login, TokenStore
 
 
 @click.command(cls=Verb, examples=["muxway logout linear", "muxway logout --all"])
@@ -46,6 +46,9 @@ def command(server: str | None, config: str | None, *, everything: bool, as_json
         found = configs[server] = find_server(read_config(config), server)
         login = None if found.url is None else store.read(login_key(found))
         logins = [] if login is None else [login]
+        if found.user_values:
+            _forget_values(found, store, as_json=as_json)
+            return
         if login is None and not as_json:
             raise Failed(f'server "{one_line(server)}" has no login')
     done = run(_leave(logins, configs))
@@ -57,6 +60,21 @@ def command(server: str | None, config: str | None, *, everything: bool, as_json
         click.echo(f"{one_line(str(one['server']))}: {said}")
     if not done:
         click.echo("There is no login.")
+
+
+def _forget_values(server: ServerConfig, store: TokenStore, *, as_json: bool) -> None:
+    """Forget what the user gave for a server."""
+    from muxway.identity.user_values import values_key
+
+    key = values_key(server)
+    names = [*store.values(key)]
+    store.keep_values(key, {})
+    if as_json:
+        show_json({"forgotten": names})
+    elif names:
+        click.echo(f"{one_line(server.name)}: {', '.join(names)} forgotten")
+    else:
+        raise Failed(f'server "{one_line(server.name)}" has nothing of yours')
 
 
 async def _leave(logins: Sequence[Login], configs: dict[str, ServerConfig]) -> list[dict[str, object]]:

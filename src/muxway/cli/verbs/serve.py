@@ -262,6 +262,8 @@ def _credentials(
             "gateway.auth needs to know which tokens are for this gateway: set gateway.publicUrl to the URL by which "
             "clients reach it, or gateway.auth.audience to what the issuer writes into its tokens."
         )
+    if auth is not None and auth.server is not None and not (config.gateway.public_url or is_loopback(host)):
+        raise BadConfig("gateway.auth.server needs gateway.publicUrl: the URL by which clients and browsers reach it.")
     if places.ANY in config.gateway.allowed_origins and not (tokens or views or auth):
         raise BadConfig(
             "the allowed origin * lets every web page that is open on this machine call every tool: set a token as "

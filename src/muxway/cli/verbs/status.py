@@ -65,6 +65,8 @@ def command(server: str | None, pid: int | None, config: str | None, *, as_json:
         click.echo("\n".join((*heads(every), "", *table(servers, of_several=len(every) > 1))))
         for line in troubles(servers, _ERROR_LINES):
             click.echo(line)
+        for line in _about_clients(every):
+            click.echo(line)
 
 
 def _having(every: Sequence[Facts], server: str) -> Sequence[Facts]:
@@ -173,6 +175,18 @@ def troubles(servers: Sequence[Facts], lines: int) -> list[str]:
     if odd:
         notes = f"{', '.join(odd)}: something is odd about the tools; see `muxway status SERVER`"
         said += wrapped("warning", notes, lines)
+    return ["", *said] if said else []
+
+
+def _about_clients(every: Sequence[Facts]) -> list[str]:
+    """What was done for clients that cannot take all tools as they are."""
+    said: list[str] = []
+    for one in (client for facts in every for client in facts.get("clients", ())):
+        where = "" if one["view"] is None else f" in view {one_line(one['view'])}"
+        if one["tools"]:
+            see = f"see `muxway check --client {one['client']}`"
+            said.append(f"{one['title']} gets {plural(one['tools'], 'tool')}{where} in a form that it takes; {see}")
+        said += [f"{badge('warning')}  {one_line(warning)}" for warning in one["warnings"]]
     return ["", *said] if said else []
 
 

@@ -31,12 +31,17 @@ if TYPE_CHECKING:
     from muxway.results import Server, Tool
 
 
+_BYTES_PER_TOKEN = 4
+"""An estimate, as each model has tokens of its own."""
+
+
 @click.command(
     cls=Verb,
     examples=[
         "muxway tools --config servers.json",
         "muxway tools 'github__*issue*' --schema",
         "muxway tools --server github --json | jq -r '.tools[].name'",
+        "muxway tools --tokens",
     ],
 )
 @click.argument("pattern", required=False)
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
 @click.option("--server", metavar="NAME", help="Only the tools of this server; only it is started.")
 @view_option
 @click.option("--schema", is_flag=True, help="Also show the arguments of each tool.")
+@click.option("--tokens", is_flag=True, help="Show what the lists cost a model instead: by server, and by view.")
 @json_option
 @debug_option
 def command(
@@ -53,13 +59,14 @@ def command(
     view: str | None,
     *,
     schema: bool,
+    tokens: bool,
     as_json: bool,
     debug: bool,
 ) -> None:
     """Start the servers and list their tools.
 
     PATTERN is a part of the name, or a glob (quote it). --json has the whole
-    definition of every tool.
+    definition of every tool. --tokens takes a token for four bytes of JSON.
 
     Exit 4 if no server could be started.
     """
@@ -69,6 +76,9 @@ def command(
     known_view(loaded, view)
     if server is not None:
         loaded = only(loaded, [_known(loaded, server)])
+    if tokens:
+        _show_tokens(loaded, view, as_json=as_json)
+        return
     every, servers = run(_tools(loaded, view))
     tools = [tool for tool in every if server is None or tool.server == server]
     tools = [tool for tool in tools if pattern is None or _matches(tool.name, pattern)]
@@ -87,6 +97,39 @@ def command(
 async def _tools(config: Config, view: str | None) -> tuple[list[Tool], list[Server]]:
     async with opened(config) as gateway:
         return await gateway.list_tools(view), gateway.servers()
+
+
+def _show_tokens(config: Config, view: str | None, *, as_json: bool) -> None:
+    lists, servers = run(_lists(config, view))
+    whole = lists.pop("")
+    by_server = {
+        name: [tool for tool in whole if tool.server == name] for name in dict.fromkeys(t.server for t in whole)
+    }
+    parts = {f"server {name}" if name else "muxway itself": tools for name, tools in by_server.items()}
+    rows = {**parts, **lists}
+    if as_json:
+        costs = {name: _cost(tools) for name, tools in rows.items()}
+        show_json({"lists": costs, "failed": failures(servers)})
+    else:
+        told = [
+            [name, *(f"{number:,} {what}" for what, number in _cost(tools).items())] for name, tools in rows.items()
+        ]
+        show_table(told)
+    tell_failures(servers)
+
+
+def _cost(tools: list[Tool]) -> dict[str, int]:
+    size = sum(len(tool.raw) + 1 for tool in tools)
+    return {"tools": len(tools), "bytes": size, "tokens": round(size / _BYTES_PER_TOKEN)}
+
+
+async def _lists(config: Config, view: str | None) -> tuple[dict[str, list[Tool]], list[Server]]:
+    """All tools under an empty name; what clients get listed without a view, and in each view or in this one."""
+    async with opened(config) as gateway:
+        lists = {"": gateway.tools(view), "listed": await gateway.list_tools(view)}
+        for name in config.views if view is None else ():
+            lists[f"listed in view {name}"] = await gateway.list_tools(name)
+        return lists, gateway.servers()
 
 
 def _known(config: Config, server: str) -> str:

@@ -147,11 +147,15 @@ class Guard:
         self._last_host: bytes | None = None
         """The Host that was let in last: nearly always also the next one."""
 
-    def expect(self, tokens: Iterable[str], views: Mapping[str, str], *, closed: bool = False) -> None:
+    def expect(
+        self, tokens: Iterable[str], views: Mapping[str, str], *, closed: bool = False, own: str | None = None
+    ) -> None:
         """Let in those with these tokens from now on, and nobody else; as for the tokens it began with.
 
         With `closed`, nobody comes in without credentials, even if there are none of these: somebody else knows them.
+        Whoever has the token `own`, if there is such a one, is the user who runs us.
         """
+        self._own_token = None if own is None else own.encode()
         self._views = {token.encode(): view for token, view in views.items()}
         self._tokens = [*(token.encode() for token in tokens), *self._views]
         self._closed = closed or bool(self._tokens)
@@ -257,8 +261,10 @@ class Guard:
         return hashlib.sha256(bearer(authorizations) or b"\0".join(authorizations)).digest()
 
     def principal(self, authorizations: Sequence[bytes]) -> bytes:
-        """Who makes the request, as far as servers may be kept apart for it; nothing where nobody has to prove it."""
-        return self.owner(authorizations) if self._closed else b""
+        """Who makes the request, as far as servers may be kept apart for it; nothing where it is who runs us."""
+        if not self._closed or (self._own_token is not None and bearer(authorizations) == self._own_token):
+            return b""
+        return self.owner(authorizations)
 
     # --- CORS ---------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
     GET /sse, POST /messages     HTTP+SSE, of 2024-11-05
     GET /healthz, GET /readyz    for whoever watches over us
     GET /.well-known/…           for whoever has no access token yet
+    GET, POST /connect …         web pages, for people
 
 Every request comes in by `take`. What its header means is found out once for all requests with the same one (`_admit`);
 which era it is of is decided request by request (`_post`).
@@ -22,6 +23,7 @@ from muxway.clients.transports.guard import Guard
 from muxway.clients.transports.http_authorization import HttpAuthorization, Undecided
 from muxway.clients.transports.http_gateway import HttpSettings, ServedGateway, id_of, not_allowed
 from muxway.clients.transports.http_handshake import VERSION, HandshakeEndpoint
+from muxway.clients.transports.http_pages import PageEndpoint
 from muxway.clients.transports.http_request import Refused
 from muxway.clients.transports.http_response import EventResponse, HttpReply, joined
 from muxway.clients.transports.http_sse import SseEndpoint
@@ -32,6 +34,7 @@ from muxway.wire.envelopes import NotAnEnvelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Denial
@@ -114,6 +117,8 @@ class HttpClientTransport:
         self._handshake = HandshakeEndpoint(self.gateway)
         self._stateless = StatelessEndpoint(self.gateway)
         self._sse = SseEndpoint(self.gateway, on_deserted)
+        self.pages = PageEndpoint(self._authorization)
+        self._authorization.on_renewed = self.gateway.end_expired
         self._ready, self._troubles = ready, troubles
         self._leaving: set[asyncio.Task[None]] = set()
         """What ends when its calls are over, because its view has gone."""
@@ -153,11 +158,22 @@ class HttpClientTransport:
         seconds = max(0.05, min(30.0, self.gateway.settings.session_idle / 4))
         self._sweeper = asyncio.get_running_loop().call_later(seconds, self._sweep)
 
+    def held(self) -> AbstractContextManager[None]:
+        """Let every request wait that comes meanwhile; it is then judged by what holds afterwards."""
+        return self._authorization.held()
+
     def admit(
-        self, tokens: Iterable[str], views: Mapping[str, str], authenticator: Authenticator | None = None
+        self,
+        tokens: Iterable[str],
+        views: Mapping[str, str],
+        authenticator: Authenticator | None = None,
+        own: str | None = None,
     ) -> None:
-        """Let in those with these tokens, or with what this authenticator takes, from now on; end what others have."""
-        self._authorization.expect(tokens, views, authenticator)
+        """Let in those with these tokens, or with what this authenticator takes, from now on; end what others have.
+
+        Whoever has the token `own` is the user who runs us.
+        """
+        self._authorization.expect(tokens, views, authenticator, own)
         self.review()
 
     def review(self) -> None:
@@ -199,6 +215,7 @@ class HttpClientTransport:
         self._authorization.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+        self.pages.close()
         sessions, clients = self._handshake.sessions, self._sse.clients
         endpoints = [*(session.endpoint for session in sessions), *(client.endpoint for client in clients)]
         ending = [endpoint.finish(drain) for endpoint in endpoints if endpoint.peer.theirs]
@@ -233,7 +250,7 @@ class HttpClientTransport:
         except Refused as refused:
             _refuse(connection, refused)
         except Undecided as undecided:
-            self._decide(connection, head, body, decode, undecided.coming)
+            self._decide(connection, head, body, decode, undecided)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
             failure = internal(error, method=head.method, path=head.path)
             under_way = connection.under_way
@@ -250,7 +267,7 @@ class HttpClientTransport:
         head: RequestHead,
         body: bytes,
         decode: Decode,
-        coming: asyncio.Future[Any],
+        undecided: Undecided,
     ) -> None:
         """Take a request again when it is known what its credentials are worth."""
         authorization = self._authorization
@@ -260,9 +277,10 @@ class HttpClientTransport:
         def decided(coming: asyncio.Future[Any]) -> None:
             if connection.under_way is waiting:
                 # Of whom a reload has put somebody else in the place, the word does not count any more.
-                self.take(connection, head, body, decode, coming if authorization.authenticator is judge else None)
+                stale = undecided.anew or authorization.authenticator is not judge
+                self.take(connection, head, body, decode, None if stale else coming)
 
-        coming.add_done_callback(decided)
+        undecided.coming.add_done_callback(decided)
 
     def look(self, connection: HttpConnection, head: RequestHead, size: int) -> bool:
         """Answer a request of whose body so much is there, if that needs no more of it; whether it does not."""
@@ -288,8 +306,12 @@ class HttpClientTransport:
         if head.path.startswith(_WELL_KNOWN) and authorization.authenticator is not None:
             self._admit_anybody(head, authorization.authenticator)
             return
-        authorization.check_place(head)
         path = head.path.rstrip("/") if len(head.path) > 1 else head.path
+        if self.pages.has(path):
+            if self.pages.admit(head, path):
+                head.handler = _preflight
+            return
+        authorization.check_place(head)
         if head.method == "OPTIONS" and head.all(b"access-control-request-method"):
             authorization.check_preflight(head)
             head.handler = _preflight
@@ -307,6 +329,7 @@ class HttpClientTransport:
             raise Refused(404, "there is nothing here; MCP is at /mcp, HTTP+SSE at /sse")
         head.view = self.gateway.view_for(asker.view, named)
         head.owner, head.principal, head.identity = asker.owner, asker.principal, asker.identity
+        head.until = asker.until
         head.forwarded = self._forwarded(head) if self.forwards else ()
         if head.method not in methods:
             raise not_allowed(", ".join(methods))

@@ -7,6 +7,7 @@ of a head holds while `terms` is the same object: whatever changes it makes a ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muxway.calls.identity import Denial
@@ -16,7 +17,7 @@ from muxway.clients.transports.http_gateway import SOON
 from muxway.clients.transports.http_request import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from muxway.calls.identity import Identity
     from muxway.clients.authenticator import Authenticator, Verdict
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 AUTHORIZATION: Final = b"authorization"
 _RENEWED_EVERY: Final = 1.0
 """Seconds after which credentials that somebody else judges are looked at again, also if a client repeats itself."""
-_FOR_EVERY_PAGE: Final = (
+FOR_EVERY_PAGE: Final = (
     b"access-control-allow-origin: *\r\naccess-control-allow-methods: GET\r\naccess-control-allow-headers: *\r\n"
 )
 """What anybody may know, any page may read. Clients send headers of their own with the question."""
@@ -36,9 +37,11 @@ _FOR_EVERY_PAGE: Final = (
 class Undecided(Exception):
     """What a request needs to be judged, or answered, has to be found out first."""
 
-    def __init__(self, coming: asyncio.Future[Any]) -> None:
+    def __init__(self, coming: asyncio.Future[Any], *, anew: bool = False) -> None:
         super().__init__()
         self.coming = coming
+        self.anew = anew
+        """Whether what comes says nothing of the credentials: they are then judged from the beginning."""
 
 
 class Asker(NamedTuple):
@@ -50,6 +53,8 @@ class Asker(NamedTuple):
     view: str | None
     """The only view that is open to it; None: any."""
     identity: Identity | None
+    until: float | None = None
+    """When its credentials end, if they do by themselves."""
 
 
 class HttpAuthorization:
@@ -63,6 +68,10 @@ class HttpAuthorization:
         self._on_denied = on_denied
         self.terms = object()
         """Marks what was found out under the present ones."""
+        self.on_renewed: Callable[[], None] = lambda: None
+        """Called when it is time to look again at what somebody else judges."""
+        self._held: asyncio.Future[None] | None = None
+        """While who may come in is being changed, what requests wait for."""
         self._is_open = False
         self._renewal: asyncio.TimerHandle | None = None
 
@@ -79,9 +88,27 @@ class HttpAuthorization:
         self._begin_renewal()
         self.terms = object()
 
-    def expect(self, tokens: Iterable[str], views: Mapping[str, str], authenticator: Authenticator | None) -> None:
+    @contextlib.contextmanager
+    def held(self) -> Generator[None]:
+        """Let every request wait that comes meanwhile; it is then judged by what holds afterwards."""
+        self._held = asyncio.get_running_loop().create_future()
+        # What was found out of headers before is not true any more.
+        self.terms = object()
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            held.set_result(None)
+
+    def expect(
+        self,
+        tokens: Iterable[str],
+        views: Mapping[str, str],
+        authenticator: Authenticator | None,
+        own: str | None = None,
+    ) -> None:
         """Let in those with these tokens, or with what this authenticator takes, from now on."""
-        self._guard.expect(tokens, views, closed=authenticator is not None and authenticator.demands)
+        self._guard.expect(tokens, views, closed=authenticator is not None and authenticator.demands, own=own)
         self.authenticator = authenticator
         self._begin_renewal()
 
@@ -95,6 +122,7 @@ class HttpAuthorization:
     def _renew(self) -> None:
         # Instead of a look at the clock for each request: what is said of a token holds for a while, not for ever.
         self.terms = object()
+        self.on_renewed()
         self._renewal = asyncio.get_running_loop().call_later(_RENEWED_EVERY, self._renew)
 
     def may_stay(self, owner: bytes, view: str | None, identity: Identity | None) -> bool:
@@ -120,14 +148,22 @@ class HttpAuthorization:
 
     def public_document(self, head: RequestHead, authenticator: Authenticator) -> bytes:
         """What everybody may read, whatever page it is for. Raises Refused, Undecided."""
-        _check(self._guard.refuses_place(head.all(b"host"), ()))
-        head.cors = _FOR_EVERY_PAGE
-        document = authenticator.metadata(head.path.rstrip("/"), _host(head))
+        self.check_name(head)
+        head.cors = FOR_EVERY_PAGE
+        document = authenticator.metadata(head.path, host_of(head))
         if isinstance(document, asyncio.Future):
             raise Undecided(document)
         if document is None:
             raise Refused(404, "there is nothing here; MCP is at /mcp, HTTP+SSE at /sse")
         return document
+
+    def check_name(self, head: RequestHead) -> None:
+        """Check where a request was sent to, whatever page made it. Raises Refused."""
+        _check(self._guard.refuses_place(head.all(b"host"), ()))
+
+    def is_operator(self, connection: HttpConnection) -> bool:
+        """Whether whoever asks needs no credentials, because it is the user who runs us."""
+        return self._guard.knows(()) and self._guard.refuses_user(connection) is None
 
     def may_see_servers(self, head: RequestHead, connection: HttpConnection) -> bool:
         """Whether whoever asks may know what the servers are called: nobody's business who may not call them."""
@@ -138,6 +174,8 @@ class HttpAuthorization:
         self, head: RequestHead, at: str, connection: HttpConnection, decided: asyncio.Future[Verdict] | None
     ) -> Asker:
         """Find out who asks at an endpoint. Raises Refused, Undecided."""
+        if self._held is not None:
+            raise Undecided(self._held, anew=True)
         guard, authenticator = self._guard, self.authenticator
         authorizations = head.all(AUTHORIZATION)
         token = bearer(authorizations)
@@ -152,7 +190,7 @@ class HttpAuthorization:
             # RFC 6750 §2: one way to send a token, and never in the URL.
             raise Refused(400, "send one access token, in the header Authorization: Bearer <token>")
         if not token:
-            headers = [(b"www-authenticate", authenticator.challenge(at, _host(head), None))]
+            headers = [(b"www-authenticate", authenticator.challenge(at, host_of(head), None))]
             why = "an access token is required: log in, as WWW-Authenticate says"
             raise self._deny(head, connection, Refusal(401, why, headers), "token")
         # Most clients show the same token again, also those who send a header and its body apart.
@@ -163,14 +201,14 @@ class HttpAuthorization:
             raise Refused(503, "the gateway is being stopped", close=True)
         verdict = authenticator.check(token, at) if decided is None else decided.result()
         if isinstance(verdict, Admitted):
-            asker = Asker(verdict.principal, verdict.principal, verdict.view, verdict.identity)
+            asker = Asker(verdict.principal, verdict.principal, verdict.view, verdict.identity, verdict.until)
             connection.shown, connection.asker = shown, asker
             return asker
         if not isinstance(verdict, Rejected):
             raise Undecided(verdict)
         if verdict.status == 503:
             raise Refused(503, verdict.why, headers=SOON)
-        headers = [(b"www-authenticate", authenticator.challenge(at, _host(head), verdict))]
+        headers = [(b"www-authenticate", authenticator.challenge(at, host_of(head), verdict))]
         rule = "scope" if verdict.status == 403 else "key" if token.startswith(KEY_PREFIX) else "token"
         refusal = guard.refuses_guess(token, connection.address) or Refusal(verdict.status, verdict.why, headers)
         raise self._deny(head, connection, refusal, rule, verdict.identity)
@@ -198,7 +236,7 @@ class HttpAuthorization:
         return Refused(refusal.status, refusal.why, headers=refusal.headers)
 
 
-def _host(head: RequestHead) -> str:
+def host_of(head: RequestHead) -> str:
     """By what name we were called; the guard has let it in."""
     return head.all(b"host")[0].decode("latin-1").strip().lower()
 

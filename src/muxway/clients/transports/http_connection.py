@@ -358,6 +358,19 @@ class HttpConnection(asyncio.Protocol):
                 self._write_large(body)
         self._over()
 
+    def answer_page(self, status: int, body: bytes, headers: HeaderList) -> None:
+        """Answer the present request with what the headers say that it is."""
+        self.under_way = None
+        if self.transport.is_closing():
+            return
+        if self._closes or not self._head.keep_alive:
+            self._closes = True
+            headers = [*headers, (b"connection", b"close")]
+        more = b"".join(b"%b: %b\r\n" % line for line in headers)
+        start = self._server.start_of(status)
+        self.transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (start, len(body), more, body))
+        self._over()
+
     def _over(self) -> None:
         """The present request has its whole answer."""
         if self._unsent is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -58,6 +59,14 @@ class ServedGateway:
         """Whether no other kind of client ever came than those of `/sse`."""
         self._view = view
         self.on_wanted = on_wanted
+        self.ends: dict[object, tuple[float, Callable[[], None]]] = {}
+        """Streams that were opened with credentials that end: when that is, and how the stream is ended then."""
+
+    def end_expired(self) -> None:
+        """End the streams whose credentials have ended: their clients come back, with newer ones."""
+        now = time.time()
+        for end in [end for until, end in self.ends.values() if until <= now]:
+            end()
 
     def wanted(self) -> None:
         """A client of Streamable HTTP has come, and needs the servers."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -128,7 +127,15 @@ class HandshakeEndpoint:
             raise Refused(409, "another connection listens for this session already")
         else:
             outlet = session.listen()
-        EventResponse(connection, outlet, partial(session.left, outlet))
+        ends = self._gateway.ends
+        if head.until is not None:
+            ends[outlet] = (head.until, outlet.end)
+
+        def left() -> None:
+            ends.pop(outlet, None)
+            session.left(outlet)
+
+        EventResponse(connection, outlet, left)
 
     def delete(self, connection: HttpConnection, head: RequestHead, *_: object) -> None:
         """End a session. Raises Refused."""

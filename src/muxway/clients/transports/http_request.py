@@ -64,6 +64,7 @@ class RequestHead:
         "principal",
         "query",
         "session",
+        "until",
         "view",
     )
 
@@ -99,6 +100,8 @@ class RequestHead:
         """The view that it is for; None: the whole."""
         self.owner = self.principal = b""
         self.identity: Identity | None = None
+        self.until: float | None = None
+        """When its credentials end, if they do by themselves."""
         self.forwarded: Forwarded = ()
         """What of it some server is to get."""
         self.modern = False

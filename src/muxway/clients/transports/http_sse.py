@@ -76,11 +76,14 @@ class SseEndpoint:
         client = SseClient(gateway.dispatcher(head), head.owner, head.principal, head.view, head.identity)
         client.endpoint.identify(head.identity, head.forwarded)
         self._clients[client.id] = client
+        if head.until is not None:
+            gateway.ends[client] = (head.until, client.outlet.end)
         client.outlet.put(event(f"/messages?session_id={client.id}".encode(), kind=b"endpoint"))
         EventResponse(connection, client.outlet, partial(self._close, client))
 
     def _close(self, client: SseClient) -> None:
         del self._clients[client.id]
+        self._gateway.ends.pop(client, None)
         client.endpoint.abandon()
         if self._is_deserted():
             asyncio.get_running_loop().call_later(self._gateway.settings.sse_linger, self._note_desertion)
@@ -107,6 +110,10 @@ class SseEndpoint:
         if client is None or client.owner != head.owner:
             raise Refused(404, "there is no such session, or not any more: open /sse again")
         client.endpoint.identify(head.identity, head.forwarded)
+        ends = self._gateway.ends
+        if head.until is not None and client in ends:
+            # The stream is the session: it lasts for as long as its client shows newer tokens.
+            ends[client] = (max(head.until, ends[client][0]), client.outlet.end)
         head.must_be_json()
         if client.outlet.waiting > _MOST_UNREAD:
             raise Refused(429, "read the answers that wait on /sse first")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muxway.clients import notifications
@@ -58,7 +59,10 @@ class StatelessEndpoint:
         except RpcError as error:
             raise Refused(status_of(error), error, id_=id_) from None
         if method == "subscriptions/listen":
-            self._listen(ListenRequest(connection, id=id_, call=call, on_over=self._ended), dispatcher, head.view)
+            listen = ListenRequest(connection, id=id_, call=call, on_over=self._ended)
+            if head.until is not None:
+                self._gateway.ends[listen] = (head.until, partial(_end_listening, listen))
+            self._listen(listen, dispatcher, head.view)
             return
         request = StatelessRequest(connection, id=id_, call=call, on_over=self._ended)
         self._requests.add(request)
@@ -69,6 +73,7 @@ class StatelessEndpoint:
         """A request has its answer, or nobody who waits for one."""
         self._requests.discard(request)
         self._listens.pop(request, None)
+        self._gateway.ends.pop(request, None)
         if self._quiet is not None and not self._requests:
             self._quiet.set()
 
@@ -89,12 +94,12 @@ class StatelessEndpoint:
         for request, view in list(self._listens.items()):
             caller = request.call.caller
             if not self._gateway.has(view) or not may_stay(caller.principal, view, caller.identity):
-                request.done(notifications.listening_ended(request.id))
+                _end_listening(request)
 
     async def finish(self, drain: float) -> None:
         """End those who listen; let what runs end for up to so many seconds."""
         for request in list(self._listens):
-            request.done(notifications.listening_ended(request.id))
+            _end_listening(request)
         if self._requests:
             self._quiet = asyncio.Event()
             with contextlib.suppress(TimeoutError):
@@ -104,3 +109,7 @@ class StatelessEndpoint:
         """Cancel what is left."""
         for request in list(self._requests):
             request.stop("the gateway is being stopped")
+
+
+def _end_listening(request: StatelessRequest) -> None:
+    request.done(notifications.listening_ended(request.id))

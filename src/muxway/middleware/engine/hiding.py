@@ -18,7 +18,7 @@ from muxway.middleware.engine.base import HOOKS, Middleware
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from muxway.calls.call import Caller
     from muxway.calls.ports import Running, Sink
@@ -71,6 +71,18 @@ class Hiding:
         name = target.names[-1] if target.chosen is not None else target.names[0]
         return _unknown(kind, name, call.caller) if name in seen.hidden else None
 
+    def hidden(self, kind: Kind, caller: Caller, settled: Callable[[Collection[str] | RpcError], None]) -> None:
+        """Give what a caller does not get listed of a kind, or why nobody knows, to `settled`."""
+        if kind not in self.kinds:
+            settled(())
+            return
+        seen = self._seen.get(_key(kind, caller))
+        if seen is not None and seen.of is self.all_of(kind) and seen.until >= monotonic():
+            settled(seen.hidden)
+            return
+        everything = self.all_of(kind)
+        self.look(kind, caller, lambda got: settled(got if isinstance(got, RpcError) else everything.keys() - got))
+
     def look(self, kind: Kind, caller: Caller, settled: Callable[[set[str] | RpcError], None]) -> None:
         """Make a list for a caller, and remember what is missing. `settled` takes what is there, or why nothing is."""
         _HidingLook(self, kind, caller, settled).turn(None)
@@ -101,7 +113,8 @@ class _HidingLook(Passing):
     def turn(self, cursor: Raw | None) -> None:
         """Ask for a page."""
         self._pages += 1
-        self._hiding.ask(Call(self._caller, self._kind.method, {} if cursor is None else {"cursor": cursor}), self)
+        params = {} if cursor is None else {"cursor": cursor}
+        self._hiding.ask(Call(self._caller, self._kind.method, params, everything=True), self)
 
     def done(self, *result: Buffer) -> None:
         fields = envelopes.members(b"".join(result)) or {}

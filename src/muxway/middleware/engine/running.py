@@ -29,7 +29,7 @@ from muxway.routing.target import Target
 from muxway.wire.revisions import NEWEST_HANDSHAKE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 
     from muxway.calls.call import Caller
     from muxway.calls.ports import Running, Sink
@@ -791,6 +791,10 @@ class Chains:
         if isinstance(found, RpcError):
             raise found
         return found
+
+    def hidden(self, kind: Kind, caller: Caller, settled: Callable[[Collection[str] | RpcError], None]) -> None:
+        """Give what a caller does not get listed of a kind, or why nobody knows, to `settled`."""
+        self._hiding.hidden(kind, caller, settled)
 
     def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
         """What a server logs outside of any call, as a caller may see it; None: not at all.

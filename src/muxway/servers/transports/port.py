@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from muxway.config.model import ServerConfig
     from muxway.errors import RpcError
     from muxway.wire.envelopes import Buffer
     from muxway.wire.framing import Oversized
@@ -99,12 +100,22 @@ class Credentials(Protocol):
 
     header: str | None
     """What to send as Authorization now; None: nothing."""
+    wanted: bool
+    """Whether the server is known to want a login, or has one."""
     on_login: Callable[[], None] | None
     """Called when somebody has logged in after `refused` or `prepare` had said that somebody must."""
 
     @property
     def secrets(self) -> frozenset[str]:
         """Texts that must never be shown."""
+        ...
+
+    def fill(self, config: ServerConfig) -> ServerConfig:
+        """The configuration with what only this user has put in.
+
+        Raises:
+            UpstreamError: "login_needed"; the user has to give it first.
+        """
         ...
 
     def due(self) -> bool:

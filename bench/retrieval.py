@@ -1,0 +1,288 @@
+"""How well `search_tools` finds tools, beside the rankings of others, and how fast.
+
+    python -m bench.retrieval --data FOLDER                recall on public data
+    python -m bench.retrieval --data FOLDER --semantic     the same with the extra `semantic`
+    python -m bench.retrieval --data FOLDER --size 10000   time and memory, of that many tools
+
+FOLDER has golden45.json and live527.json, which are reported on, and metatool.json, on which parameters were tuned;
+they are not part of this repository. Each is `{"tools": [{server, name, description, inputSchema}], "queries": {set:
+[..]}}`. The rankings of others are our own implementations of what they document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import re
+import sqlite3
+import statistics
+import sys
+import time
+import tracemalloc
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema_rs
+from msgspec import Raw
+from tests.search.reading import arguments_of
+
+from muxway.catalog.build import Source, build
+from muxway.catalog.model import NativeTool
+from muxway.catalog.naming import Naming
+from muxway.search import answers
+from muxway.search.index import Index
+from muxway.search.meaning import Meaning
+from muxway.search.signatures import signature
+from muxway.wire import envelopes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from muxway.catalog.model import Route
+
+    Tool = Mapping[str, Any]
+    Rank = Callable[[str], Sequence[int]]
+
+_DEPTH = 10
+
+
+def _schema(tool: Tool) -> dict[str, Any]:
+    return tool["inputSchema"] if isinstance(tool["inputSchema"], dict) else {"type": "object"}
+
+
+def _properties(tool: Tool) -> dict[str, Any]:
+    found = _schema(tool).get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+# --- rankings ---------------------------------------------------------------------------------
+
+
+def routes_of(tools: Sequence[Tool]) -> list[Route]:
+    """The tools as a gateway lists them, in the order they are given; data sets may have a name twice."""
+    sources: dict[str, list[NativeTool]] = {}
+    for number, tool in enumerate(tools):
+        members = {"description": tool["description"] or "", "inputSchema": _schema(tool), "_meta": number}
+        native = NativeTool(f"{tool['name']}", {key: Raw(envelopes.encode(one)) for key, one in members.items()})
+        sources.setdefault(tool["server"] or "tools", []).append(native)
+    catalog = build(
+        Naming.of("__", 10_000),
+        [Source(upstream=server, prefix=server, tools=natives) for server, natives in sources.items()],
+    )
+    routes = sorted(catalog.routes.values(), key=lambda route: route.describe()["_meta"])
+    assert len(routes) == len(tools)
+    return routes
+
+
+def muxway(meaning: Meaning | None = None) -> Callable[[Sequence[Tool]], Rank]:
+    """Ours."""
+
+    def made(tools: Sequence[Tool]) -> Rank:
+        routes = routes_of(tools)
+        numbers = {route.public: number for number, route in enumerate(routes)}
+        index = Index(meaning)
+        for _ in index.follow({route.public: route for route in routes}):
+            pass
+        return lambda query: [numbers[one.name] for one in index.search(query, _DEPTH).matches]
+
+    return made
+
+
+def one_field_bm25(tools: Sequence[Tool]) -> Rank:
+    """BM25 over one joined text, words split at what is no letter, no stemming: as FastMCP ranks."""
+
+    def words(text: str) -> list[str]:
+        return [word for word in re.split(r"[\W_]+", text.lower()) if len(word) > 1]
+
+    documents: list[list[str]] = []
+    for tool in tools:
+        parts = [f"{tool['server']}_{tool['name']}", tool["description"] or ""]
+        for name, schema in _properties(tool).items():
+            parts.append(name)
+            if isinstance(schema, dict) and schema.get("description"):
+                parts.append(str(schema["description"]))
+        documents.append(words(" ".join(parts)))
+    count, average = len(documents), statistics.mean(map(len, documents))
+    frequencies: dict[str, int] = {}
+    for document in documents:
+        for word in set(document):
+            frequencies[word] = frequencies.get(word, 0) + 1
+
+    def rank(query: str) -> list[int]:
+        scores: list[tuple[float, int]] = []
+        asked = words(query)
+        for number, document in enumerate(documents):
+            score = 0.0
+            for word in asked:
+                if times := document.count(word):
+                    rarity = math.log((count - frequencies[word] + 0.5) / (frequencies[word] + 0.5) + 1)
+                    score += rarity * times * 2.5 / (times + 1.5 * (0.25 + 0.75 * len(document) / average))
+            if score:
+                scores.append((-score, number))
+        return [number for _, number in sorted(scores)[:_DEPTH]]
+
+    return rank
+
+
+def fts5_porter(tools: Sequence[Tool]) -> Rank:
+    """SQLite's FTS5 with its Porter stemmer over name and description, any word: as ToolHive ranks without a model."""
+    database = sqlite3.connect(":memory:")
+    database.execute("create virtual table t using fts5(name, description, tokenize='porter unicode61')")
+    rows = [(number, tool["name"], tool["description"] or "") for number, tool in enumerate(tools)]
+    database.executemany("insert into t(rowid, name, description) values (?, ?, ?)", rows)
+
+    def rank(query: str) -> list[int]:
+        asked = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", query))
+        found = database.execute("select rowid from t where t match ? order by bm25(t) limit ?", (asked, _DEPTH))
+        return [row[0] for row in found] if asked else []
+
+    return rank
+
+
+# --- figures ----------------------------------------------------------------------------------
+
+
+def recall(found: Sequence[int], relevant: Sequence[int], depth: int) -> float:
+    """The part of what is relevant that was found in time."""
+    return len({*found[:depth]} & {*relevant}) / len(relevant)
+
+
+def mean_recall(rank: Rank, queries: Sequence[Mapping[str, Any]], depth: int) -> float:
+    """Its mean over all queries."""
+    return statistics.mean(recall(rank(query["query"]), query["relevant"], depth) for query in queries)
+
+
+def cover(rank: Rank, queries: Sequence[Mapping[str, Any]]) -> float:
+    """The part of a task's tools that the five best of its steps have together."""
+    return statistics.mean(
+        recall([*{one for step in query["steps"] for one in rank(step)[:5]}], query["relevant"], 10_000)
+        for query in queries
+    )
+
+
+def figures(made: Callable[[Sequence[Tool]], Rank], data: Mapping[str, Any]) -> dict[str, float]:
+    """All that is reported of one ranking."""
+    golden, live, meta = (data[name] for name in ("golden45", "live527", "metatool"))
+    rank = made(golden["tools"])
+    told = {f"golden45 R@{depth}": mean_recall(rank, golden["queries"]["all"], depth) for depth in (1, 5, 10)}
+    rank = made(live["tools"])
+    told |= {f"live527 steps R@{depth}": mean_recall(rank, live["queries"]["steps"], depth) for depth in (1, 5)}
+    told["live527 tasks R@5"] = mean_recall(rank, live["queries"]["tasks"], 5)
+    told["live527 cover@5"] = cover(rank, live["queries"]["cover"])
+    told["metatool R@5 (tuning)"] = mean_recall(made(meta["tools"]), meta["queries"]["single"], 5)
+    return told
+
+
+def usable(tools: Sequence[Tool]) -> tuple[int, list[str]]:
+    """How many tools can be called by their hit alone, and which cannot.
+
+    Arguments are made of the line, where it says all, and must fit the schema; else the hit must have the schema.
+    """
+    lacking: list[str] = []
+    for route in routes_of(tools):
+        text, schema = answers.hits([route], 1, answers.LIMIT, tiers=False), route.describe()["inputSchema"]
+        if signature(schema).complete:
+            fits = jsonschema_rs.is_valid(schema, arguments_of(text.splitlines()[0].removeprefix(route.public)))
+        else:
+            fits = "\nschema: {" in text
+        if not fits:
+            lacking.append(route.public)
+    return len(tools) - len(lacking), lacking
+
+
+# --- time and memory --------------------------------------------------------------------------
+
+
+def many(tools: Sequence[Tool], size: int) -> list[Tool]:
+    """As many tools as wanted, of servers with a hundred each, with some words of their own."""
+    made: list[Tool] = []
+    for number in range(size):
+        tool = tools[number % len(tools)]
+        own = f"{tool['description'] or ''} Of kind {number % 9973:x} and series {number * 7919 % 65521:x}."
+        made.append(
+            {**tool, "server": f"server{number // 100}", "name": f"{tool['name']}_{number}", "description": own}
+        )
+    return made
+
+
+def speed(tools: Sequence[Tool], queries: Sequence[str]) -> dict[str, str]:
+    """How long queries and changes take, and how large the index is."""
+    routes = {route.public: route for route in routes_of(tools)}
+    # As muxway does when it serves: or the collector looks through all of these again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    index = Index()
+    began, steps = time.process_time(), list[float]()
+    for _ in index.follow(routes):
+        steps.append(time.process_time())
+    built = time.process_time() - began
+    longest = max(later - earlier for earlier, later in pairwise(steps))
+    taken: list[float] = []
+    for query in queries:
+        index.search(query, 5)
+    for query in [*queries] * 3:
+        start = time.process_time_ns()
+        index.search(query, 5)
+        taken.append((time.process_time_ns() - start) / 1e6)
+    taken.sort()
+    changed = dict(routes)
+    for route in [one for one in routes.values() if one.upstream == "server7"]:
+        definition = route.definition.replace(b"Of kind", b"Of another kind")
+        changed[route.public] = type(route)(
+            route.public, route.upstream, route.native, route.prefix, route.alias, definition, route.head
+        )
+    began = time.process_time()
+    for _ in index.follow(changed):
+        pass
+    replaced = time.process_time() - began
+    tracemalloc.start()
+    again = Index()
+    for _ in again.follow(routes):
+        pass
+    memory = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return {
+        "build": f"{built:.2f} s",
+        "longest step of it": f"{longest * 1000:.2f} ms",
+        "query p50": f"{taken[len(taken) // 2]:.2f} ms",
+        "query p99": f"{taken[int(len(taken) * 0.99)]:.2f} ms",
+        "replace a server of 100": f"{replaced * 1000:.1f} ms",
+        "memory": f"{memory / 1e6:.1f} MB",
+    }
+
+
+def main() -> None:
+    """Print what was asked for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.retrieval", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="where the data sets are")
+    parser.add_argument("--semantic", action="store_true", help="also rank with the model of the extra `semantic`")
+    parser.add_argument("--size", type=int, metavar="N", help="time and memory with N tools instead of recall")
+    given = parser.parse_args()
+    names = ("golden45", "live527", "metatool")
+    data = {name: json.loads((given.data / f"{name}.json").read_text(encoding="utf-8")) for name in names}
+    live = data["live527"]
+    if given.size:
+        queries = [one["query"] for name in ("steps", "tasks") for one in live["queries"][name]]
+        print(f"{given.size:,} tools, CPU time:")
+        for name, told in speed(many(live["tools"], given.size), queries).items():
+            print(f"  {name:26} {told:>10}")
+        return
+    rankings = {"muxway": muxway(), "one-field BM25": one_field_bm25, "FTS5 porter": fts5_porter}
+    if given.semantic:
+        rankings["muxway, semantic"] = muxway(Meaning())
+    columns = {name: figures(made, data) for name, made in rankings.items()}
+    print(f"{'':24}" + "".join(f"{name:>18}" for name in columns))
+    for row in columns["muxway"]:
+        print(f"{row:24}" + "".join(f"{column[row]:18.3f}" for column in columns.values()))
+    count, lacking = usable(live["tools"])
+    print(f"\ncallable by their hit alone: {count} of {len(live['tools'])} tools of live527", *lacking[:10])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

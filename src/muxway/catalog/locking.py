@@ -1,0 +1,323 @@
+"""What servers said that they are when somebody looked, and how what they say now differs from that.
+
+Pure: definitions in, differences and their classes out. A definition is looked at as its server gave it, before
+shapes. The order of its members, and members that no model reads, do not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+
+from muxway.catalog import hygiene
+from muxway.catalog.kinds import PROMPTS, TEMPLATES, TOOLS, Kind
+from muxway.catalog.schema_changes import Difference, of_input, of_output
+from muxway.errors import ParseError
+from muxway.wire import envelopes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from muxway.catalog.model import Native
+
+Class = Literal["breaking", "risk", "safe"]
+CLASSES: Final[tuple[Class, ...]] = ("breaking", "risk", "safe")
+LOCKED_KINDS: Final = (TOOLS, PROMPTS, TEMPLATES)
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    TOOLS.name: ("title", "description", "annotations", "inputSchema", "outputSchema", "_meta.ui"),
+    PROMPTS.name: ("title", "description", "arguments"),
+    TEMPLATES.name: ("name", "title", "description", "mimeType"),
+}
+"""What is locked of a definition, by the name of its kind."""
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>)]+", re.IGNORECASE)
+_HINTS: Final[Mapping[str, bool]] = {
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
+"""What each hint says of a tool that can do less."""
+_UNSAID: Final[Mapping[str, bool]] = {
+    "readOnlyHint": False,
+    "destructiveHint": True,
+    "idempotentHint": False,
+    "openWorldHint": True,
+}
+_SHOWN: Final = 80
+"""Characters of a text that a difference shows."""
+
+Record = dict[str, Any]
+"""The locked members of one definition, those that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedServer:
+    """One server as it was locked."""
+
+    source: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How it is started or reached, and its package: `reachedBy`, `package`, `integrity`."""
+    server_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    instructions: str = ""
+    records: Mapping[str, Mapping[str, Record]] = field(default_factory=dict[str, "Mapping[str, Record]"])
+    """Name of a kind → name of a thing → what is locked of it."""
+
+    def of(self, kind: Kind) -> Mapping[str, Record]:
+        """What is locked of a kind."""
+        return self.records.get(kind.name, {})
+
+
+class Drift(NamedTuple):
+    """What differs from the lock, about one thing."""
+
+    kind: str
+    """`tools`, `prompts`, `templates`; empty: about the server itself."""
+    name: str
+    differences: tuple[Difference, ...]
+    new: bool = False
+    gone: bool = False
+
+    @property
+    def class_(self) -> Class:
+        """The worst of its classes."""
+        return min(self.differences, key=lambda one: CLASSES.index(one.class_)).class_
+
+    @property
+    def label(self) -> str:
+        """What it is about, in a few words."""
+        return f"{self.kind[:-1]} {self.name}" if self.kind else self.name
+
+
+def told(drift: Drift) -> str:
+    """What differs, in a line."""
+    what = "; ".join(one.what for one in drift.differences)
+    return f"not as locked ({drift.class_}): {drift.label}: {what}"
+
+
+def canonical(value: object) -> str:
+    """JSON of which there is only one for a value."""
+    return envelopes.encode_sorted(value).decode()
+
+
+def digest(record: Record) -> str:
+    """What tells a record from others."""
+    return "sha256:" + hashlib.sha256(envelopes.encode_sorted(record)).hexdigest()
+
+
+def record_of(kind: Kind, native: Native) -> Record:
+    """What is locked of a definition."""
+    record: Record = {}
+    for name in FIELDS[kind.name]:
+        raw = native.members.get("_meta" if name == "_meta.ui" else name)
+        if raw is None:
+            continue
+        try:
+            value: object = envelopes.value(raw)
+        except ParseError:
+            # Valid JSON that Python cannot hold, such as 1e999: then its bytes are what it is.
+            value = {"raw": bytes(raw).decode("utf-8", "replace")}
+        if name == "_meta.ui":
+            value = cast("dict[str, object]", value).get("ui") if isinstance(value, dict) else None
+        if value is not None:
+            record[name] = value
+    return record
+
+
+def records_of(kind: Kind, natives: Iterable[Native]) -> dict[str, Record]:
+    """The same for all that a server has of a kind."""
+    return {native.name: record_of(kind, native) for native in natives}
+
+
+# --- differences ----------------------------------------------------------------------------------
+
+
+def compare(locked: LockedServer, now: LockedServer) -> list[Drift]:
+    """How a server differs from what was locked, in the order of the lock file."""
+    drifts = [
+        Drift("", name, found)
+        for name, found in (
+            ("source", _source(locked.source, now.source)),
+            ("serverInfo", _info(locked.server_info, now.server_info)),
+            ("instructions", tuple(text_changes("instructions", locked.instructions, now.instructions, ()))),
+        )
+        if found
+    ]
+    for kind in LOCKED_KINDS:
+        before, after = locked.of(kind), now.of(kind)
+        others = {*before, *after}
+        for name in sorted(others):
+            drift = compare_one(kind.name, name, before.get(name), after.get(name), others)
+            if drift is not None:
+                drifts.append(drift)
+    return drifts
+
+
+def compare_one(
+    kind: str, name: str, before: Record | None, after: Record | None, others: Iterable[str] = ()
+) -> Drift | None:
+    """How one thing differs; None: not at all. `others` are the names of all that the server has of its kind."""
+    if after is None:
+        return Drift(kind, name, (Difference("breaking", "is not there any more"),), gone=True)
+    if before is None:
+        return Drift(kind, name, (Difference("risk", "is new"),), new=True)
+    if before == after:
+        return None
+    found: list[Difference] = []
+    for one in FIELDS[kind]:
+        old, new = before.get(one), after.get(one)
+        if old == new:
+            continue
+        if one in ("title", "description"):
+            found += text_changes(one, str(old or ""), str(new or ""), {*others} - {name})
+        elif one == "annotations":
+            found += _hints(_object(old), _object(new))
+        elif one == "inputSchema":
+            found += of_input(old, new)
+        elif one == "outputSchema":
+            found += of_output(old, new)
+        elif one == "arguments":
+            found += _arguments(old, new)
+        else:
+            found.append(Difference("risk", f"{one} is {_short(canonical(new))}, was {_short(canonical(old))}"))
+    return Drift(kind, name, tuple(found)) if found else None
+
+
+def text_changes(what: str, before: str, after: str, others: Iterable[str]) -> list[Difference]:
+    """Words that models read have changed: what is suspicious about the new ones comes first."""
+    if before == after:
+        return []
+    found: list[Difference] = []
+    if not hygiene.is_visible(after):
+        found.append(Difference("risk", f"{what} has hidden characters"))
+    urls = [url for url in _URL.findall(after) if url not in before]
+    if urls:
+        found.append(Difference("risk", f"{what} has an address that was not in it: {_short(urls[0])}"))
+    named = [name for name in sorted(others) if len(name) > 3 and _says(after, name) and not _says(before, name)]
+    if named:
+        found.append(Difference("risk", f"{what} speaks of another tool: {named[0]}"))
+    found.append(Difference("risk", f"{what} is {_short(after)!r}, was {_short(before)!r}"))
+    return found
+
+
+def _says(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
+
+
+def _hints(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Difference]:
+    for name, less in _HINTS.items():
+        old, new = (one.get(name, _UNSAID[name]) for one in (before, after))
+        if old != new:
+            yield Difference("safe" if new == less else "risk", f"{name} is {canonical(new)}, was {canonical(old)}")
+    rest = [name for name in sorted({*before, *after} - _HINTS.keys()) if before.get(name) != after.get(name)]
+    for name in rest:
+        yield Difference("risk", f"annotations.{name} is {_short(canonical(after.get(name)))}")
+
+
+def _arguments(before: object, after: object) -> Iterable[Difference]:
+    old, new = ({str(_object(one).get("name")): _object(one) for one in _list(given)} for given in (before, after))
+    for name in sorted({*old, *new}):
+        was, is_ = old.get(name), new.get(name)
+        if is_ is None:
+            yield Difference("breaking", f"argument {name} is not there any more")
+        elif was is None:
+            required = is_.get("required") is True
+            yield Difference("breaking" if required else "safe", f"argument {name} is new{', and required' * required}")
+        elif was != is_:
+            if is_.get("required") is True and was.get("required") is not True:
+                yield Difference("breaking", f"argument {name} is required now")
+            elif was.get("required") is True and is_.get("required") is not True:
+                yield Difference("safe", f"argument {name} is not required any more")
+            if was.get("description") != is_.get("description"):
+                yield Difference("risk", f"the description of argument {name} has changed")
+
+
+def _source(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[Difference, ...]:
+    """What a registry did not give, either time, is no difference."""
+    shared = [name for name in sorted({*before, *now}) if name in before and name in now]
+    return tuple(
+        Difference("risk", f"{name} is {_short(now[name])}, was {_short(before[name])}")
+        for name in shared
+        if before[name] != now[name]
+    )
+
+
+def _info(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Difference, ...]:
+    return tuple(
+        Difference(
+            "risk" if name == "name" else "safe",
+            f"{name} is {_short(canonical(now.get(name)))}, was {_short(canonical(before.get(name)))}",
+        )
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    )
+
+
+# --- what is held back ----------------------------------------------------------------------------
+
+
+class HeldList(NamedTuple):
+    """What of a server's list is shown where the lock is enforced, and what is not called."""
+
+    natives: Sequence[Native]
+    refused: Mapping[str, str]
+    """What is listed as it was locked, by name, and why it is not called."""
+    drifts: tuple[Drift, ...]
+
+
+def hold(server: str, kind: Kind, natives: Sequence[Native], locked: LockedServer | None) -> HeldList:
+    """Hide what is new, and show what has changed as it was locked."""
+    known = (locked or LockedServer()).of(kind)
+    shown: list[Native] = []
+    refused: dict[str, str] = {}
+    drifts: list[Drift] = []
+    names = [native.name for native in natives]
+    for native in natives:
+        record = known.get(native.name)
+        drift = compare_one(kind.name, native.name, record, record_of(kind, native), names)
+        if drift is None:
+            shown.append(native)
+            continue
+        drifts.append(drift)
+        if record is not None:
+            shown.append(_as_locked(native, record))
+            refused[native.name] = refusal(server, kind, drift)
+    drifts += [
+        drift for name in sorted(known.keys() - {*names}) if (drift := compare_one(kind.name, name, known[name], None))
+    ]
+    return HeldList(natives if len(shown) == len(natives) and not refused else shown, refused, tuple(drifts))
+
+
+def refusal(server: str, kind: Kind, drift: Drift) -> str:
+    """What a call of something that has changed is answered with."""
+    what = "; ".join(f"{one.what} ({one.class_})" for one in drift.differences[:3])
+    more = f"; and {len(drift.differences) - 3} more" if len(drift.differences) > 3 else ""
+    said = f"{kind.word} {drift.name!r} of server {server!r} is not what muxway.lock says: {what}{more}"
+    return f"{said}. Look at it with `muxway lock diff`, then `muxway lock accept {server}/{drift.name}`"
+
+
+def _as_locked(native: Native, record: Record) -> Native:
+    """A definition with what was locked of it in place of what its server says now."""
+    members = {name: raw for name, raw in native.members.items() if name not in ("_meta", *record, *_LOCKED_MEMBERS)}
+    for name, value in record.items():
+        if name == "_meta.ui":
+            members["_meta"] = envelopes.Raw(envelopes.encode({"ui": value}))
+        else:
+            members[name] = envelopes.Raw(envelopes.encode(value))
+    return type(native)(native.name, members)
+
+
+_LOCKED_MEMBERS: Final = frozenset(name for names in FIELDS.values() for name in names)
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _short(text: str) -> str:
+    text = hygiene.visible(text, "�")
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

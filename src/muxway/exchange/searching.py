@@ -1,0 +1,216 @@
+"""The indexes of search views, kept in step with what is listed, and the answers of `search_tools`.
+
+An index is made when a client first lists or searches, a little in each turn of the loop, and brought up to date at the
+next search: who never searches pays nothing. What a caller sees is decided by the snapshot, never by the index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muxway.calls.incidents import attempt, internal
+from muxway.calls.ports import aside, in_turns, log
+from muxway.catalog.kinds import TOOLS
+from muxway.errors import RpcError
+from muxway.search import answers
+from muxway.search.index import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Generator, Mapping
+
+    from muxway.calls.call import Call
+    from muxway.calls.ports import Running
+    from muxway.catalog.model import Route
+    from muxway.routing.snapshot import Visible
+    from muxway.search.answers import SearchQuery
+    from muxway.search.meaning import Meaning
+
+    Give = Callable[[str], None]
+
+_LONGEST_NAME: Final = 256
+_TURN: Final = 0.002
+"""Seconds of indexing after which others have their turn: there may be thousands of tools, and nobody is to notice."""
+_MOST_TRIES: Final = 3
+"""How often a search waits for an index to be brought in step, where lists never stand still."""
+
+
+class _Search:
+    """One search that waits. Implements `Running`."""
+
+    __slots__ = ("_go", "_refuse", "over")
+
+    def __init__(self, go: Callable[[], None], refuse: Give) -> None:
+        self._go = go
+        self._refuse = refuse
+        self.over = False
+
+    def go(self) -> None:
+        """Go on, unless nobody wants it any more. Others wait for the same: what goes wrong here is not theirs."""
+        if not self.over:
+            attempt(self._failed, self._go)
+
+    def _failed(self, error: RpcError) -> None:
+        self.over = True
+        self._refuse(error.message)
+
+    def cancel(self, reason: str | None) -> None:
+        """Nobody wants it any more; the index is made all the same."""
+        del reason
+        self.over = True
+
+
+class _ViewIndex:
+    """The index of one view, and who waits for it."""
+
+    def __init__(self, meaning: Meaning | None) -> None:
+        self.meaning = meaning
+        self.index = Index(meaning)
+        self.waiting: list[Callable[[], None]] | None = None
+        """Whoever waits until it is in step; None: it is not being made."""
+
+
+class Searches:
+    """The indexes of all search views."""
+
+    def __init__(self) -> None:
+        self._views: dict[str | None, _ViewIndex] = {}
+        self._meaning: Meaning | None = None
+        self._loading: list[Callable[[], None]] | None = None
+        """Whoever waits until the model is loaded; None: it is loaded, or nobody has asked for it yet."""
+        self._asked_for_meaning = False
+
+    def prepare(self, view: str | None, visible: Visible) -> None:
+        """Somebody may search soon: begin to make the index."""
+        self._when_in_step(view, visible, lambda: None)
+
+    def forget(self, view: str | None) -> None:
+        """A view is gone."""
+        self._views.pop(view, None)
+
+    def answer(self, view: str | None, visible: Visible, call: Call, give: Give, refuse: Give) -> Running | None:
+        """Answer a call of `search_tools`, now or as soon as the index is made; `refuse` it if it cannot be used."""
+        wanted = answers.asked(call.params.get("arguments"))
+        if isinstance(wanted, str):
+            refuse(wanted)
+            return None
+
+        def found(hidden: Collection[str] | RpcError) -> None:
+            if search.over:
+                return
+            search.over = True
+            if isinstance(hidden, RpcError):
+                refuse(hidden.message)
+            else:
+                give(self._text(self._of(view, visible).index, visible, wanted, hidden))
+
+        def look() -> None:
+            if visible.chain is None:
+                found(())
+            else:
+                visible.chain.hidden(TOOLS, call.caller, found)
+
+        search = _Search(look, refuse)
+        self._when_in_step(view, visible, search.go)
+        return None if search.over else search
+
+    # --- the answer ---------------------------------------------------------------------------
+
+    def _text(self, index: Index, visible: Visible, wanted: SearchQuery, hidden: Collection[str]) -> str:
+        routes = visible.tools.routes
+
+        def named(name: str) -> Route | None:
+            route = visible.tools.find(name).route if len(name) <= _LONGEST_NAME else None
+            return None if route is None or route.public in hidden else route
+
+        if wanted.names:
+            return answers.definitions([(name, named(name)) for name in wanted.names])
+        server = wanted.server
+        if server is not None and server not in visible.servers:
+            # By what stands before the names of its tools.
+            server = next((name for name, naming in visible.servers.items() if naming.prefix == server), server)
+        if not wanted.query.strip():
+            listed = [one for one in routes.values() if one.upstream == server and one.public not in hidden]
+            if not server or not listed:
+                return answers.nothing("", _counts(visible, hidden), server)
+            return self._hits(visible, listed[: wanted.limit], len(listed), wanted)
+        exact = named(wanted.query.strip())
+        narrowed = visible.before_rules is not None or bool(hidden)
+        found = index.search(
+            wanted.query,
+            wanted.limit,
+            (lambda name: name in routes and name not in hidden) if narrowed or index.of is not routes else None,
+            server,
+        )
+        best = [routes[one.name] for one in found.matches if exact is None or one.name != exact.public]
+        shown = [*([exact] if exact is not None else []), *best][: wanted.limit]
+        if not shown:
+            return answers.nothing(wanted.query, _counts(visible, hidden), server)
+        return self._hits(visible, shown, max(found.total, len(shown)), wanted)
+
+    def _hits(self, visible: Visible, shown: list[Route], count: int, wanted: SearchQuery) -> str:
+        tiers = visible.discovery is not None and visible.discovery.tiers
+        return answers.hits(shown, count, wanted.limit, tiers=tiers)
+
+    # --- indexes ------------------------------------------------------------------------------
+
+    def _when_in_step(self, view: str | None, visible: Visible, then: Callable[[], None], tries: int = 0) -> None:
+        if visible.settings.semantic and not self._asked_for_meaning:
+            self._load()
+        if self._loading is not None:
+            self._loading.append(lambda: self._when_in_step(view, visible, then, tries))
+            return
+        known = self._of(view, visible)
+        if (visible.before_rules or visible).tools.routes is known.index.of or tries >= _MOST_TRIES:
+            then()
+            return
+        if known.waiting is not None:
+            known.waiting.append(lambda: self._when_in_step(view, visible, then, tries + 1))
+            return
+        known.waiting = [then]
+        in_turns(self._follow(known, (visible.before_rules or visible).tools.routes), _TURN)
+
+    def _of(self, view: str | None, visible: Visible) -> _ViewIndex:
+        """The index of a view; another one if the configuration says otherwise now whether words have a meaning."""
+        meaning = self._meaning if visible.settings.semantic else None
+        known = self._views.get(view)
+        if known is None or known.meaning is not meaning:
+            known = self._views[view] = _ViewIndex(meaning)
+        return known
+
+    def _follow(self, known: _ViewIndex, routes: Mapping[str, Route]) -> Generator[None]:
+        try:
+            others = [one.index for one in self._views.values() if one is not known]
+            yield from known.index.follow(routes, others)
+        except Exception as error:  # noqa: BLE001 - those who wait must go on, with what there is
+            internal(error)
+        waiting, known.waiting = known.waiting or [], None
+        for then in waiting:
+            then()
+
+    def _load(self) -> None:
+        """Load the model, beside the event loop."""
+        # Only for those who want it.
+        from muxway.search.meaning import Meaning
+
+        self._asked_for_meaning = True
+        self._loading = []
+
+        def loaded(outcome: Callable[[], Meaning]) -> None:
+            try:
+                self._meaning = outcome()
+            except (ImportError, OSError, ValueError, KeyError) as error:
+                log.warning("search goes without the meaning of words", error=str(error))
+            waiting, self._loading = self._loading or [], None
+            for then in waiting:
+                then()
+
+        aside(Meaning, loaded)
+
+
+def _counts(visible: Visible, hidden: Collection[str]) -> dict[str, int]:
+    """The servers in the order of the configuration, and how many tools each has for the caller."""
+    counts = dict.fromkeys(visible.servers, 0)
+    for route in visible.tools.routes.values():
+        if route.upstream and route.public not in hidden:
+            counts[route.upstream] = counts.get(route.upstream, 0) + 1
+    return counts

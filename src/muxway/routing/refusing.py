@@ -1,0 +1,29 @@
+"""Why a call by `call_tool` is not made: for whoever can put it right, and before anything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muxway.search import answers, checking
+from muxway.search.listing import CALL, tier_of
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+    from muxway.catalog.model import Route
+    from muxway.routing.snapshot import Visible
+    from muxway.routing.target import Target
+
+
+def misfit(visible: Visible, finder: Route, target: Target, arguments: Raw | None) -> str | None:
+    """Why a tool is not called by this one, with these arguments; None: it is."""
+    route = target.chosen or target.route
+    if route is None:
+        return None
+    definition = target.definition if route is target.route else route.describe()
+    if visible.discovery is not None and visible.discovery.tiers:
+        right = tier_of(definition)
+        if finder.public != f"{CALL}_{right}":
+            return answers.wrong_tier(route, finder.public, right)
+    problems = checking.problems(arguments, definition.get("inputSchema"))
+    return answers.misfit(route, problems) if problems else None

@@ -1,0 +1,362 @@
+"""Which tools fit a query: BM25F over a few fields, one segment for each server. Pure.
+
+What a term counts in a tool depends on that tool alone, so it is worked out once, and a server whose list changes costs
+no more than its own tools. How rare a term is depends on all of them, and is worked out for each query. Lengths are
+compared with fixed ones instead of averages for the same reason.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections.abc import Mapping
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+
+from muxway.search.words import telling, terms
+from muxway.wire import envelopes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from muxway.search.meaning import Meaning, Vectors
+
+MOST_TERMS: Final = 12
+"""Terms of a query that are looked up, the rarest."""
+LONGEST_QUERY: Final = 2000
+"""Characters of a query that are looked at."""
+_K1: Final = 1.2
+"""How soon it no longer matters that a term stands in a tool once more."""
+_COMMON: Final = 0.25
+_RARER: Final = 3
+"""A term that more than this part of the tools have is left out, if the query has so many rarer ones."""
+_DESCRIPTION: Final = 1200
+_PARAMETER_TEXT: Final = 1500
+"""Characters that are looked at."""
+_MOST_PARAMETERS: Final = 100
+_FUSED: Final = 50
+_RANK: Final = 10
+"""How many of each ranking are put together, and how much the first of them are ahead."""
+_STEP: Final = 256
+"""Terms that are packed at a time."""
+_MOST_KEPT: Final = 2000
+"""Terms whose postings are kept together once they were asked for."""
+
+
+class Indexed(Protocol):
+    """What is indexed: a listed tool. `catalog.model.Route` is one."""
+
+    @property
+    def public(self) -> str: ...
+    @property
+    def upstream(self) -> str: ...
+    @property
+    def prefix(self) -> str: ...
+    @property
+    def alias(self) -> str: ...
+    @property
+    def definition(self) -> bytes: ...
+
+
+class IndexField(NamedTuple):
+    """A part of a tool's definition."""
+
+    name: str
+    weight: float
+    b: float
+    """How much it matters that it is long."""
+    length: float
+    """The number of terms of one that is neither long nor short."""
+
+    def counts(self, length: int) -> float:
+        """What a term in it counts."""
+        return self.weight / (1 - self.b + self.b * length / self.length)
+
+
+FIELDS: Final = (
+    IndexField("name", 3.0, 0.3, 3),
+    IndexField("server", 1.0, 0.3, 2),
+    IndexField("title", 2.0, 0.3, 3),
+    IndexField("description", 1.0, 0.6, 15),
+    IndexField("parameters", 0.7, 0.3, 4),
+    IndexField("parameter text", 0.4, 0.6, 40),
+)
+
+
+class Match(NamedTuple):
+    """A tool that a query found."""
+
+    name: str
+    """Its public name."""
+    score: float
+
+
+class Matches(NamedTuple):
+    """What a query found."""
+
+    matches: Sequence[Match]
+    """The best, in their order."""
+    total: int
+    """How many there are in all."""
+
+
+def fields_of(tool: Indexed) -> tuple[list[str], ...]:
+    """The terms in each of the `FIELDS` of a tool."""
+    definition = envelopes.holdable(tool.definition)
+    annotations = _object(definition.get("annotations"))
+    titles = " ".join(_text(one.get("title")) for one in (definition, annotations))
+    properties = _object(_object(definition.get("inputSchema")).get("properties"))
+    parameters = [*properties.items()][:_MOST_PARAMETERS]
+    texts = " ".join(_text(_object(schema).get("description"))[:_PARAMETER_TEXT] for _, schema in parameters)
+    server = tool.upstream if tool.prefix == tool.upstream else f"{tool.upstream} {tool.prefix}"
+    return (
+        terms(tool.alias),
+        terms(server),
+        terms(titles[:_DESCRIPTION]),
+        telling(terms(_text(definition.get("description"))[:_DESCRIPTION])),
+        terms(" ".join(name for name, _ in parameters)[:_PARAMETER_TEXT]),
+        telling(terms(texts[:_PARAMETER_TEXT])),
+    )
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def weights_of(tool: Indexed) -> dict[str, float]:
+    """What each term in a tool counts, before it is known how rare it is."""
+    weights: dict[str, float] = {}
+    for field, found in zip(FIELDS, fields_of(tool), strict=True):
+        if found:
+            counts = field.counts(len(found))
+            for term in found:
+                weights[term] = weights.get(term, 0.0) + counts
+    return weights
+
+
+class Segment:
+    """The tools of one server. Immutable once it is built."""
+
+    __slots__ = ("_impacts", "_offsets", "_starts", "_tools", "definitions", "names", "vectors")
+
+    def __init__(self) -> None:
+        """Begin an empty one, see `build`."""
+        self.names: list[str] = []
+        self.definitions: list[bytes] = []
+        self.vectors: Vectors | None = None
+        """What its tools mean, if there is a model."""
+        self._starts: dict[str, int] = {}
+        """Term → its number; its postings stand between the offsets of this number and of the next."""
+        self._offsets = array("I", [0])
+        self._tools = array("I")
+        self._impacts = array("f")
+
+    @classmethod
+    def build(cls, tools: Iterable[Indexed], meaning: Meaning | None = None) -> Generator[None, None, Segment]:
+        """Build one, in steps of well under a millisecond."""
+        segment = cls()
+        # Two arrays for each term, and nothing that the garbage collector would look through again and again.
+        tools_with: dict[str, array[int]] = {}
+        impacts_of: dict[str, array[float]] = {}
+        for number, tool in enumerate(tools):
+            segment.names.append(tool.public)
+            segment.definitions.append(tool.definition)
+            for term, weight in weights_of(tool).items():
+                if term not in tools_with:
+                    tools_with[term], impacts_of[term] = array("I"), array("f")
+                tools_with[term].append(number)
+                impacts_of[term].append(weight / (_K1 + weight))
+            yield
+        for number, (term, having) in enumerate(tools_with.items()):
+            segment._starts[sys.intern(term)] = number
+            segment._tools.extend(having)
+            segment._impacts.extend(impacts_of[term])
+            segment._offsets.append(len(segment._tools))
+            if number % _STEP == 0:
+                yield
+        if meaning is not None:
+            segment.vectors = yield from meaning.vectors(segment.definitions)
+        return segment
+
+    def is_of(self, tools: Sequence[Indexed]) -> bool:
+        """Whether it is what these make."""
+        return (
+            len(tools) == len(self.names)
+            and all(tool.public == name for tool, name in zip(tools, self.names, strict=True))
+            and all(tool.definition == one for tool, one in zip(tools, self.definitions, strict=True))
+        )
+
+    def postings(self, term: str) -> tuple[array[int], array[float]] | None:
+        """The tools that have a term, by number, and what it counts there; None: no tool has it."""
+        number = self._starts.get(term)
+        if number is None:
+            return None
+        start, end = self._offsets[number], self._offsets[number + 1]
+        return self._tools[start:end], self._impacts[start:end]
+
+
+class _JoinedSegments:
+    """Some segments as one: all of an index, or those of one server."""
+
+    __slots__ = ("_bases", "_segments", "_terms", "names", "vectors")
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        self.names: list[str] = []
+        """What there is, by number."""
+        self._bases: list[int] = []
+        """The number of the first tool of each."""
+        for segment in segments:
+            self._bases.append(len(self.names))
+            self.names += segment.names
+        self.vectors = [segment.vectors for segment in segments]
+        self._terms: dict[str, tuple[array[int], array[float]]] = {}
+        """Postings of all segments, of terms that were asked for: many queries have the same words."""
+
+    def postings(self, term: str) -> tuple[array[int], array[float]]:
+        """The tools that have a term, by number, and what it counts there."""
+        known = self._terms.get(term)
+        if known is None:
+            tools, impacts = array("I"), array("f")
+            for base, segment in zip(self._bases, self._segments, strict=True):
+                if (found := segment.postings(term)) is not None:
+                    tools.extend([base + one for one in found[0]])
+                    impacts.extend(found[1])
+            if len(self._terms) >= _MOST_KEPT:
+                self._terms.clear()
+            known = self._terms[term] = tools, impacts
+        return known
+
+    def rarities(self, asked: Iterable[str]) -> dict[str, float]:
+        """The terms of a query that are looked up, the rarest first, and how much each counts for being rare."""
+        count = len(self.names)
+        found = [(len(self.postings(term)[0]), term) for term in asked]
+        known = sorted(one for one in found if one[0])[:MOST_TERMS]
+        return {
+            term: math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
+            for number, (frequency, term) in enumerate(known)
+            if number < _RARER or frequency <= _COMMON * count
+        }
+
+    def scores(self, asked: Iterable[str]) -> dict[int, float]:
+        """The tools that have any of these terms, by number, and what they score."""
+        scores: dict[int, float] = {}
+        for term, rarity in self.rarities(asked).items():
+            tools, impacts = self.postings(term)
+            get = scores.get
+            for tool, impact in zip(tools, impacts, strict=True):
+                scores[tool] = get(tool, 0.0) + impact * rarity
+        return scores
+
+
+_NONE: Final = _JoinedSegments(())
+
+
+class Index:
+    """The tools that some callers see, or more, by what they do."""
+
+    def __init__(self, meaning: Meaning | None = None) -> None:
+        """Begin with nothing; `meaning`: a model that knows what words mean alike, if there is one."""
+        self._meaning = meaning
+        self._segments: dict[str, Segment] = {}
+        self._parts: dict[str | None, _JoinedSegments] = {}
+        """Made when first asked for: all (None), or those of one server."""
+        self.of: object = None
+        """What it was brought in step with last: the routes of a catalog."""
+
+    def follow(self, routes: Mapping[str, Indexed], others: Iterable[Index] = ()) -> Generator[None]:
+        """Bring it in step with what is listed now, in short steps. Servers whose tools are the same cost nothing.
+
+        Segments of `others` are shared where they are the same.
+        """
+        by_server: dict[str, list[Indexed]] = {}
+        for route in routes.values():
+            by_server.setdefault(route.upstream, []).append(route)
+        yield
+        segments: dict[str, Segment] = {}
+        for server, tools in by_server.items():
+            known = [one for index in (self, *others) if (one := index.segments.get(server)) is not None]
+            segment = next((one for one in known if one.is_of(tools)), None)
+            segments[server] = segment or (yield from Segment.build(tools, self._meaning))
+            yield
+        self._segments, self._parts, self.of = segments, {}, routes
+
+    @property
+    def segments(self) -> Mapping[str, Segment]:
+        """The tools of each server."""
+        return self._segments
+
+    def _part(self, server: str | None) -> _JoinedSegments:
+        part = self._parts.get(server)
+        if part is None:
+            if server is not None and server not in self._segments:
+                return _NONE
+            chosen = [*self._segments.values()] if server is None else [self._segments[server]]
+            part = self._parts[server] = _JoinedSegments(chosen)
+        return part
+
+    def search(
+        self, query: str, limit: int, sees: Callable[[str], bool] | None = None, server: str | None = None
+    ) -> Matches:
+        """The tools that fit a query best; those of equal score in the order of their names.
+
+        Args:
+            query: in any words, of any length.
+            limit: how many.
+            sees: which tools there are for the caller, by name; None: all.
+            server: only those of this server.
+        """
+        part = self._part(server)
+        names, scores = part.names, part.scores(terms_of(query))
+        if sees is not None:
+            scores = {one: score for one, score in scores.items() if sees(names[one])}
+        if self._meaning is None:
+            return Matches(_best(scores, names, limit), len(scores))
+        # What counts is the place in each ranking, for their scores have nothing in common.
+        by_words = [one.name for one in _best(scores, names, _FUSED)]
+        by_meaning = self._meaning.nearest(query[:LONGEST_QUERY], names, part.vectors, _FUSED, sees)
+        fused: dict[str, float] = {}
+        for ranking in (by_words, by_meaning):
+            for place, name in enumerate(ranking):
+                fused[name] = fused.get(name, 0.0) + 1 / (_RANK + 1 + place)
+        ranked = sorted((Match(*one) for one in fused.items()), key=lambda one: (-one.score, one.name))
+        return Matches(ranked[:limit], max(len(scores), len(ranked)))
+
+    def rarities(self, query: str) -> dict[str, float]:
+        """The terms of a query that are looked up, and how much each counts for being rare."""
+        return self._part(None).rarities(terms_of(query))
+
+
+def terms_of(query: str) -> list[str]:
+    """The terms that a query asks for, each once."""
+    found = terms(query[:LONGEST_QUERY])
+    return [*dict.fromkeys(telling(found) or found)]
+
+
+def _best(scores: Mapping[int, float], names: Sequence[str], limit: int) -> list[Match]:
+    if len(scores) > limit:
+        least = nlargest(limit, scores.values())[-1]
+        matches = [Match(names[one], score) for one, score in scores.items() if score >= least]
+    else:
+        matches = [Match(names[one], score) for one, score in scores.items()]
+    matches.sort(key=lambda one: (-one.score, one.name))
+    return matches[:limit]
+
+
+def explained(tool: Indexed, rarities: Mapping[str, float]) -> dict[str, float]:
+    """What each field adds to a tool's score, for these terms of a query."""
+    found = fields_of(tool)
+    weights = weights_of(tool)
+    shares = dict.fromkeys((field.name for field in FIELDS), 0.0)
+    for term, rarity in rarities.items():
+        weight = weights.get(term, 0.0)
+        for field, its in zip(FIELDS, found, strict=True):
+            if weight and (times := its.count(term)):
+                part = times * field.counts(len(its)) / weight
+                shares[field.name] += rarity * weight / (_K1 + weight) * part
+    return shares

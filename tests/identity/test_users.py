@@ -1,0 +1,281 @@
+"""Each user of a gateway has an own login at a server: nobody's token, list, session or answer is another one's."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muxway.calls.identity import Identity
+from muxway.identity.connect import ConnectPages
+from muxway.identity.sealed_cookies import SealedCookies
+from muxway.testing import ScriptedServer
+
+from ..remote.scripted import Remote, serving
+from ..serve.harness import a_web, request
+from .company import Browser
+from .logging_in import log_in, server
+from .team import URL_ELICITATION, team_at
+
+if TYPE_CHECKING:
+    from .provider import Provider
+
+
+async def test_each_user_logs_in_and_calls_in_an_own_name(provider: Provider) -> None:
+    """docs/identity-team.md#logins-of-users: no login, the link; a login, the call; no restart."""
+    async with team_at(provider) as team, Browser("ann") as hers, Browser("bob") as his:
+        for user in ("ann", "bob"):
+            refused = await team.call(user)
+            assert refused["isError"] is True
+            assert refused["content"][0]["text"].endswith(f"needs your login: open {team.page}?server=guarded")
+        assert (await team.log_in(hers)).status == 200
+        assert await team.says("ann") == "ann"
+        assert (await team.call("bob"))["isError"] is True
+        await team.log_in(his)
+        assert [await team.says(user) for user in ("bob", "ann", "bob")] == ["bob", "ann", "bob"]
+        # Another client of hers: the same login, and another session at the server.
+        greeted = provider.greeted
+        told = await team.web.post(*_with(team.bearer("ann", client_id="other"), *_call("guarded__who")))
+        assert told.outcome["result"]["content"][0]["text"] == "ann"
+        assert provider.greeted == greeted + 1
+
+
+def _call(tool: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    from ..serve.harness import modern
+
+    return modern("tools/call", {"name": tool, "arguments": {}})
+
+
+def _with(more: dict[str, str], message: dict[str, Any], headers: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    return message, {**headers, **more}
+
+
+async def test_what_a_login_lists_is_for_its_user_alone(provider: Provider) -> None:
+    """docs/identity-team.md#logins-of-users: lists differ by user, and changes are told to those whom they concern."""
+    provider.own_tools = True
+    open_to_all = ScriptedServer(tools={"plain": {}})
+    async with team_at(provider, {"notes": open_to_all}) as team, Browser("ann") as hers, Browser("bob") as his:
+        # Whoever runs the gateway has a login of his own: it shows to nobody else.
+        await log_in(server(provider))
+        async with asyncio.timeout(5):
+            while "guarded__who" not in [tool.name for tool in team.gateway.tools()]:
+                await asyncio.sleep(0.01)
+        assert await team.tools("ann") == ["notes__plain"]
+        listens = await team.web.open("GET", "/mcp", {**await team.session("bob"), "Accept": "text/event-stream"})
+        await team.log_in(hers)
+        assert await team.tools("ann") == ["notes__plain", "guarded__who", "guarded__write", "guarded__of-ann"]
+        assert await team.tools("bob") == ["notes__plain"]
+        await team.log_in(his)
+        assert await team.tools("bob") == ["notes__plain", "guarded__who", "guarded__write", "guarded__of-bob"]
+        assert "guarded__of-ann" in await team.tools("ann")
+        assert (await listens.message())["method"] == "notifications/tools/list_changed"
+        refused = await team.ask("bob", "tools/call", {"name": "guarded__of-ann", "arguments": {}})
+        assert refused["error"]["code"] == -32602
+        # The operator is called ann there, too.
+        assert "guarded__of-ann" in [tool.name for tool in team.gateway.tools()]
+
+
+@pytest.mark.parametrize("calls", [600, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+async def test_mixed_calls_of_two_users_never_cross(provider: Provider, calls: int) -> None:
+    """docs/security.md: the token of one user is never sent for another, also while tokens are renewed."""
+    async with team_at(provider) as team, Browser("ann") as hers, Browser("bob") as his:
+        await team.log_in(hers)
+        await team.log_in(his)
+        sessions = {user: await team.session(user) for user in ("ann", "bob")}
+        said: Counter[tuple[str, str]] = Counter()
+
+        ids = itertools.count(10)
+
+        async def mixed(share: int) -> None:
+            for number in range(share):
+                user = ("ann", "bob")[number % 2]
+                if number % 3:
+                    said[user, await team.says(user)] += 1
+                else:
+                    message = request("tools/call", {"name": "guarded__who", "arguments": {}}, next(ids))
+                    told = await team.web.post(message, sessions[user])
+                    said[user, told.outcome["result"]["content"][0]["text"]] += 1
+                if said.total() == calls // 2:
+                    provider.expire_access()
+
+        await asyncio.gather(*(mixed(calls // 10) for _ in range(10)))
+    assert {pair: number for pair, number in said.items() if pair[0] != pair[1]} == {}
+    assert said.total() == calls // 10 * 10
+
+
+async def test_a_call_is_answered_at_once_with_a_link_for_its_user_alone(provider: Provider) -> None:
+    """docs/identity-team.md#logins-of-users: URL elicitation, and 403 for whoever else opens the link."""
+    async with team_at(provider) as team, Browser("ann") as hers, Browser("bob") as his:
+        asked = provider.asked.copy()
+        message = request("tools/call", {"name": "guarded__who", "arguments": {}})
+        session = await team.session("ann", URL_ELICITATION)
+        refused = (await team.web.post(message, session)).outcome["error"]
+        assert refused["code"] == -32042
+        link = refused["data"]["elicitations"][0]["url"]
+        assert link.startswith(f"{team.page}?page=")
+        assert provider.asked == asked
+        assert (await his.get(link)).status == 403
+        page = await hers.get(link)
+        assert page.status == 200
+        listens = await team.web.open("GET", "/mcp", {**session, "Accept": "text/event-stream"})
+        await hers.post(team.page, {"csrf": page.field("csrf"), "server": "guarded", "do": "connect"})
+        told = [await listens.message() for _ in range(2)]
+        assert {one["method"] for one in told} == {
+            "notifications/elicitation/complete",
+            "notifications/tools/list_changed",
+        }
+        assert (await hers.get(link)).status == 404
+        answer = (await team.web.post(message, session)).outcome
+        assert answer["result"]["content"][0]["text"] == "ann"
+
+
+async def test_a_finished_login_wakes_the_call_that_waits_and_no_other(provider: Provider) -> None:
+    """docs/identity-team.md#logins-of-users: 2026-07-28, `input_required`, and the retry waits for the login."""
+    async with team_at(provider) as team, Browser("ann") as hers:
+        agreed = {"inputResponses": {"muxway-login": {"action": "accept"}}}
+        asked = (await team.ask("ann", "tools/call", {"name": "guarded__who", "arguments": {}}, can=URL_ELICITATION))[
+            "result"
+        ]
+        assert asked["resultType"] == "input_required"
+        link = asked["inputRequests"]["muxway-login"]["params"]["url"]
+        waiting = {
+            user: asyncio.create_task(
+                team.ask(user, "tools/call", {"name": "guarded__who", "arguments": {}, **agreed}, can=URL_ELICITATION)
+            )
+            for user in ("ann", "bob")
+        }
+        page = await hers.get(link)
+        await hers.post(team.page, {"csrf": page.field("csrf"), "server": "guarded", "do": "connect"})
+        began = time.monotonic()
+        told = await asyncio.wait_for(waiting["ann"], 5)
+        assert told["result"]["content"][0]["text"] == "ann"
+        assert time.monotonic() - began < 5
+        assert not waiting["bob"].done()
+        waiting["bob"].cancel()
+        await asyncio.wait([waiting["bob"]])
+
+
+async def test_a_login_that_is_taken_back_ends_for_its_user_alone(provider: Provider) -> None:
+    """docs/identity-team.md#logins-of-users: disconnect revokes, and what it listed goes."""
+    async with team_at(provider) as team, Browser("ann") as hers, Browser("bob") as his:
+        await team.log_in(hers)
+        await team.log_in(his)
+        assert await team.says("ann") == "ann"
+        page = await hers.get(team.page)
+        page = await hers.post(team.page, {"csrf": page.field("csrf"), "server": "guarded", "do": "disconnect"})
+        assert "not connected" in page.text
+        assert provider.count("/revoke") == 2
+        assert (await team.call("ann"))["isError"] is True
+        assert await team.tools("ann") == []
+        assert await team.says("bob") == "bob"
+        provider.revoke_all()
+        assert "needs your login" in (await team.call("bob"))["content"][0]["text"]
+
+
+async def test_a_shared_login_is_everybodys(provider: Provider) -> None:
+    """docs/configuration.md: `oauth.shared`."""
+    await log_in(server(provider))
+    async with team_at(provider, shared=True) as team:
+        assert await team.says("ann") == "ann"
+        assert await team.says("bob") == "ann"
+        assert await team.tools("bob") == ["guarded__who", "guarded__write"]
+
+
+async def test_a_subject_may_look_like_anything(provider: Provider) -> None:
+    """docs/security.md: separators in a subject make it nobody else."""
+    async with team_at(provider) as team, Browser("ann") as hers:
+        await team.log_in(hers)
+        for odd in ("ann ", " ann", "ann\x00", "ANN", "ann/guarded", "../ann", "ann|bob", f"{team.company.url} ann"):
+            assert (await team.call(odd))["isError"] is True, odd
+        assert await team.says("ann") == "ann"
+
+
+def test_owners_are_one_only_if_they_are() -> None:
+    """docs/security.md: a key, a client and a user of one name are three."""
+    owners = [
+        Identity(issuer="https://a.example", subject="x").owner,
+        Identity(issuer="https://b.example", subject="x").owner,
+        Identity(issuer="https://a.example", client="x").owner,
+        Identity(issuer="https://b.example", client="x").owner,
+        Identity(key="x", subject="1").owner,
+        Identity(key="x", subject="2").owner,
+    ]
+    assert len(set(owners)) == len(owners)
+    assert Identity(issuer="i", subject="s", client="a").owner == Identity(issuer="i", subject="s", client="b").owner
+
+
+async def test_somebody_elses_callback_state_or_cookie_logs_nobody_in(provider: Provider) -> None:
+    """docs/security.md: another user, another browser, a second use."""
+    async with team_at(provider) as team, Browser("ann") as hers, Browser("bob") as his, Browser("ann") as other:
+        page = await hers.get(team.page)
+        form = {"csrf": page.field("csrf"), "server": "guarded", "do": "connect"}
+        await team.call("ann")
+        for stranger in (his, other):
+            await stranger.get(team.page)
+            assert (await stranger.post(team.page, form)).status == 403
+        begun = await hers.post(team.page, form, follow=False)
+        back = (await hers.get(begun.headers["Location"], follow=False)).headers["Location"]
+        assert back.startswith(f"{team.page}/callback?")
+        for stranger in (his, other):
+            assert (await stranger.get(back)).status == 403
+        async with Browser("ann") as unknown:
+            assert (await unknown.get(back)).status == 400
+        assert provider.count("/token") == 0
+        assert (await hers.get(back)).status == 200
+        assert provider.count("/token") == 1
+        assert (await hers.get(back)).status == 400
+        assert provider.count("/token") == 1
+        for forged in ("state=x&code=y", "code=y", "", back.partition("?")[2] + "&state=z"):
+            assert (await hers.get(f"{team.page}/callback?{forged}")).status == 400
+        assert await team.says("ann") == "ann"
+
+
+async def test_on_a_laptop_the_page_is_of_whoever_runs_the_gateway(provider: Provider) -> None:
+    """docs/identity-team.md#the-page-connect: no sign-on; a form of another page counts no more there."""
+    async with a_web() as web, Browser() as mine, Browser() as other:
+        gateway = web.world.gateway
+        pages = ConnectPages(f"http://{web.host}", lambda: gateway, SealedCookies())
+        web.door.pages.pages = pages.handlers
+        await gateway.add("guarded", url=provider.mcp)
+        url = f"http://{web.host}/connect"
+        form = {"csrf": (await mine.get(url)).field("csrf"), "server": "guarded", "do": "connect"}
+        assert (await other.post(url, form)).status == 403
+        assert (await mine.post(url, {**form, "csrf": "x"})).status == 403
+        assert (await mine.post(url, form, headers={"Origin": "https://evil.example.com"})).status == 403
+        assert "Disconnect" in (await mine.post(url, form)).text
+        async with asyncio.timeout(5):
+            while gateway.servers()[0].status != "running":
+                await asyncio.sleep(0.01)
+        assert (await gateway.call("guarded__who")).text == "ann"
+        # Called by another name of this machine, it sends the browser to the one that its cookies belong to.
+        moved = await mine.get(url.replace("127.0.0.1", "localhost"), follow=False)
+        assert (moved.status, moved.headers["Location"]) == (303, url)
+        web.door.admit(["a-token-of-the-config"], {})
+        assert (await other.get(url)).status == 404
+
+
+async def test_there_are_only_so_many_users_of_a_server_at_a_time(provider: Provider) -> None:
+    """docs/configuration.md: `maxInstances`; lists do not fail for it, and who is idle makes room."""
+    top = {"gateway": {"maxInstances": 1}}
+    async with team_at(provider, top=top) as team, Browser("ann") as hers, Browser("bob") as his:
+        await team.log_in(hers)
+        assert await team.says("ann") == "ann"
+        await team.log_in(his)
+        assert [await team.says(user) for user in ("bob", "ann", "bob")] == ["bob", "ann", "bob"]
+        assert await team.tools("ann") == ["guarded__who", "guarded__write"]
+
+
+async def test_an_open_server_that_ends_stays_listed_for_users(provider: Provider) -> None:
+    """docs/behaviour.md: what a server had listed stays until a start fails, for users, too."""
+    remote = Remote()
+    async with serving(remote) as url, team_at(provider) as team:
+        await team.gateway.add("open", url=url)
+        assert await team.tools("ann") == ["open__echo"]
+        first = team.gateway.runtime.servers["open"].first  # type: ignore[attr-defined]
+        first.lost("has ended")
+        assert await team.tools("ann") == ["open__echo"]
+        assert (await team.call("ann", "open__echo"))["content"][0]["text"] == "{}"
