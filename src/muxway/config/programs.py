@@ -85,7 +85,9 @@ class ProgramCommand:
         example=["log", "--oneline"],
     )
     name: str | None = kinds.name(
-        "Name of the tool. By default the words of `args` that are no options.", default=None, example="log"
+        "Name of the tool. By default the words of `args` that are no options and have no variables.",
+        default=None,
+        example="log",
     )
     description: str | None = kinds.text(
         "What it does, for the model that chooses among tools.", default=None, example="Show the newest commits."
