@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import sys
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from muxway import __version__
@@ -30,6 +28,7 @@ from muxway.errors import ConfigError, UnknownName
 from muxway.exchange.only_client import OnlyClient
 from muxway.exchange.runtime import Runtime
 from muxway.exchange.seal import Seal
+from muxway.identity.server_logins import ServerLogins
 from muxway.layering import Layering, specs_of
 from muxway.log import masker
 from muxway.net.memory_limit import Footprint
@@ -58,19 +57,14 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.calls.call import Caller
-    from muxway.calls.identity import Denial, Identity, Owner
+    from muxway.calls.identity import Denial, Identity
     from muxway.calls.ports import Running
     from muxway.catalog.client_profiles import Adapted, ClientProfile
     from muxway.catalog.locking import Drift
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
-    from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
     from muxway.exchange.dispatcher import Dispatcher
-    from muxway.exchange.logins import LoginPage
-    from muxway.identity.connect import ConnectPages
-    from muxway.identity.pages import LoginPages
     from muxway.layering import Layers
     from muxway.middleware.engine.base import Middleware
     from muxway.middleware.engine.running import Layer
@@ -83,7 +77,6 @@ if TYPE_CHECKING:
     from muxway.search.listing import Discovery
     from muxway.servers.managed_server import ManagedServer
     from muxway.servers.slot import Slot
-    from muxway.servers.transports.port import Credentials
 
 
 class Gateway:
@@ -136,6 +129,8 @@ class Gateway:
         self.runtime.apply(settings, Footprint(settings.max_memory).share)
         own_tools = OwnTools(config.tools.values())
         self._publisher = Publisher(self.runtime, unwrapped, own_tools, self._forget)
+        self.logins = ServerLogins(servers, self.runtime, lambda: self.config.source)
+        """At the servers: of users, and of the one who runs the gateway."""
         self._servers = Servers(
             settings,
             naming,
@@ -145,12 +140,8 @@ class Gateway:
             prepare=self._publisher.prepare,
             reaper=reaper,
             trace=trace,
-            credentials=self._credentials,
+            credentials=self.logins.credentials,
         )
-        self._login_pages: LoginPages | None = None
-        self.connect_pages: ConnectPages | None = None
-        """Where users log in who are not the one who runs the gateway; None: nowhere."""
-        self.runtime.logins.page = self._login_page
         chains = self._layering.put(self._layering.make(config), settings.call_max)
         self._publisher.settings = replace(unwrapped, chains=chains)
         self._servers.sources.lock = read_lock(config)
@@ -219,8 +210,7 @@ class Gateway:
         self._publisher.stop_telling()
         with self._publisher.at_once():
             await self._servers.stop()
-        if self._login_pages is not None:
-            await self._login_pages.close()
+        await self.logins.close()
         await self._publisher.settled()
         self._publisher.publish()
         self.runtime.close()
@@ -228,80 +218,7 @@ class Gateway:
 
     def masked(self, text: str) -> str:
         """A text without the secrets that the configuration knows."""
-        return masker(_secrets(self.config) | self._servers.users.secrets)(text)
-
-    def _credentials(self, server: ServerConfig, owner: Owner | None) -> Credentials | None:
-        """What muxway shows a remote server: the login of a user, or of the one who runs it."""
-        # Only for those who have such servers.
-        from muxway.identity.credentials import ServerCredentials, takes_login
-        from muxway.identity.store import LOCAL, TokenStore
-
-        source = self.config.source
-        if server.user_values:
-            from muxway.identity.user_values import UserValues
-
-            command = shlex.join(["muxway", "login", server.name, *(["--config", source] if source else [])])
-            way = (lambda: f"run `{command}`") if owner is None else partial(self._way_to_log_in, server.name, owner)
-            return UserValues(server, TokenStore(), owner=owner or LOCAL, way=way)
-        if not takes_login(server):
-            return None
-        if owner is None:
-            return ServerCredentials(server, TokenStore(), file=self.config.source)
-        return ServerCredentials(
-            server,
-            TokenStore(),
-            owner=owner,
-            way=partial(self._way_to_log_in, server.name, owner),
-            needed=partial(self._servers.users.lets_nobody_in, server.name),
-        )
-
-    def those_with_logins(self) -> list[ServerConfig]:
-        """The servers that are known to want a login."""
-        return self._servers.users.those_with_logins()
-
-    def may_use(self, name: str, identity: Identity | None) -> bool:
-        """Whether rules leave a user anything of a server."""
-        access = self.runtime.snapshot.settings.access
-        judge = None if access is None else access.judge(identity, None)
-        return judge is None or not judge.shuts(name)
-
-    def _way_to_log_in(self, name: str, owner: Owner) -> str:
-        """What somebody who is not the one who runs the gateway is told to do to log in to a server."""
-        if self.connect_pages is None or not self.connect_pages.knows(owner):
-            return "ask who runs muxway for a login that is shared (`oauth.shared`), or for a sign-on"
-        return f"open {self.connect_pages.link(name)}"
-
-    def _login_page(self, name: str, caller: Caller) -> LoginPage | None:
-        """Where a caller's user can log in to a server."""
-        server = self._servers.by_name.get(name)
-        if server is None or server.instance.credentials is None or not server.config.oauth.interactive:
-            return None
-        if caller.identity is not None and server.make_own is not None:
-            pages, owner = self.connect_pages, caller.identity.owner
-            return None if pages is None or not pages.knows(owner) else pages.page(name, owner)
-        if caller.principal or server.config.user_values:
-            # The page logs in the user who runs the gateway, and this is another one, whoever it may be.
-            return None
-        if self._login_pages is None:
-            from muxway.identity.pages import LoginPages
-
-            self._login_pages = LoginPages(self._logged_in)
-        return self._login_pages.page(server.config)
-
-    def user_logged_in(self, name: str, owner: Owner | None, pages: Iterable[str] = ()) -> None:
-        """A user has logged in to a server, or out of it; these pages, which clients sent the user to, are done.
-
-        None for the user who runs the gateway.
-        """
-        self._servers.users.logged_in(name, owner)
-        for page in pages:
-            self.runtime.sessions.page_done(self.runtime.logins, page)
-
-    def _logged_in(self, name: str, page: str) -> None:
-        """The user has logged in to a server on such a page."""
-        if (server := self._servers.by_name.get(name)) is not None:
-            server.instance.pool.logged_in()
-        self.runtime.sessions.page_done(self.runtime.logins, page)
+        return masker(_secrets(self.config) | self.logins.secrets)(text)
 
     @property
     def metronome(self) -> Metronome:

@@ -88,8 +88,7 @@ class Servers:
             credentials,
         )
         self._draining = Draining()
-        self.users = ServerUsers(servers, self._factory, self._draining, runtime.subscriptions)
-        """In whose names they are used."""
+        self._users = ServerUsers(self._factory, self._draining, runtime.subscriptions)
         self._memory = ListMemory()
         self._recollected: dict[str, tuple[ServerConfig, tuple[Negotiated, dict[Kind, Offer]] | None]] = {}
         """What servers that are about to be added had when they last ran."""
@@ -104,7 +103,7 @@ class Servers:
         """Begin to start a server; `thing` is the Python object that it is, if it is one of this process."""
         server = ManagedServer()
         instance = self._factory.make(server, config, thing)
-        self.users.let_serve(instance)
+        self._users.let_serve(instance)
         self._factory.settle_terms(instance)
         self.by_name[config.name] = server
         self._name_prefixes()
@@ -155,7 +154,7 @@ class Servers:
     def _forget(self, name: str) -> ManagedServer:
         self.abandon(name)
         server = self.by_name.pop(name)
-        self.users.end(server)
+        self._users.end(server)
         self._subscriptions.remove(name)
         self._name_prefixes()
         return server
@@ -202,13 +201,13 @@ class Servers:
         """Let an instance take the place of the one that serves."""
         server = instance.server
         old = server.instance
-        self.users.let_serve(instance)
+        self._users.let_serve(instance)
         self._factory.settle_terms(instance)
         self._name_prefixes()
         self._subscriptions.replace(instance.config.name, instance.feeds)
         self._changed(instance)
         self._draining.drain(old)
-        self.users.renew(server)
+        self._users.renew(server)
 
     def abandon(self, name: str) -> None:
         """Do not put a new one in the place of this server after all."""

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.errors import UpstreamError
 from muxway.servers.managed_server import PATIENCE, ManagedServer
-from muxway.servers.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from muxway.calls.identity import Owner
-    from muxway.config.model import ServerConfig
     from muxway.exchange.subscriptions import Subscriptions
     from muxway.servers.draining import Draining
     from muxway.servers.factory import InstanceFactory
@@ -32,17 +30,15 @@ def each_of(servers: Mapping[str, ManagedServer]) -> Iterator[ManagedServer]:
 
 
 class ServerUsers:
-    """Begins to use servers in the name of users, and ends it; knows who is logged in where."""
+    """Begins to use servers in the name of users, and ends it."""
 
     def __init__(
         self,
-        servers: Mapping[str, ManagedServer],
         factory: InstanceFactory,
         draining: Draining,
         subscriptions: Subscriptions,
     ) -> None:
-        """Of these servers, as they come and go; what is for one user is let go by way of `draining`."""
-        self._servers = servers
+        """Prepare; what is for one user is let go by way of `draining`."""
         self._factory = factory
         self._draining = draining
         self._subscriptions = subscriptions
@@ -112,37 +108,3 @@ class ServerUsers:
             asleep = [(own.first.used, owner) for owner, own in server.of_users.items() if not own.first.open]
             if asleep:
                 self._draining.begin(self._forget(server, min(asleep)[1]).instance.stop())
-
-    # --- logins -------------------------------------------------------------------------------
-
-    @property
-    def secrets(self) -> frozenset[str]:
-        """What users have shown servers, and nobody else may see."""
-        every = [one.instance.credentials for one in each_of(self._servers)]
-        return frozenset[str]().union(*(one.secrets for one in every if one is not None))
-
-    def those_with_logins(self) -> list[ServerConfig]:
-        """The servers that are known to want a login."""
-        shown = [(one.config, one.instance.credentials) for one in self._servers.values()]
-        return [config for config, credentials in shown if credentials is not None and credentials.wanted]
-
-    def lets_nobody_in(self, name: str) -> bool:
-        """Whether a server is known to want a login of everybody, before anything else."""
-        server = self._servers.get(name)
-        return server is not None and server.first.state.now is State.LOGIN_NEEDED
-
-    def logged_in(self, name: str, owner: Owner | None) -> None:
-        """A user has logged in to a server, or out of it: what is there for that user now is found out."""
-        server = self._servers.get(name)
-        if server is None:
-            return
-        if owner is None:
-            server.instance.renew()
-            return
-        if server.instance.credentials is not None:
-            server.instance.credentials.wanted = True
-        own = server.of_users.get(owner)
-        if own is None:
-            server.of(owner)
-        else:
-            own.instance.renew()
