@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import sys
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from muxway import __version__
@@ -30,6 +28,7 @@ from muxway.errors import ConfigError, UnknownName
 from muxway.exchange.only_client import OnlyClient
 from muxway.exchange.runtime import Runtime
 from muxway.exchange.seal import Seal
+from muxway.identity.server_logins import ServerLogins
 from muxway.layering import Layering, specs_of
 from muxway.log import masker
 from muxway.net.memory_limit import Footprint
@@ -49,7 +48,7 @@ from muxway.results import (
 )
 from muxway.routing.snapshot import Settings
 from muxway.servers.lock import read_lock
-from muxway.servers.servers import ManagedServer, Servers
+from muxway.servers.servers import Servers
 from muxway.servers.transports.stdio import StdioServerTransport
 from muxway.wire import envelopes
 from muxway.wire.revisions import PROGRESS_TOKEN
@@ -58,19 +57,14 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from muxway.calls.call import Caller
-    from muxway.calls.identity import Denial, Identity, Owner
+    from muxway.calls.identity import Denial, Identity
     from muxway.calls.ports import Running
     from muxway.catalog.client_profiles import Adapted, ClientProfile
     from muxway.catalog.locking import Drift
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
-    from muxway.config.model import ServerConfig
     from muxway.config.plan import Plan
     from muxway.exchange.dispatcher import Dispatcher
-    from muxway.exchange.logins import LoginPage
-    from muxway.identity.connect import ConnectPages
-    from muxway.identity.pages import LoginPages
     from muxway.layering import Layers
     from muxway.middleware.engine.base import Middleware
     from muxway.middleware.engine.running import Layer
@@ -81,8 +75,8 @@ if TYPE_CHECKING:
     from muxway.routing.snapshot import MiddlewareChain, Visible
     from muxway.routing.target import Target
     from muxway.search.listing import Discovery
+    from muxway.servers.managed_server import ManagedServer
     from muxway.servers.slot import Slot
-    from muxway.servers.transports.port import Credentials
 
 
 class Gateway:
@@ -132,9 +126,11 @@ class Gateway:
         """What lives as long as this gateway, with the snapshot that is in force."""
         self._layering = Layering(self.runtime, middleware)
         self.runtime.tasks.on_ended = self._layering.task_ended
-        self._admit(settings)
+        self.runtime.apply(settings, Footprint(settings.max_memory).share)
         own_tools = OwnTools(config.tools.values())
         self._publisher = Publisher(self.runtime, unwrapped, own_tools, self._forget)
+        self.logins = ServerLogins(servers, self.runtime, lambda: self.config.source)
+        """At the servers: of users, and of the one who runs the gateway."""
         self._servers = Servers(
             settings,
             naming,
@@ -144,18 +140,12 @@ class Gateway:
             prepare=self._publisher.prepare,
             reaper=reaper,
             trace=trace,
-            credentials=self._credentials,
+            credentials=self.logins.credentials,
         )
-        self._telling: asyncio.Task[None] | None = None
-        """Waits for the servers that a reload has started."""
-        self._login_pages: LoginPages | None = None
-        self.connect_pages: ConnectPages | None = None
-        """Where users log in who are not the one who runs the gateway; None: nowhere."""
-        self.runtime.logins.page = self._login_page
         chains = self._layering.put(self._layering.make(config), settings.call_max)
         self._publisher.settings = replace(unwrapped, chains=chains)
-        self._servers.lock = read_lock(config)
-        self._publisher.follow(self._servers)
+        self._servers.sources.lock = read_lock(config)
+        self._publisher.follow(self._servers.sources)
 
     @classmethod
     def open(
@@ -217,12 +207,10 @@ class Gateway:
 
     async def stop(self) -> None:
         """End every server, all at once, and wait until they are gone."""
-        if self._telling is not None:
-            self._telling.cancel()
+        self._publisher.stop_telling()
         with self._publisher.at_once():
             await self._servers.stop()
-        if self._login_pages is not None:
-            await self._login_pages.close()
+        await self.logins.close()
         await self._publisher.settled()
         self._publisher.publish()
         self.runtime.close()
@@ -230,85 +218,12 @@ class Gateway:
 
     def masked(self, text: str) -> str:
         """A text without the secrets that the configuration knows."""
-        return masker(_secrets(self.config) | self._servers.secrets)(text)
-
-    def _credentials(self, server: ServerConfig, owner: Owner | None) -> Credentials | None:
-        """What muxway shows a remote server: the login of a user, or of the one who runs it."""
-        # Only for those who have such servers.
-        from muxway.identity.credentials import ServerCredentials, takes_login
-        from muxway.identity.store import LOCAL, TokenStore
-
-        source = self.config.source
-        if server.user_values:
-            from muxway.identity.user_values import UserValues
-
-            command = shlex.join(["muxway", "login", server.name, *(["--config", source] if source else [])])
-            way = (lambda: f"run `{command}`") if owner is None else partial(self._way_to_log_in, server.name, owner)
-            return UserValues(server, TokenStore(), owner=owner or LOCAL, way=way)
-        if not takes_login(server):
-            return None
-        if owner is None:
-            return ServerCredentials(server, TokenStore(), file=self.config.source)
-        return ServerCredentials(
-            server,
-            TokenStore(),
-            owner=owner,
-            way=partial(self._way_to_log_in, server.name, owner),
-            needed=partial(self._servers.lets_nobody_in, server.name),
-        )
-
-    def those_with_logins(self) -> list[ServerConfig]:
-        """The servers that are known to want a login."""
-        return self._servers.those_with_logins()
-
-    def may_use(self, name: str, identity: Identity | None) -> bool:
-        """Whether rules leave a user anything of a server."""
-        access = self.runtime.snapshot.settings.access
-        judge = None if access is None else access.judge(identity, None)
-        return judge is None or not judge.shuts(name)
-
-    def _way_to_log_in(self, name: str, owner: Owner) -> str:
-        """What somebody who is not the one who runs the gateway is told to do to log in to a server."""
-        if self.connect_pages is None or not self.connect_pages.knows(owner):
-            return "ask who runs muxway for a login that is shared (`oauth.shared`), or for a sign-on"
-        return f"open {self.connect_pages.link(name)}"
-
-    def _login_page(self, name: str, caller: Caller) -> LoginPage | None:
-        """Where a caller's user can log in to a server."""
-        server = self._servers.by_name.get(name)
-        if server is None or server.instance.credentials is None or not server.config.oauth.interactive:
-            return None
-        if caller.identity is not None and server.make_own is not None:
-            pages, owner = self.connect_pages, caller.identity.owner
-            return None if pages is None or not pages.knows(owner) else pages.page(name, owner)
-        if caller.principal or server.config.user_values:
-            # The page logs in the user who runs the gateway, and this is another one, whoever it may be.
-            return None
-        if self._login_pages is None:
-            from muxway.identity.pages import LoginPages
-
-            self._login_pages = LoginPages(self._logged_in)
-        return self._login_pages.page(server.config)
-
-    def user_logged_in(self, name: str, owner: Owner | None, pages: Iterable[str] = ()) -> None:
-        """A user has logged in to a server, or out of it; these pages, which clients sent the user to, are done.
-
-        None for the user who runs the gateway.
-        """
-        self._servers.logged_in(name, owner)
-        for page in pages:
-            self.runtime.sessions.page_done(self.runtime.logins, page)
-
-    def _logged_in(self, name: str, page: str) -> None:
-        """The user has logged in to a server on such a page."""
-        if (server := self._servers.by_name.get(name)) is not None:
-            server.instance.pool.logged_in()
-        self.runtime.sessions.page_done(self.runtime.logins, page)
+        return masker(_secrets(self.config) | self.logins.secrets)(text)
 
     @property
     def metronome(self) -> Metronome:
         """How long the event loop has been busy without a break."""
-        return self._servers.turn.metronome
+        return self._servers.dialing.turn.metronome
 
     def stdio_door(self, *, stdin: int = 0, stdout: int = 1, view: str | None = None) -> StdioClientTransport:
         """A transport for one client on these file descriptors: `await` its `serve()`. Raises UnknownName."""
@@ -316,7 +231,7 @@ class Gateway:
         # A pipe has one end: whatever a server wants to know of its client, this is who it means.
         self.runtime.sessions.only = OnlyClient()
         transport = StdioClientTransport(
-            self._dispatcher(view), self._servers.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
+            self._dispatcher(view), self._servers.dialing.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
         )
         transport.trace = self._trace
         return transport
@@ -596,7 +511,7 @@ class Gateway:
     async def relock(self) -> None:
         """Read the lock file again, and put in force what it says."""
         self._check_open()
-        self._servers.lock = read_lock(self.config)
+        self._servers.sources.lock = read_lock(self.config)
         self._publisher.changed()
         await self._published()
 
@@ -634,6 +549,12 @@ class Gateway:
         if name in self._servers.by_name:
             raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
 
+    def _check_objects(self, config: Config, changes: Plan) -> None:
+        """Raise MuxwayError if an object of this process that is to be started offers nothing."""
+        for name in (*changes.start, *changes.swap):
+            if name in config.objects:
+                self._servers.check(name, config.objects[name])
+
     def _check_open(self) -> None:
         """Raise RuntimeError if the gateway has been closed."""
         if self._closed:
@@ -657,9 +578,7 @@ class Gateway:
         if coming:
             await self._servers.recollect(coming)
             changes = self.planned(config)
-        for name in (*changes.start, *changes.swap):
-            if name in config.objects:
-                self._servers.check(name, config.objects[name])
+        self._check_objects(config, changes)
         layers = None
         if changes.modules or _chained(config) != _chained(self.config):
             # Those that know the secrets, or the code of edited modules, know the old ones.
@@ -667,27 +586,15 @@ class Gateway:
             layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
         settings = self._new_settings(config, changes, layers)
-        self._servers.lock = read_lock(config)
+        lock = read_lock(config)
         with self._publisher.at_once():
-            self._servers.apply(config, changes, settings.naming)
-        self._admit(config.gateway)
-        if "stateKey" in changes.gateway:
-            self.runtime.forwarder.reseal(Seal(config.gateway.state_key))
+            self._servers.apply(config, changes, settings.naming, lock)
+        seal = Seal(config.gateway.state_key) if "stateKey" in changes.gateway else None
+        self.runtime.apply(config.gateway, Footprint(config.gateway.max_memory).share, seal)
         self.config = config
-        await self._publisher.apply(settings, OwnTools(config.tools.values()))
-        self.runtime.notices.tell()
-        if changes.start or changes.swap:
-            if self._telling is not None:
-                self._telling.cancel()
-            self._telling = asyncio.get_running_loop().create_task(self._tell_when_settled())
-        # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
-        self._forget(None)
+        started = self._servers.settled if changes.start or changes.swap else None
+        await self._publisher.apply(settings, OwnTools(config.tools.values()), started)
         return changes
-
-    async def _tell_when_settled(self) -> None:
-        """Clients hear at once, too, of what the servers bring that somebody has configured."""
-        await self.settled()
-        self.runtime.notices.tell()
 
     def _new_settings(self, config: Config, changes: Plan, layers: Layers | None) -> Settings:
         """What a configuration decides; selections and chains that stay are the very same."""
@@ -715,11 +622,6 @@ class Gateway:
         edited, outdated = _edited_modules()
         changes = plan(replace(self.config, servers=running, objects=objects), config)
         return replace(changes, modules=edited, outdated=outdated)
-
-    def _admit(self, settings: GatewaySettings) -> None:
-        fullness = Footprint(settings.max_memory).share
-        self.runtime.approvals.timeout = settings.approval_timeout
-        self.runtime.admission.allow(calls=settings.max_calls, each=settings.max_calls_per_client, fullness=fullness)
 
     def turned_away(self, denial: Denial) -> None:
         """Whoever serves this gateway has turned somebody away: let the middlewares know that keep account of it."""

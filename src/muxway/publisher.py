@@ -12,14 +12,14 @@ from muxway.log import EventLog, first_of
 from muxway.routing.snapshot import NO_OWN_LISTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from muxway.catalog.build import Source
     from muxway.catalog.model import Finding
     from muxway.composed.own_tools import OwnTools
     from muxway.exchange.runtime import Prepared, Runtime
     from muxway.routing.snapshot import OwnLists, Settings
-    from muxway.servers.servers import Servers
+    from muxway.servers.sources import ServerSources
 
 log = EventLog("gateway")
 
@@ -31,15 +31,15 @@ class Publisher:
     """Puts a new snapshot in force when a list or the configuration has changed; long ones are made beside the loop."""
 
     def __init__(
-        self, runtime: Runtime, settings: Settings, own_tools: OwnTools, on_different: Callable[[str], None]
+        self, runtime: Runtime, settings: Settings, own_tools: OwnTools, on_different: Callable[[str | None], None]
     ) -> None:
-        """Prepare one. `on_different` is told of servers that are not what they were. See `follow`."""
+        """Prepare one. `on_different` is told of servers that are not what they were; None: anything. See `follow`."""
         self._runtime = runtime
         self.settings = settings
         """What is to be in force, with the next publication if it is not yet."""
         self._own_tools = own_tools
         self._on_different = on_different
-        self._servers: Servers | None = None
+        self._servers: ServerSources | None = None
         self._published: tuple[list[Source], list[str], bool, OwnLists] = ([], [], False, NO_OWN_LISTS)
         """What is in force: what the servers show, which there are, whether all that they have is known, and what is
         for one user alone.
@@ -54,13 +54,15 @@ class Publisher:
         self._preparing = asyncio.Lock()
         self._making: asyncio.Task[None] | None = None
         """Makes the snapshot after a change that is not in force yet."""
+        self._telling: asyncio.Task[None] | None = None
+        """Waits for the servers that a reload has started."""
         self._due: list[Callable[[], None]] = []
         """What waits for a change to be in force."""
         self._quiet = False
         """Whether many things are changing that are one change for those who listen."""
 
-    def follow(self, servers: Servers) -> None:
-        """From now on, show what these have."""
+    def follow(self, servers: ServerSources) -> None:
+        """From now on, show what these servers have."""
         self._servers = servers
         self._publish()
 
@@ -81,11 +83,32 @@ class Publisher:
         finally:
             self._quiet = False
 
-    async def apply(self, settings: Settings, own_tools: OwnTools) -> None:
-        """Put other settings in force, and wait until they are."""
+    async def apply(
+        self, settings: Settings, own_tools: OwnTools, started: Callable[[], Awaitable[None]] | None
+    ) -> None:
+        """Put other settings in force, and wait until they are. Clients hear of it at once.
+
+        They do, too, of what the servers bring that these settings have `started`, which is to be waited for.
+        """
         self.settings, self._own_tools = settings, own_tools
         self.changed()
         await self.settled()
+        self._runtime.notices.tell()
+        if started is not None:
+            self.stop_telling()
+            self._telling = asyncio.get_running_loop().create_task(self._tell_after(started))
+        # Whatever it was about: what is hidden, shaped or shown otherwise now must not come out of a memory.
+        self._on_different(None)
+
+    async def _tell_after(self, started: Callable[[], Awaitable[None]]) -> None:
+        await started()
+        await self.settled()
+        self._runtime.notices.tell()
+
+    def stop_telling(self) -> None:
+        """Clients need not hear at once of what servers bring that are being started."""
+        if self._telling is not None:
+            self._telling.cancel()
 
     async def settled(self) -> None:
         """Wait until what has changed is in force."""
@@ -98,7 +121,7 @@ class Publisher:
             self._due.append(then)
         if self._quiet:
             self._do_what_is_due()
-        elif self._work(self._all.sources()) is None:
+        elif self._work(self._all.now()) is None:
             self._publish()
         elif self._making is None:
             # Calls of a server that is new need not fail meanwhile.
@@ -128,7 +151,7 @@ class Publisher:
     # --- inside -------------------------------------------------------------------------------
 
     @property
-    def _all(self) -> Servers:
+    def _all(self) -> ServerSources:
         assert self._servers is not None  # noqa: S101 - nothing changes before `follow`
         return self._servers
 
@@ -146,14 +169,14 @@ class Publisher:
     async def _make(self) -> None:
         """Something has changed that nobody could prepare for: a server has gone away, or the configuration."""
         try:
-            await self.prepare(self._all.sources)
+            await self.prepare(self._all.now)
         finally:
             self._making = None
         self._publish()
 
     def _publish(self) -> None:
         servers = self._all
-        sources = servers.sources()
+        sources = servers.now()
         own_lists = servers.own_lists()
         given = [self._own_tools.source(sources), *sources], [*servers.by_name], servers.complete, own_lists
         if given != self._published or not self._is_in_force:

@@ -15,6 +15,7 @@ CONNECTION_PARTS = (
     *("attribution", "call_queue", "circuit", "connection", "counters", "deadlines", "junk", "limits"),
     *("notices", "odd_frames", "own_requests", "pending", "questions"),
 )
+ALL_SERVERS = ("servers.servers", "servers.sources", "servers.users", "servers.factory", "servers.draining")
 RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "transports towards servers know no connection": (
         ("servers.transports",),
@@ -24,15 +25,15 @@ RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"servers.{part}" for part in CONNECTION_PARTS),
         (
             *("servers.slot", "servers.start", "servers.supervision", "servers.lists", "servers.pool"),
-            *("servers.instance", "servers.managed_server", "servers.servers", "servers.dialing"),
+            *("servers.instance", "servers.managed_server", *ALL_SERVERS, "servers.dialing"),
         ),
     ),
     "the table of states knows nobody": (("servers.state",), ("servers",)),
     "a slot knows no pool": (
         ("servers.slot", "servers.start", "servers.supervision", "servers.lists", "servers.notifications"),
-        ("servers.pool", "servers.managed_server", "servers.servers"),
+        ("servers.pool", "servers.managed_server", *ALL_SERVERS),
     ),
-    "a pool knows not whose it is": (("servers.pool",), ("servers.managed_server", "servers.servers")),
+    "a pool knows not whose it is": (("servers.pool",), ("servers.managed_server", *ALL_SERVERS)),
     "strategies know the exchange, not the other way": (
         ("exchange.exchange", "exchange.task_poller", "exchange.tasks", "exchange.holding", "exchange.seal"),
         ("exchange.strategies", "exchange.parking", "exchange.forwarding"),

@@ -106,9 +106,9 @@ async def team_at(
             gateway = web.world.gateway
             cookies = SealedCookies()
             sign_on = SignOn(settings, settings.sign_on, public_url=None, cookies=cookies, keys=tokens.keys)
-            pages = ConnectPages(f"http://{web.host}", lambda: gateway, cookies, sign_on)
+            pages = ConnectPages(f"http://{web.host}", lambda: gateway.logins, cookies, sign_on)
             web.door.pages.pages = pages.handlers
-            gateway.connect_pages = pages
+            gateway.logins.connect_pages = pages
             await gateway.add("guarded", url=provider.mcp, **({"oauth": oauth} if oauth else {}))
             try:
                 yield Team(web, company, pages)

@@ -238,7 +238,7 @@ async def test_on_a_laptop_the_page_is_of_whoever_runs_the_gateway(provider: Pro
     """docs/identity-team.md#the-page-connect: no sign-on; a form of another page counts no more there."""
     async with a_web() as web, Browser() as mine, Browser() as other:
         gateway = web.world.gateway
-        pages = ConnectPages(f"http://{web.host}", lambda: gateway, SealedCookies())
+        pages = ConnectPages(f"http://{web.host}", lambda: gateway.logins, SealedCookies())
         web.door.pages.pages = pages.handlers
         await gateway.add("guarded", url=provider.mcp)
         url = f"http://{web.host}/connect"

@@ -257,7 +257,7 @@ async def test_a_start_that_breaks_in_an_unforeseen_way_has_failed() -> None:
     slot.start()
     async with asyncio.timeout(5):
         await slot.state.settled()
-    assert (slot.state.now, slot.starting) == (State.FAILED, False)
+    assert (slot.state.now, slot.state.starting) == (State.FAILED, False)
     assert slot._starting is not None
     assert isinstance(slot._starting.exception(), ZeroDivisionError)
     await slot.stop()

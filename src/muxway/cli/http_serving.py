@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from muxway.identity.connect import ConnectPages
     from muxway.identity.keys import KeyFile
     from muxway.identity.sealed_cookies import SealedCookies
+    from muxway.identity.server_logins import ServerLogins
     from muxway.identity.sign_on import SignOn
     from muxway.identity.verify import AccessTokens
     from muxway.net.message_trace import MessageTrace
@@ -260,7 +261,7 @@ class _Serving:
             from muxway.identity.connect import ConnectPages
 
             base, cookies = config.gateway.public_url, self._sealed_cookies(config.gateway.state_key)
-            self._pages = ConnectPages(base or self._terms.address.url, lambda: self.gateway, cookies, sign_on)
+            self._pages = ConnectPages(base or self._terms.address.url, self._logins, cookies, sign_on)
             self.transport.pages.pages = self._pages.handlers
         if self._server is not None and sign_on is not None:
             from muxway.identity.sign_on import CALLBACK
@@ -269,7 +270,11 @@ class _Serving:
             self.transport.pages.pages = {**self.transport.pages.pages, **server.pages, CALLBACK: sign_on.callback}
             self.transport.pages.endpoints = server.endpoints
         if self.gateway is not None:
-            self.gateway.connect_pages = self._pages
+            self.gateway.logins.connect_pages = self._pages
+
+    def _logins(self) -> ServerLogins | None:
+        """Those of the gateway; None: it rests."""
+        return None if self.gateway is None else self.gateway.logins
 
     def watch_files(self) -> None:
         """Take new API keys, drop those that are gone, and show a new certificate, as long as this runs."""
@@ -311,7 +316,7 @@ class _Serving:
             self.gateway, self._prepared = self._prepared or Gateway(self._config, trace=self._terms.trace), None
             self.transport.gateway.runtime = self.gateway.runtime
             self.transport.metronome = self.gateway.metronome
-            self.gateway.connect_pages = self._pages
+            self.gateway.logins.connect_pages = self._pages
             self.gateway.start()
 
     async def apply(self, config: Config) -> Plan:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from muxway.calls.identity import Identity, Owner
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
+    from muxway.config.model import GatewaySettings
     from muxway.exchange.change_notices import Changes, Who
     from muxway.exchange.seal import Seal
     from muxway.exchange.searching import Searches
@@ -126,6 +127,19 @@ class Runtime:
         self._clients: set[tuple[str | None, str]] = set()
         self._dispatchers: dict[str | None, Dispatcher] = {}
         self._searches: Searches | None = None
+
+    def apply(self, settings: GatewaySettings, fullness: Callable[[], float | None], seal: Seal | None = None) -> None:
+        """Behave as these settings say from now on.
+
+        Args:
+            settings: how the gateway behaves.
+            fullness: which part of the memory that we may use is in use.
+            seal: with another key; None: the key stays.
+        """
+        self.approvals.timeout = settings.approval_timeout
+        self.admission.allow(calls=settings.max_calls, each=settings.max_calls_per_client, fullness=fullness)
+        if seal is not None:
+            self.forwarder.reseal(seal)
 
     @property
     def tasks(self) -> Tasks:

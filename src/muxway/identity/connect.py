@@ -53,7 +53,7 @@ log = EventLog("identity")
 
 
 class Connectable(Protocol):
-    """What the page needs of the gateway."""
+    """What the page needs of the gateway: its logins at servers."""
 
     def those_with_logins(self) -> Iterable[ServerConfig]:
         """The servers that are known to want a login."""
@@ -113,7 +113,7 @@ class ConnectPages:
     def __init__(
         self,
         base: str,
-        gateway: Callable[[], Connectable | None],
+        logins: Callable[[], Connectable | None],
         cookies: SealedCookies,
         sign_on: SignOn | None = None,
     ) -> None:
@@ -121,11 +121,11 @@ class ConnectPages:
 
         Args:
             base: the base URL that browsers know the gateway by.
-            gateway: gives the gateway, which hears of logins; None: it rests until somebody calls.
+            logins: gives the gateway's logins at servers; None: it rests until somebody calls.
             cookies: what browsers keep for us.
             sign_on: where users sign on; None: the page is for whoever runs the gateway alone.
         """
-        self._base, self._gateway = base, gateway
+        self._base, self._logins = base, logins
         self._cookies, self._sign_on = cookies, sign_on
         self._begun: dict[str, _OpenLogin] = {}
         self._links: dict[str, _Linked] = {}
@@ -221,12 +221,12 @@ class ConnectPages:
 
     def _shown(self, visitor: _PageReader) -> list[ServerConfig]:
         """The servers that a user has something to do with here."""
-        gateway = self._gateway()
-        if gateway is None:
+        logins = self._logins()
+        if logins is None:
             return []
-        every = [one for one in gateway.those_with_logins() if one.oauth.interactive]
+        every = [one for one in logins.those_with_logins() if one.oauth.interactive]
         mine = [one for one in every if visitor.owner == LOCAL or not one.oauth.shared]
-        return [one for one in mine if gateway.may_use(one.name, visitor.identity)]
+        return [one for one in mine if logins.may_use(one.name, visitor.identity)]
 
     def _header(self, visitor: _PageReader) -> str:
         off = "" if visitor.owner == LOCAL else _form(visitor, "", "sign-off", "Sign off")
@@ -341,9 +341,9 @@ class ConnectPages:
         return send_to(self._base + PATH)
 
     def _tell(self, server: str, visitor: _PageReader, done: Iterable[str] = ()) -> None:
-        gateway = self._gateway()
-        if gateway is not None:
-            gateway.user_logged_in(server, visitor.user, done)
+        logins = self._logins()
+        if logins is not None:
+            logins.user_logged_in(server, visitor.user, done)
 
 
 def _section(visitor: _PageReader, config: ServerConfig, store: TokenStore) -> str:

@@ -187,7 +187,7 @@ class ManagedServer:
     @property
     def starting(self) -> bool:
         """See `Backend`."""
-        return self.first.starting
+        return self.first.state.starting
 
     @property
     def absence(self) -> str:
@@ -203,7 +203,7 @@ class ManagedServer:
     @property
     def locked_out(self) -> str | None:
         """See `Backend`."""
-        return self.first.locked_out
+        return self.first.state.locked_out
 
     def wake(self) -> bool:
         """See `Backend`."""

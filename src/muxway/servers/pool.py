@@ -189,7 +189,7 @@ class Pool:
             raise UpstreamError(name, "not_running", f'server "{name}" is being stopped')
         slot = self.slots.get(key)
         if slot is None or not slot.open:
-            if slot is not None and (locked_out := slot.locked_out) is not None:
+            if slot is not None and (locked_out := slot.state.locked_out) is not None:
                 raise UpstreamError(name, "login_needed", locked_out)
             if slot is not None and slot.retry_in:
                 why = f'server "{name}" could not be started for this caller: {slot.unnamed(slot.state.reason or "")}'
@@ -198,7 +198,7 @@ class Pool:
         if self.first.connection is not None:
             # A server in use does not fall asleep, whichever of its connections is used.
             self.first.connection.used = asyncio.get_running_loop().time()
-        if slot.starting:
+        if slot.state.starting:
             raise StillStarting(slot.waiting)
         return slot.connection
 
@@ -307,7 +307,7 @@ class Pool:
             pause = float("inf") if self.sharing.keeps_state else _TRY_AGAIN  # Each try of a child is a process.
             self._no_handshake_until = asyncio.get_running_loop().time() + pause
             self._end(slot)
-        if not slot.starting:
+        if not slot.state.starting:
             if slot is self.opening:
                 self.opening = None
             slot.waiting.release()
@@ -357,7 +357,7 @@ class Pool:
                 unused = slot.used < now - self._instance.terms.idle and not slot.connection.called
             else:
                 # How it went is remembered for a while, as it decides when the next one may be opened.
-                unused = not slot.starting and (slot.state.retry_at or 0.0) + _TRY_AGAIN < now
+                unused = not slot.state.starting and (slot.state.retry_at or 0.0) + _TRY_AGAIN < now
             if unused:
                 self._end(slot)
 
@@ -382,7 +382,7 @@ def _open(slots: Sequence[Slot]) -> list[Slot]:
 def _is_idle(slot: Slot) -> bool:
     """Whether nothing would be lost with it."""
     connection = slot.connection
-    return not slot.starting and (connection is None or not (connection.peer.ours or connection.called))
+    return not slot.state.starting and (connection is None or not (connection.peer.ours or connection.called))
 
 
 def _told(caller: Caller) -> asking.Told:

@@ -125,11 +125,6 @@ class Slot:
         return self.instance.config.name
 
     @property
-    def starting(self) -> bool:
-        """Whether a start is under way."""
-        return self.state.starting
-
-    @property
     def retry_in(self) -> float | None:
         """Seconds until it may be tried again; None if it is running, being started, or stays as it is."""
         retry_at = self.state.retry_at
@@ -138,18 +133,13 @@ class Slot:
     @property
     def open(self) -> bool:
         """Whether there is a connection, or about to be one."""
-        return self.connection is not None or self.starting
+        return self.connection is not None or self.state.starting
 
     @property
     def in_use(self) -> bool:
         """Whether somebody needs its connection: for a call under way, or for news of it."""
         called = self.connection is not None and self.connection.called
         return called or (self.feed is not None and bool(self.feed.wanted))
-
-    @property
-    def locked_out(self) -> str | None:
-        """Why somebody has to log in before it can be started; None if nobody has to."""
-        return self.state.reason if self.state.now is State.LOGIN_NEEDED else None
 
     @property
     def used(self) -> float:
@@ -171,11 +161,6 @@ class Slot:
         """Before a start: what it had when it last ran. That is listed until it says what it has now, or fails."""
         self.greeting, self.lists.offers = greeting, offers
 
-    def expect_again(self, before: Slot) -> None:
-        """What another one had is listed until this one says what it has."""
-        if before.greeting is not None:
-            self.expect(before.greeting, before.lists.offers)
-
     def start(self) -> None:
         """Begin to start it, in the background."""
         self._begin()
@@ -191,7 +176,7 @@ class Slot:
 
         Returns whether a start is under way now.
         """
-        if self.starting:
+        if self.state.starting:
             return True
         asleep = self.state.now is State.SLEEPING
         retry_in = self.retry_in
@@ -246,7 +231,7 @@ class Slot:
     def _retire(self, event: Event) -> list[asyncio.Task[None]]:
         """Let go of everything at once: whatever happens until it is gone finds it so. Returns what must end first."""
         self._end(self._let_go(event))
-        self._disconnect_feed(None if self.starting else "was stopped")
+        self._disconnect_feed(None if self.state.starting else "was stopped")
         self.changed()
         for task in (self._starting, self.lists.task, self.supervision.task):
             if task is not None and not task.done():
@@ -287,19 +272,19 @@ class Slot:
             connection = await start.run()
         except NoRoomToStart as full:
             self._give_way(str(full))
-        except (MuxwayError, TimeoutError, OSError) as error:
-            if isinstance(error, UpstreamError) and error.reason == "login_needed":
-                self._lock_out(start, error.message)
-            else:
-                self._fail_start(start, error)
         except asyncio.CancelledError:
             if start.connection is not None:
                 await start.connection.close()
             raise
         except Exception as error:
             # Whatever it is, calls wait for the end of this start.
-            self._fail_start(start, error)
-            raise
+            if isinstance(error, UpstreamError) and error.reason == "login_needed":
+                self._lock_out(error.message)
+            else:
+                self._fail(start.why(error))
+            self._end(start.connection)
+            if not isinstance(error, MuxwayError | TimeoutError | OSError):
+                raise
         else:
             self._ready(connection)
 
@@ -332,7 +317,7 @@ class Slot:
         log.warning("no room for a server", upstream=self.name, why=why)
         self.changed()
 
-    def _lock_out(self, start: Start, why: str) -> None:
+    def _lock_out(self, why: str) -> None:
         """It wants a login. Trying again is of no use until there is one; what it had stays listed."""
         self._meet(Event.LOCKED_OUT, reason=why)
         self._disconnect_feed(self.unnamed(why))
@@ -340,11 +325,6 @@ class Slot:
         tell = log.warning if self.instance.server.owner is None else log.info
         tell("login needed", upstream=self.name, what=self.unnamed(why))
         self.changed()
-        self._end(start.connection)
-
-    def _fail_start(self, start: Start, error: Exception) -> None:
-        self._fail(start.why(error))
-        self._end(start.connection)
 
     # --- ending ---------------------------------------------------------------------------------
 

@@ -1,28 +1,122 @@
-"""What a server shows: its part in the catalogs, of what it lists in either era and what its configuration says."""
+"""What servers show: their parts in the catalogs, of what they list in either era and what their configuration says."""
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from muxway.catalog import build
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.uris import UriFilter
+from muxway.routing.snapshot import NO_OWN_LISTS, OwnLists
+from muxway.servers.dialing import launch_work, may_fetch
 from muxway.servers.lists import Offer
+from muxway.servers.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from muxway.calls.identity import Owner
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Native
     from muxway.config.model import ServerConfig
     from muxway.config.shaping import ExposedTool
+    from muxway.servers.instance import Instance
     from muxway.servers.lock import Lock
     from muxway.servers.managed_server import ManagedServer
     from muxway.servers.negotiation import Negotiated
 
 
-def source_of(server: ManagedServer, offers: Mapping[Kind, Offer], lock: Lock | None = None) -> Source:
+class ServerSources:
+    """What all servers of a gateway show, and what is known of it."""
+
+    def __init__(self, servers: Mapping[str, ManagedServer]) -> None:
+        """Of these, as they come and go."""
+        self.by_name = servers
+        """In the order of the configuration."""
+        self.lock: Lock | None = None
+        """What they are compared with; None: with nothing."""
+        self._seen: dict[str, list[object]] = {}
+        """What each server was made of when that was last looked at."""
+
+    def now(self, changing: Instance | None = None, coming: Mapping[Kind, Offer] | None = None) -> list[Source]:
+        """What each server shows that has anything to show; with what is coming, if one is about to change."""
+        shown: list[Source] = []
+        for server in self.by_name.values():
+            offers: Mapping[Kind, Offer] = server.lists.offers
+            if server.instance is changing and coming:
+                offers = {**offers, **coming}
+            if server.connection is not None or offers:
+                shown.append(_source_of(server, offers, self.lock))
+        return shown
+
+    def own_lists(self) -> OwnLists:
+        """What servers list in the name of each user."""
+        apart = {name: one for name, one in self.by_name.items() if not one.is_everybodys}
+        if not apart:
+            return NO_OWN_LISTS
+        listed: dict[Owner, dict[str, Source]] = {}
+        for name, server in apart.items():
+            for owner, own in server.of_users.items():
+                if own.connection is not None or own.lists.offers:
+                    listed.setdefault(owner, {})[name] = _source_of(own, own.lists.offers)
+        return OwnLists(frozenset(apart), listed)
+
+    @property
+    def unknown(self) -> list[bool]:
+        """For each server that is being started and of which nothing is known yet: whether it may have to be fetched.
+
+        One that has failed is known to have nothing for now, however often it is tried again.
+        """
+        return [may_fetch(server.config.command) for server in self._never_seen]
+
+    @property
+    def _never_seen(self) -> list[ManagedServer]:
+        return [
+            server
+            for server in self.by_name.values()
+            if server.starting and not server.lists.offers and not server.first.state.restarts
+        ]
+
+    def launch_work(self) -> float | None:
+        """Processor seconds that the launchers of `unknown` servers have used so far; None if nobody can tell."""
+        used = [launch_work(server.first) for server in self._never_seen if may_fetch(server.config.command)]
+        return None if None in used else sum(one for one in used if one is not None)
+
+    @property
+    def shows(self) -> bool:
+        """Whether any server has something to show, or is known to have nothing."""
+        return any(server.connection is not None or server.lists.offers for server in self.by_name.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that every server has is known."""
+        states = [server.first.state for server in self.by_name.values()]
+        return bool(states) and all(
+            state.now is State.RUNNING or (state.now is State.SLEEPING and state.reason is None) for state in states
+        )
+
+    def different(self) -> list[str]:
+        """Servers that are not what they were when this was last asked: anew, with other lists, or gone."""
+        now: dict[str, list[object]] = {}
+        for name, server in self.by_name.items():
+            before = self._seen.get(name)
+            # While it is away it is the one that it was.
+            connection = server.connection if server.connection is not None or before is None else before[0]
+            sessions = server.instance.sessions
+            in_sessions = () if sessions is None else sessions.offers.values()
+            of_users = [one for own in server.of_users.values() for one in own.lists.offers.values()]
+            now[name] = [connection, server.config, *server.lists.offers.values(), *in_sessions, *of_users]
+        before, self._seen = self._seen, now
+        return [
+            name
+            for name in {**before, **now}
+            if name not in now or name not in before or not _same(before[name], now[name])
+        ]
+
+
+def _source_of(server: ManagedServer, offers: Mapping[Kind, Offer], lock: Lock | None = None) -> Source:
     """Its part in the catalogs; the same as before if nothing of it has changed, as nothing has of most."""
     config, greeting, sessions = server.config, server.first.greeting, server.instance.sessions
     in_sessions = greeting
@@ -113,3 +207,7 @@ def renames_any(config: ServerConfig) -> bool:
 
 def _renames(exposed: Sequence[ExposedTool] | None) -> dict[str, str | None] | None:
     return None if exposed is None else {entry.original: entry.exposed for entry in exposed}
+
+
+def _same(before: Sequence[object], now: Sequence[object]) -> bool:
+    return len(before) == len(now) and all(map(is_, before, now))

@@ -176,6 +176,11 @@ class SlotState:
         """Whether a start is under way."""
         return self.now.starting
 
+    @property
+    def locked_out(self) -> str | None:
+        """Why somebody has to log in before it can be started; None if nobody has to."""
+        return self.reason if self.now is State.LOGIN_NEEDED else None
+
     async def settled(self) -> None:
         """Wait until no start is under way: it runs, or it does not."""
         await self._settled.wait()
