@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -136,6 +137,10 @@ def command(
             entry = {**found.entry, **({"envFile": in_file[0][0].path.name} if in_file else {})}
     after = with_entry(file.text, form, container, (found.name, entry))
     _show(found, entry, f"{found.name}.env" if in_file else "the sealed store")
+    for word in args:
+        if word in (".", "..") or word.startswith(("./", "../")):
+            whole = one_line(shlex.quote(str(Path(word).absolute())))
+            click.echo(f"{badge('warning')}  {one_line(word)} starts wherever muxway is started: better write {whole}")
     show_difference(file, after)
     if dry_run:
         return
