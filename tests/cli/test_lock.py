@@ -91,6 +91,8 @@ def test_diff_shows_lines_and_accept_takes_one(project: Project, muxway: Callabl
     shown = muxway("lock", "diff", "-c", project.file).stdout
     assert '+  tool "c" sha256:' in shown
     assert '+  instructions "Obey."' in shown
+    assert f"muxway lock accept one/c -c {project.file}\n" in shown
+    assert f"muxway lock accept one -c {project.file}   (all of the server)\n" in shown
     assert muxway("lock", "accept", "one/c", "-c", project.file).exit_code == 0
     left = muxway("lock", "--check", "-c", project.file).stdout
     assert "tool c" not in left

@@ -143,9 +143,13 @@ def test_a_client_that_cannot_be_read_is_left_alone_and_the_others_are_not(
     fill(home)
     broken = home / ".config/zed/settings.json"
     broken.write_text("{ broken")
+    told = muxway("clients").output
+    assert f"cannot be read  {broken}\n" in told
+    assert f"✗ error  zed: {broken}: line 1" in told
     done = muxway("setup", "--yes")
     assert done.exit_code == 1
     assert "Zed is left alone" in done.stderr
+    assert f"  Zed is left alone: {broken}: line 1" in done.stdout
     assert broken.read_text() == "{ broken"
     assert '"muxway":' in (home / ".cursor/mcp.json").read_text()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from muxway.catalog import lock_text
-from muxway.catalog.kinds import TOOLS
 from muxway.catalog.locking import CLASSES, LOCKED_KINDS, LockedServer, compare
 from muxway.cli.exits import CONFIG_INVALID, FAILED, BadConfig, Failed, Unreachable
 from muxway.cli.help import Verb, VerbWithParts
@@ -62,7 +62,7 @@ def command(context: click.Context, config: str | None, *, check: bool, as_json:
     quiet_log(debug=debug)
     loaded = read_config(config)
     if check:
-        _check(loaded, as_json=as_json)
+        _check(loaded, config, as_json=as_json)
     else:
         _write(loaded, as_json=as_json)
 
@@ -87,7 +87,7 @@ def _write(config: Config, *, as_json: bool) -> None:
         raise Unreachable("; ".join(one_line(f"{name} is not locked: {seen.away[name]}") for name in lost))
 
 
-def _check(config: Config, *, as_json: bool) -> None:
+def _check(config: Config, given: str | None, *, as_json: bool) -> None:
     before = _known(config)
     if before is None:
         raise BadConfig(f"there is no {lock_path(config)}: run `muxway lock`")
@@ -96,7 +96,7 @@ def _check(config: Config, *, as_json: bool) -> None:
     if as_json:
         show_json({"ok": not any(drifts.values()) and not seen.away, "failed": seen.away, "drift": _document(drifts)})
     else:
-        _show(drifts)
+        _show(drifts, given)
         for name, why in seen.away.items():
             click.echo(f"{badge('warning')}  {one_line(name)} cannot be compared: {one_line(why)}")
     if any(drifts.values()):
@@ -121,7 +121,7 @@ def diff(config: str | None, *, debug: bool) -> None:
     if before is None:
         raise BadConfig(f"there is no {lock_path(loaded)}: run `muxway lock`")
     seen = run(_look(loaded, before))
-    _show(_drifts(before, seen))
+    _show(_drifts(before, seen), config)
     after = {**{name: one for name, one in before.items() if name in seen.away}, **seen.now}
     old, new = (lock_text.written(one).splitlines() for one in (before, after))
     for line in difflib.unified_diff(old, new, "muxway.lock", "now", lineterm="", n=1):
@@ -149,7 +149,8 @@ def accept(what: str, config: str | None, *, debug: bool) -> None:
     loaded = read_config(config)
     server, slash, name = what.partition("/")
     if server not in loaded.servers:
-        raise click.UsageError(f"there is no server {one_line(server)!r}: {', '.join(map(one_line, loaded.servers))}")
+        there = ", ".join(map(one_line, loaded.servers))
+        raise click.UsageError(f"there is no server {one_line(server)!r}. There are: {there}.")
     before = _known(loaded) or {}
     seen = run(_look(loaded, before, {server}))
     if server in seen.away:
@@ -251,11 +252,14 @@ def _document(drifts: Mapping[str, list[Drift]]) -> list[dict[str, object]]:
     ]
 
 
-def _show(drifts: Mapping[str, list[Drift]]) -> None:
+def _show(drifts: Mapping[str, list[Drift]], config: str | None) -> None:
+    """What differs, and the command that takes it; with the config if that was given."""
+    same = [] if config is None else ["-c", config]
     for server, found in drifts.items():
         for one in sorted(found, key=lambda drift: CLASSES.index(drift.class_)):
             click.echo(f"{badge(one.class_)}  {one_line(server)}: {one_line(one.label)}")
             for difference in one.differences:
                 click.echo(f"    {dim(difference.class_)}  {one_line(difference.what)}")
-            if one.kind == TOOLS.name:
-                click.echo(f"    {dim(f'muxway lock accept {one_line(server)}/{one_line(one.name)}')}")
+            what = f"{server}/{one.name}" if one.kind else server
+            taken = one_line(shlex.join(["muxway", "lock", "accept", what, *same]))
+            click.echo(f"    {dim(taken if one.kind else f'{taken}   (all of the server)')}")
