@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -17,17 +19,23 @@ from muxway.cli.options import config_option, debug_option, json_option, read_co
 from muxway.cli.output import badge, dim, one_line, plural, show_json
 from muxway.cli.session import awake, only, opened, quiet_log, run
 from muxway.cli.verbs.check import shown
+from muxway.config.documents import format_of
+from muxway.config.report import as_list, as_mapping
 from muxway.log import printable
 from muxway.servers.lock import lock_path
 from muxway.setup import lock_files
+from muxway.setup.splicing import plain_data
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from muxway.catalog.locking import Drift
-    from muxway.config import Config
+    from muxway.config import Config, ServerConfig
 
 Servers = dict[str, LockedServer]
+
+_VARIABLE = re.compile(r"\$\{[^}:]*(?::(?!-)[^}:]*)?\}")
+"""A variable without a default."""
 
 
 class _Answers(NamedTuple):
@@ -200,7 +208,7 @@ async def _look(config: Config, before: Mapping[str, LockedServer], names: Colle
 def _source(config: Config, name: str, before: LockedServer | None) -> dict[str, str]:
     """Where a server comes from. A hash that is known is not asked for again: a registry may be away."""
     server = config.servers[name]
-    source = {"reachedBy": shown(server)}
+    source = {"reachedBy": shown(_as_written(server, config.source))}
     package = lock_files.package_of(server)
     if package is not None:
         source["package"] = str(package)
@@ -210,6 +218,37 @@ def _source(config: Config, name: str, before: LockedServer | None) -> dict[str,
         if hashed is not None:
             source["integrity"] = hashed
     return source
+
+
+def _as_written(server: ServerConfig, file: str | None) -> ServerConfig:
+    """The server with variables by their names: the home folder of whoever locked it is not what was reviewed."""
+    document = None if file is None else _document_of(Path(file))
+    where = server.written.where.removesuffix(f".{server.name}")
+    entry = as_mapping((as_mapping((as_mapping(document) or {}).get(where)) or {}).get(server.name)) or {}
+    if server.command is None:
+        return replace(server, url=_named(entry.get("url"), server.url or ""))
+    given = entry.get("command")
+    words = [*(as_list(given) or [given]), *(as_list(entry.get("args")) or ())]
+    real = [server.command, *server.args]
+    if len(words) != len(real):
+        return server
+    command, *args = map(_named, words, real)
+    return replace(server, command=command, args=tuple(args))
+
+
+def _named(written: object, real: str) -> str:
+    """The text as it is written, if it has variables; but not with their defaults, which may be secret."""
+    if not isinstance(written, str) or "${" not in written or "${" in _VARIABLE.sub("", written):
+        return real
+    return written
+
+
+def _document_of(file: Path) -> object:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{file} cannot be read any more: {error}") from None
+    return plain_data(text, format_of(file, text), str(file))
 
 
 def _put(config: Config, servers: Servers) -> bool:
