@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import os
+import ssl
 import zlib
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,13 @@ import pytest
 
 from muxway.net.http_client import HttpClient
 from muxway.net.http_errors import HttpTrouble
+from muxway.net.http_response import HttpResponse
+
+from ..certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -187,3 +192,106 @@ async def test_credentials_of_the_url_are_sent_as_a_header_and_never_in_the_targ
     assert head.startswith(b"POST /mcp?x=%20y HTTP/1.1\r\nHost: 127.0.0.1:")
     assert b"\r\nAuthorization: Basic bWU6cEBzcw==\r\n" in head
     assert b"me:" not in head
+
+
+class Tap:
+    """A connection that gives a piece each time it is read on."""
+
+    def __init__(self, piece: bytes) -> None:
+        self.piece = piece
+        self.given = 0
+        self.response = HttpResponse(self)
+        self.response.fields = [(b"content-encoding", b"gzip")]
+        self.response.begin(200)
+
+    def go_on(self) -> None:
+        self.given += 1
+        asyncio.get_running_loop().call_soon(self._give)
+
+    def _give(self) -> None:
+        self.response.put(self.piece)
+        self.response.wake()
+
+    def abort(self) -> None:
+        raise AssertionError
+
+
+async def test_a_compressed_body_that_is_read_slowly_is_not_kept_for_later() -> None:
+    """What nobody has unpacked yet waits in the server's hands: in ours it would have no end."""
+    tap = Tap(gzip.compress(b"") * 40_000)
+    tap.go_on()
+    reading = asyncio.ensure_future(tap.response.chunk())
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert tap.given == 2
+    reading.cancel()
+
+
+async def test_a_compressed_body_of_many_parts_leaves_others_their_turns() -> None:
+    """RFC 1952 §2.2: members follow one another, and nothing need be in them."""
+    parts = 1000
+    tap = Tap(gzip.compress(b"") * parts + gzip.compress(b"x") * parts)
+    tap.response.put(tap.piece)
+    tap.response.received = True
+    reading = asyncio.ensure_future(tap.response.read(parts))
+    turns = 0
+    while not reading.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert reading.result() == b"x" * parts
+    assert turns > parts
+
+
+async def test_a_compressed_body_is_whole_wherever_it_is_cut() -> None:
+    """What was unpacked and did not fit waits where no input shows it."""
+    for size in range(256 * 1024 - 2, 256 * 1024 + 300, 7):
+        tap = Tap(bare(b"z" * size))
+        tap.response.fields = [(b"content-encoding", b"deflate")]
+        tap.response.begin(200)
+        tap.response.put(tap.piece)
+        tap.response.received = True
+        assert len(await tap.response.read(1 << 20)) == size
+
+
+async def test_a_server_behind_a_proxy_that_speaks_before_it_is_asked_is_no_fault_of_ours(tmp_path: Path) -> None:
+    """With TLS 1.2 its first words may come with the end of the handshake."""
+    authority = Authority(tmp_path)
+    shown = authority.server()
+    shown.maximum_version = ssl.TLSVersion.TLSv1_2
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = shown.wrap_bio(incoming, outgoing, server_side=True)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                incoming.write(await reader.read(65536))
+        tls.write(sized(b"unasked"))
+        writer.write(outgoing.read())
+        with contextlib.suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(lead, "127.0.0.1", 0) as proxy:
+        place = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        client = HttpClient(f"https://{place}/mcp", {}, tls=authority.client(), proxy=f"http://{place}")
+        with pytest.raises(HttpTrouble, match="reset the connection"):
+            await ask(client, f"https://{place}/mcp")
+        await client.close()
+    assert faults == []
+
+
+async def test_of_where_a_server_would_have_us_go_a_part_is_shown() -> None:
+    """Ours: what it says ends up in the error of a call."""
+    moved = b"HTTP/1.1 307 Moved\r\nLocation: http://%b/\r\nContent-Length: 0\r\n\r\n" % (b"a." * 20_000)
+    async with asking(Peer(moved)) as (client, url):
+        with pytest.raises(HttpTrouble, match="redirects to another origin") as told:
+            await ask(client, url)
+    assert len(told.value.what) < 1000

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from typing import TYPE_CHECKING
 
 import pytest
 
+from muxway.clients.transports.http_server import Limits
 from muxway.testing import ScriptedServer
 
 from ..certificates import Authority
 from .harness import PATIENCE, Opened, a_web
 
 if TYPE_CHECKING:
-    import ssl
     from pathlib import Path
 
 
@@ -48,3 +50,47 @@ async def test_whoever_speaks_no_tls_is_cut_off(contexts: tuple[ssl.SSLContext, 
         writer.close()
         web.tls = client
         assert (await asyncio.wait_for(web.ask("GET", "/healthz"), PATIENCE)).status == 200
+
+
+async def test_a_handshake_counts_as_a_connection_and_has_a_clock(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    """docs/behaviour.md#too-much-at-once: also those who never begin to speak."""
+    server, client = contexts
+    async with a_web(tls=server, limits=Limits(connections=3, header_seconds=1)) as web:
+        silent = [await asyncio.open_connection("127.0.0.1", web.port) for _ in range(3)]
+        outside = await asyncio.open_connection("127.0.0.1", web.port)
+        async with asyncio.timeout(PATIENCE):
+            for reader, writer in (outside, *silent):
+                assert await Opened(reader, writer).closed() == b""
+                writer.close()
+        web.tls = client
+        assert (await asyncio.wait_for(web.ask("GET", "/healthz"), PATIENCE)).status == 200
+
+
+async def test_what_comes_with_the_end_of_a_handshake_is_heard(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    """RFC 8446 §2: a client may say something in the same breath."""
+    server, client = contexts
+    async with a_web(tls=server) as web:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = client.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    writer.write(outgoing.read())
+                    incoming.write(await reader.read(65536))
+            tls.write(f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\n\r\n".encode())
+            writer.write(outgoing.read())
+            said = b""
+            while b"\r\n\r\n" not in said:
+                incoming.write(await reader.read(65536))
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    said += tls.read(65536)
+        assert said.startswith(b"HTTP/1.1 200 ")
+        writer.close()

@@ -13,7 +13,8 @@ import pytest
 from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import ConfigError
-from muxway.servers.transports.program import WrongArgument, command_line
+from muxway.net.processes.manager import ProcessManager
+from muxway.servers.transports.program import ProgramServer, WrongArgument, command_line
 from tests.stdio.harness import alive
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def test_an_argument_becomes_words_of_the_command_line(
         ({}, "--upload-pack=touch x", "may not begin with `-`"),
         ({"flag": "-o"}, "-rf", "may not begin with `-`"),
         ({"type": "array"}, ["a", "-b"], "may not begin with `-`"),
+        ({"type": "integer"}, -9, "may not begin with `-`"),
+        ({"type": "number"}, -0.5, "may not begin with `-`"),
         ({}, "a\0b", "NUL"),
         ({}, 5, "must be a text"),
         ({"type": "array"}, "a", "must be an array"),
@@ -178,6 +181,37 @@ async def test_its_input_and_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     async with Gateway.open(program(code, command, env={"GIVEN": "${SECRET_OF_OURS}"})) as gateway:
         said = (await gateway.call("p.go", {"text": "größe" * 50_000})).text
     assert said.split() == ["250000", "None", "s3cret-value"]
+
+
+async def test_what_its_variables_stand_for_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/programs.md: names and descriptions are read by everybody."""
+    monkeypatch.setenv("SECRET_OF_OURS", "s3cret-value")
+    commands = [{"args": ["get", "--key", "a $SECRET_OF_OURS"]}, "put ${SECRET_OF_OURS}"]
+    async with Gateway.open(program(ECHO, *commands)) as gateway:
+        tools = gateway.tools()
+        assert [tool.name for tool in tools] == ["p__get", "p__put"]
+        assert not any("s3cret" in f"{tool.name} {tool.description}" for tool in tools)
+        assert json.loads((await gateway.call("p.put")).text) == ["put", "s3cret-value"]
+
+
+async def test_a_call_without_arguments_may_say_so() -> None:
+    """MCP schema, CallToolRequest: `arguments` may be missing; clients write null, too."""
+    one = parse_config(program(ECHO, "go")).servers["p"]
+    said: asyncio.Queue[bytes] = asyncio.Queue()
+    asked = [b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"go","arguments":null}}']
+
+    async def receive() -> bytes | None:
+        if asked:
+            return asked.pop()
+        heard.append(json.loads(await said.get()))
+        return None
+
+    heard: list[dict[str, Any]] = []
+    manager = ProcessManager()
+    async with asyncio.timeout(30):
+        await ProgramServer(one, manager, None).serve(receive, said.put_nowait)
+        await manager.aclose()
+    assert json.loads(heard[0]["result"]["content"][0]["text"]) == ["go"]
 
 
 async def test_too_much_output_ends_it() -> None:

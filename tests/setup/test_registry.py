@@ -239,6 +239,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "shell in flag": (package("npm", "x", packageArguments=[{"type": "named", "name": "--a;id"}]), "no option"),
     "reference": (
         package("npm", "x", packageArguments=[{"type": "positional", "value": "{env:AWS_KEY}"}]), "reference"),
+    "reference in two parts": (
+        package("npm", "x", packageArguments=[
+            {"type": "positional", "value": "{a}v:AWS_KEY}", "variables": {"a": {"value": "{en"}}}]), "reference"),
+    "reference by a default": (
+        package("npm", "x", environmentVariables=[
+            {"name": "A", "value": "{fi{a}", "variables": {"a": {"default": "le:~/.ssh/key}"}}}]), "reference"),
     "code by runtime": (
         package("npm", "x", runtimeArguments=[{"type": "named", "name": "--call", "value": "id"}]), "--call"),
     "code by short runtime": (package("npm", "x", runtimeArguments=[{"type": "positional", "value": "-c"}]), "-c"),
@@ -314,6 +320,8 @@ BUNDLES: dict[str, tuple[bytes, str]] = {
         "type": "binary", "mcp_config": {"command": "sh", "args": ["-c", "id"]}}})}), "neither in it"),
     "outside": (zipped({"manifest.json": json.dumps({**MANIFEST, "server": {
         "type": "binary", "mcp_config": {"command": "${__dirname}/../../bin/sh"}}})}), "neither in it"),
+    "outside by a variable": (zipped({"manifest.json": json.dumps({**MANIFEST, "server": {
+        "type": "binary", "mcp_config": {"command": "${__dirname}/a${/}..${/}..${/}sh"}}})}), "neither in it"),
     "loader": (zipped({"manifest.json": json.dumps({**MANIFEST, "server": {
         "type": "node", "mcp_config": {"command": "node", "env": {"LD_PRELOAD": "${__dirname}/x.so"}}}})}), "LD_PRE"),
     "search path outside": (zipped({"manifest.json": json.dumps({**MANIFEST, "server": {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from muxway.config import kinds
 from muxway.config.fields import Section, kind, settings
-from muxway.config.report import as_mapping, found
+from muxway.config.report import as_list, as_mapping, found
 
 if TYPE_CHECKING:
     from muxway.config.report import Path
@@ -85,7 +85,9 @@ class ProgramCommand:
         example=["log", "--oneline"],
     )
     name: str | None = kinds.name(
-        "Name of the tool. By default the words of `args` that are no options.", default=None, example="log"
+        "Name of the tool. By default the words of `args` that are no options and have no variables.",
+        default=None,
+        example="log",
     )
     description: str | None = kinds.text(
         "What it does, for the model that chooses among tools.", default=None, example="Show the newest commits."
@@ -135,11 +137,14 @@ def commands(reader: Reader, place: Path, raw: object) -> tuple[ProgramCommand, 
 
 
 def _command(reader: Reader, place: Path, entry: object) -> ProgramCommand | None:
+    given = as_mapping(entry)
     if isinstance(entry, str):
-        written = reader.named(place, entry)
-        values: dict[str, Any] = {} if written is None else {"args": tuple(written.split())}
-    elif as_mapping(entry) is not None:
+        named = reader.named(place, entry)
+        values: dict[str, Any] = {} if named is None else {"args": tuple(named.split())}
+        written: list[str] = entry.split()
+    elif given is not None:
         values = reader.section(COMMAND, place, entry)
+        written = [str(word) for word in as_list(given.get("args")) or ()]
     else:
         reader.report.error(
             place, f"must be the words of a sub-command, or an object with `args`, found {found(entry)}"
@@ -147,14 +152,15 @@ def _command(reader: Reader, place: Path, entry: object) -> ProgramCommand | Non
         return None
     if "args" not in values:
         return None
-    words = [word for word in values["args"] if not word.startswith("-")]
+    # As they are written: what a variable stands for may be a secret, and everybody sees names.
+    words = [word for word in written if not word.startswith("-") and not {"$", "{"}.intersection(word)]
     name = values.get("name") or "_".join(words) or "run"
     if _TOOL_NAME.fullmatch(name) is None:
         reader.report.error(place, "needs a `name` of letters, digits, `_`, `.` and `-`, at most 64 of them")
         return None
     values["name"] = name
     command = ProgramCommand(**values)
-    given = dict(command.arguments)
-    if command.stdin is not None and (command.stdin not in given or given[command.stdin].type != "string"):
+    known = dict(command.arguments)
+    if command.stdin is not None and (command.stdin not in known or known[command.stdin].type != "string"):
         reader.report.error((*place, "stdin"), "must be the name of one of the `arguments`, a `string`")
     return command

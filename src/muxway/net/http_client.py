@@ -29,6 +29,8 @@ _KEEP_ALIVE: Final = 4.0
 """Seconds an unused connection is kept: less than the 5 after which uvicorn and Node close it in our face."""
 _AT_ONCE: Final = 1 << 20
 _MOST_REDIRECTS: Final = 5
+_LONGEST_ORIGIN: Final = 300
+"""Characters that are shown of where a server would have us go: a host name has at most 253."""
 _REDIRECTS: Final = {"GET": frozenset((301, 302, 303, 307, 308)), "POST": frozenset((307, 308))}
 """For a POST only those that keep it a POST."""
 _HARMLESS: Final = frozenset(("GET", "DELETE"))
@@ -242,6 +244,6 @@ async def _begun(response: HttpResponse) -> HttpResponse:
 
 def _origin_of(location: str) -> str:
     try:
-        return str(URL(location).origin())
+        return str(URL(location).origin())[:_LONGEST_ORIGIN]
     except ValueError:
         return "which cannot be read"

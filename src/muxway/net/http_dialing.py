@@ -88,6 +88,8 @@ class HttpDialer:
             if not 200 <= status < 300:
                 raise HttpTrouble(f"cannot be reached: its proxy refuses with status {status}", broken=True)
             line = make()
+            # A server that speaks before it is asked is heard before this returns.
+            line.connection_made(tunnel.transport)
             transport = await loop.start_tls(tunnel.transport, line, tls, server_hostname=self._origin.host)
         except BaseException:
             tunnel.transport.abort()

@@ -19,6 +19,8 @@ MOST_UNREAD: Final = 512 * 1024
 """Bytes of a body that wait for whoever reads it; while there are more, the server is not read."""
 _INFLATED: Final = 256 * 1024
 """Bytes that a compressed body gives at a time, however much is in it."""
+_PACKED: Final = 16 * 1024
+"""Bytes that are looked at for it: the rest of them is copied each time."""
 _GZIP: Final = zlib.MAX_WBITS | 16
 _ZLIB: Final = 8
 """The low half of the first byte of compressed data that says what it is (RFC 1950 §2.2)."""
@@ -45,30 +47,39 @@ class _Inflation:
         self._inflater = zlib.decompressobj(_GZIP)
         self._begun = False
         self._packed = b""
+        self._at = 0
+        """How much of that is unpacked."""
+        self._filled = False
+        """Whether what was taken last was cut, so that there may be more, wherever it is kept."""
 
     @property
     def has_more(self) -> bool:
-        """Whether what came has more in it than was taken out."""
-        return bool(self._packed)
+        """Whether what came may have more in it than was taken out."""
+        return self._filled or self._at < len(self._packed)
 
     @property
     def is_whole(self) -> bool:
         """Whether it may end here."""
-        return not self._packed and (self._inflater.eof or not self._begun)
+        return not self.has_more and (self._inflater.eof or not self._begun)
 
-    def take(self, data: bytes) -> bytes:
-        """What is in it, up to so much at once. Raises zlib.error."""
-        self._packed += data
-        if not self._packed:
+    def put(self, data: bytes) -> None:
+        """More has come. Only when there is no more of what came before: what waits must not become ever more."""
+        self._packed, self._at = data, 0
+
+    def take(self) -> bytes:
+        """What is in it, up to so much at once; perhaps nothing, though there is more. Raises zlib.error."""
+        if not self.has_more:
             return b""
-        if self._inflater.eof or not self._begun:
+        piece = self._packed[self._at : self._at + _PACKED]
+        if (self._inflater.eof and piece) or not self._begun:
             self._begun = True
             # Many servers send deflated data without the header that it should have.
-            bare = self._coding == "deflate" and self._packed[0] & 0x0F != _ZLIB
+            bare = self._coding == "deflate" and piece[0] & 0x0F != _ZLIB
             bits = _GZIP if self._coding != "deflate" else -zlib.MAX_WBITS if bare else zlib.MAX_WBITS
             self._inflater = zlib.decompressobj(bits)
-        inflated = self._inflater.decompress(self._packed, _INFLATED)
-        self._packed = self._inflater.unconsumed_tail or self._inflater.unused_data
+        inflated = self._inflater.decompress(piece, _INFLATED)
+        self._at += len(piece) - len(self._inflater.unconsumed_tail or self._inflater.unused_data)
+        self._filled = len(inflated) == _INFLATED and not self._inflater.eof
         return inflated
 
 
@@ -175,6 +186,10 @@ class HttpResponse:
 
     def _take(self) -> bytes:
         """What has come of the body, decompressed; a part of it if it is a lot. Raises HttpTrouble."""
+        inflation = self._inflation
+        if inflation is not None and inflation.has_more:
+            self.handling = 0.0
+            return _inflated(inflation)
         pieces = self._pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
@@ -182,16 +197,14 @@ class HttpResponse:
             self._line.go_on()
         self.unread = 0
         self.handling, self.cost = self.cost, 0.0
-        if self._inflation is None:
+        if inflation is None:
             return data
-        try:
-            return self._inflation.take(data)
-        except zlib.error:
-            raise HttpTrouble(_BROKEN_OFF, broken=True) from None
+        inflation.put(data)
+        return _inflated(inflation)
 
     @property
-    def _ended(self) -> bool:
-        return self.received and not self._pieces and (self._inflation is None or not self._inflation.has_more)
+    def _has_more(self) -> bool:
+        return self._inflation is not None and self._inflation.has_more
 
     def whole(self) -> bytes | None:
         """The body, if all of it has come and it needs no unpacking."""
@@ -202,13 +215,18 @@ class HttpResponse:
 
         Raises HttpTrouble.
         """
+        if self._has_more:
+            # Little of it may be much work, and there may be a lot: others have their turn.
+            await asyncio.sleep(0)
         data = self._take()
         if data:
             return data
         try:
             async with asyncio.timeout(idle):
-                while not self._ended:
-                    if not self._pieces and not self.received:
+                while self._has_more or self._pieces or not self.received:
+                    if self._has_more:
+                        await asyncio.sleep(0)
+                    elif not self._pieces:
                         if self._trouble is not None:
                             raise self._trouble
                         await self._next()
@@ -247,3 +265,10 @@ class HttpResponse:
         """Done with it, read or not."""
         if not self.received:
             self._line.abort()
+
+
+def _inflated(inflation: _Inflation) -> bytes:
+    try:
+        return inflation.take()
+    except zlib.error:
+        raise HttpTrouble(_BROKEN_OFF, broken=True) from None

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol
 
 from muxway.clients.transports.http_connection import HttpConnection, TracedConnection
+from muxway.clients.transports.tls_arrivals import TlsArrivals
 from muxway.log import EventLog
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class HttpServer:
         self._trace = trace
         """Who is told of every message, if somebody is."""
         self.take = handler.take if trace is None else self._show_and_take
-        self._listening: asyncio.Server | None = None
+        self._listening: asyncio.Server | TlsArrivals | None = None
         self._date: bytes | None = None
         self.ok: bytes | None = None
         self._crowd_noted = float("-inf")
@@ -97,9 +98,18 @@ class HttpServer:
 
     async def start(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Take connections, with TLS if there is a context for it."""
-        make = HttpConnection if self._trace is None else TracedConnection
+        kind = HttpConnection if self._trace is None else TracedConnection
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(lambda: make(self, loop), sock=listener, ssl=tls, backlog=_BACKLOG)
+
+        def make() -> HttpConnection:
+            return kind(self, loop)
+
+        if tls is None:
+            self._listening = await loop.create_server(make, sock=listener, backlog=_BACKLOG)
+        else:
+            listener.listen(_BACKLOG)
+            self._listening = arrivals = TlsArrivals(tls, make, self.has_no_room, self.limits.header_seconds)
+            arrivals.start(listener)
 
     async def stop(self, seconds: float = 1.0) -> None:
         """Take no more connections; end those that are open, as soon as their requests are over or after so long."""
@@ -129,14 +139,15 @@ class HttpServer:
         if self._emptied is not None and not self.connections:
             self._emptied.set()
 
-    def has_no_room(self) -> bool:
-        """Whether the newest connection is one too many."""
-        if len(self.connections) <= self.limits.room():
+    def has_no_room(self, arriving: int = 0) -> bool:
+        """Whether the newest connection is one too many, with so many that are to become some."""
+        connections = len(self.connections) + arriving
+        if connections <= self.limits.room():
             return False
         now = asyncio.get_running_loop().time()
         if now > self._crowd_noted + _NOTED_EVERY:
             self._crowd_noted = now
-            log.warning("too many connections: new ones are refused", connections=len(self.connections) - 1)
+            log.warning("too many connections: new ones are refused", connections=connections - 1)
         return True
 
     def make_ok(self) -> bytes:

@@ -9,7 +9,8 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args, get_origin
 
-from muxway.errors import InvalidParams, MethodNotFound, MuxwayError, RpcError
+from muxway.calls.incidents import internal
+from muxway.errors import InvalidParams, MethodNotFound, MuxwayError
 from muxway.wire import envelopes
 from muxway.wire.revisions import negotiate
 
@@ -86,8 +87,8 @@ class ToolServer:
         try:
             result = await self._handle(method, envelope.params or {})
             send(b"".join(envelopes.result(envelope.id, envelopes.encode(result)))[:-1])
-        except RpcError as error:
-            send(b"".join(envelopes.failure(envelope.id, error))[:-1])
+        except Exception as error:  # noqa: BLE001 - whatever it is, its caller waits for an answer
+            send(b"".join(envelopes.failure(envelope.id, internal(error, upstream=self._name)))[:-1])
 
     async def _handle(self, method: str, params: Params) -> dict[str, Any]:
         if method == "initialize":
@@ -99,7 +100,7 @@ class ToolServer:
         if method != "tools/call":
             raise MethodNotFound(f"{method} is not offered")
         name = envelopes.text(params.get("name")) or ""
-        result = await self.call(name, envelopes.value(params.get("arguments", b"{}")))
+        result = await self.call(name, envelopes.value(params.get("arguments", b"null")) or {})
         if result is None:
             raise InvalidParams(f"Unknown tool: {name}")
         return result

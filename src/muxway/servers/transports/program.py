@@ -45,7 +45,8 @@ class ProgramServer(ToolServer):
         self._processes = processes
         self._room = room
         self._commands = {one.name or "": one for one in config.commands or ()}
-        super().__init__(config.name, [_tool(one, config.command or "") for one in self._commands.values()])
+        mask = masker(config.secrets)
+        super().__init__(config.name, [_tool(one, config.command or "", mask) for one in self._commands.values()])
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         one = self._commands.get(name)
@@ -231,8 +232,8 @@ def _add(words: _Words, name: str, argument: ProgramArgument, value: object) -> 
         if flag is not None and flag.endswith("="):
             words.options.append(flag + text)
             continue
-        if text.startswith("-") and argument.type not in ("integer", "number"):
-            # The program would take it for an option, and options are for the config to choose.
+        if text.startswith("-") and (flag is None or argument.type not in ("integer", "number")):
+            # The program would take it for an option, and options are for the config to choose: `-9` is one, too.
             raise WrongArgument(f"`{name}` may not begin with `-`.")
         if flag is None:
             words.operands.append(text)
@@ -259,8 +260,8 @@ def _text(name: str, argument: ProgramArgument, value: object) -> str:
     return value
 
 
-def _tool(one: ProgramCommand, program: str) -> dict[str, Any]:
-    shown = " ".join((program.rpartition("/")[2], *one.args))
+def _tool(one: ProgramCommand, program: str, mask: Callable[[str], str]) -> dict[str, Any]:
+    shown = mask(" ".join((program.rpartition("/")[2], *one.args)))
     return {
         "name": one.name,
         "description": one.description or f"Runs `{shown}`.",

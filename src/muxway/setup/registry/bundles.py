@@ -198,7 +198,8 @@ def _command(command: str, folder: Path) -> str:
     if command in _PROGRAMS:
         return "python3" if command == "python" and not shutil.which("python") else command
     inside = command.removeprefix("${__dirname}/")
-    if (inside != command or "/" in inside) and _is_inside(inside):
+    # Whatever else the config would replace in it might lead out again.
+    if (inside != command or "/" in inside) and _is_inside(inside) and "$" not in inside:
         return str(folder / inside)
     raise RegistryError(
         f"The bundle is started by {printable(command)[:60]}, which is neither in it nor one of its kind."

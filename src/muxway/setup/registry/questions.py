@@ -97,10 +97,14 @@ class EntryText:
 
 
 def as_text(value: str) -> str:
-    """Text in which nothing is a reference. Raises RegistryError where that cannot be written."""
-    if _REFERENCE.search(value):
-        raise RegistryError(f"{printable(value[:60])} reads like a reference of the config, which it must not be.")
+    """Text in which nothing is a reference, unless what stands beside it makes one."""
     return value.replace("$", "$$")
+
+
+def check_references(text: str) -> None:
+    """Raise RegistryError if a whole text has a reference other than ours in it, which cannot be written as text."""
+    if _REFERENCE.search(text):
+        raise RegistryError(f"{printable(text[:60])} reads like a reference of the config, which it must not be.")
 
 
 def text_of(given: RegistryInput, name: str, *, secret_name: str = "") -> EntryText:

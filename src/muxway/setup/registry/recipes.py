@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from muxway.setup.registry.questions import as_text, check_references
 from muxway.setup.registry.records import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from muxway.setup.registry.bundles import Bundle
     from muxway.setup.registry.questions import Answers, EntryText, Put, Question
@@ -77,6 +78,7 @@ class Recipe:
             url = "".join(self.url.fill(answers, put))
             headers = {name: "".join(text.fill(answers, put)) for name, text in self.headers.items()}
             headers = {name: value for name, value in headers.items() if value}
+            _check((url, *headers.values()))
             return {"type": self.transport, "url": url, **({"headers": headers} if headers else {})}
         env = {name: "".join(text.fill(answers, put)[:1]) for name, text in self.env.items()}
         env = {name: value for name, value in env.items() if value}
@@ -86,5 +88,12 @@ class Recipe:
             words += [word for name in env for word in ("-e", name)]
         words += self.package
         words += [word for one in self.arguments for word in one.words(answers, put)]
+        _check((*words, *env.values()))
         args = [*words, *more]
-        return {"command": self.command, **({"args": args} if args else {}), **({"env": env} if env else {})}
+        return {"command": as_text(self.command), **({"args": args} if args else {}), **({"env": env} if env else {})}
+
+
+def _check(texts: Iterable[str]) -> None:
+    # When they are whole: of two parts, each harmless, one may be made.
+    for text in texts:
+        check_references(text)
