@@ -236,6 +236,11 @@ def test_import_takes_files_and_keeps_the_config_as_it_is_written(home: Path, mu
     assert text.startswith('{\n  // mine\n  "mcpServers": {\n    "a": {"command": "x"}, // keep\n')
     assert parse_jsonc(text).value == {"mcpServers": {"a": {"command": "x"}, "a-other": {"command": "y"}}}
     assert "nothing to import" in muxway("import", "other.toml", "--config", config).output
+    missing = muxway("import", "othr.toml", "--config", config)
+    assert (missing.exit_code, "there is no file othr.toml" in missing.stderr) == (2, True)
+    config.write_text("{ broken")
+    for words in (["add", "npm:x"], ["remove", "x"], ["import", "other.toml"]):
+        assert f"Error: {config}: line 1" in muxway(*words, "--config", config).stderr
 
 
 def test_clients_are_shown_with_what_they_have(home: Path, muxway: Callable[..., Result]) -> None:

@@ -111,7 +111,7 @@ def command(
     """
     file = target(config)
     form = format_of(file.path, file.text or "{")
-    container = container_of(file.text, form)
+    container = container_of(file.text, form, str(file.path))
     taken = [*entries_in(file.text, form, container)]
     kept = NewSecrets(SecretStore())
     wanted = None if shutil.which(source) else name_and_version(source)
