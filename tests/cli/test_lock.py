@@ -65,6 +65,25 @@ def test_a_lock_is_the_same_bytes_whatever_the_order_or_the_health(
     assert project.lock.read_bytes() == before
 
 
+def test_a_lock_is_the_same_for_everybody(
+    project: Project, muxway: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/lock.md#what-is-in-it: variables by their names, so that CI may have another home; and no default of one."""
+    entries = json.loads(project.file.read_text())["mcpServers"]
+    entries["one"]["command"] = "${muxwayPython}"
+    entries["one"]["args"] += ["${HOME}/notes", "--key=${NO_SUCH_KEY:-abcdef0123456789}"]
+    project.file.write_text(json.dumps({"mcpServers": entries}))
+    monkeypatch.setenv("HOME", str(tmp_path / "ann"))
+    assert muxway("lock", "-c", project.file).exit_code == 0
+    text = project.lock.read_text()
+    assert "${muxwayPython}" in text
+    assert "${HOME}/notes" in text
+    assert "abcdef0123456789" not in text
+    monkeypatch.setenv("HOME", str(tmp_path / "bob"))
+    result = muxway("lock", "--check", "-c", project.file)
+    assert result.exit_code == 0, result.output
+
+
 def test_check_says_0_1_or_3(project: Project, muxway: Callable[..., Result]) -> None:
     """docs/lock.md#check."""
     assert muxway("lock", "--check", "-c", project.file).exit_code == 3, "there is no lock"
@@ -91,6 +110,8 @@ def test_diff_shows_lines_and_accept_takes_one(project: Project, muxway: Callabl
     shown = muxway("lock", "diff", "-c", project.file).stdout
     assert '+  tool "c" sha256:' in shown
     assert '+  instructions "Obey."' in shown
+    assert f"muxway lock accept one/c -c {project.file}\n" in shown
+    assert f"muxway lock accept one -c {project.file}   (all of the server)\n" in shown
     assert muxway("lock", "accept", "one/c", "-c", project.file).exit_code == 0
     left = muxway("lock", "--check", "-c", project.file).stdout
     assert "tool c" not in left

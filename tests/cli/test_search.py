@@ -53,7 +53,10 @@ def test_what_lists_cost_is_told_by_server_and_view(muxway: Callable[..., Result
     assert told["listed in view agent"]["tools"] == 2
     assert told["listed in view agent"]["bytes"] < 2400
     assert told["server notes"]["tokens"] == round(told["server notes"]["bytes"] / 4)
-    assert "listed in view agent" in muxway("tools", "--tokens", "--config", searched).stdout
+    lines = muxway("tools", "--tokens", "--config", searched).stdout.splitlines()
+    assert lines[0].split() == ["TOOLS", "BYTES", "TOKENS"]
+    assert lines[-1].startswith("listed in view agent ")
+    assert len({*map(len, lines)}) == 1
 
 
 def test_a_client_searches_and_calls_over_a_pipe(launch: Callable[..., Launched], searched: Path) -> None:

@@ -68,6 +68,19 @@ def test_a_call_that_waits_is_denied(launch: Launch, muxway: Muxway) -> None:
     assert "whoever runs the gateway said no" in answers[1]["result"]["content"][0]["text"]
 
 
+def test_of_several_gateways_the_one_answers_in_which_the_call_waits(launch: Launch, muxway: Muxway) -> None:
+    """docs/access.md#who-is-asked: each client that launches muxway has a gateway of its own."""
+    first = launch({"mcpServers": {"talker": talker()}, "access": RULES})
+    second = launch({"mcpServers": {"talker": talker()}}, name="other.json")
+    first.settled()
+    second.settled()
+    call = parked(first, muxway)
+    unknown = muxway("approvals", "deny", "nothing")
+    assert (unknown.exit_code, 'has a waiting call "nothing"' in unknown.stderr) == (1, True)
+    assert muxway("approvals", "allow", call["id"]).output == "✓ ok  allowed talker__say\n"
+    assert waiting(muxway) == []
+
+
 def test_explain_names_the_rule(launch: Launch, muxway: Muxway) -> None:
     """docs/access.md#which-rule-it-was: `explain TOOL --as USER`, with its line."""
     launch({"mcpServers": {"talker": talker()}, "access": RULES}).settled()

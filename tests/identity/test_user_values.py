@@ -147,10 +147,13 @@ async def test_the_user_who_runs_it_gives_keys_by_a_command(program: Path, tmp_p
             while gateway.servers()[0].status != "running":
                 await asyncio.sleep(0.02)
         assert json.loads((await gateway.call("tracker__key")).text)[0] == "<local-s3cr3t>"
-    for shown in await asyncio.gather(typed("auth", *config), typed("list", *config)):
+    kept, listed = await asyncio.gather(typed("auth", *config), typed("list", *config))
+    for shown in (kept, listed):
         assert "local-s3cr3t" not in shown[1]
+    assert "TRACKER_KEY is kept" in kept[1]
     gone = await typed("logout", "tracker", *config)
     assert gone[0] == 0, gone
+    assert "needs TRACKER_KEY" in (await typed("auth", *config))[1]
     assert (await typed("logout", "tracker", *config))[0] == 1
 
 

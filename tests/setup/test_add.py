@@ -86,6 +86,21 @@ def test_a_server_that_does_not_start_is_not_added(config: Path, muxway: Callabl
     assert "notes-mcp@0.9.0" in config.read_text()
 
 
+def test_a_path_is_meant_from_where_it_was_given(
+    config: Path, muxway: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/setup.md#one-server-more: a program is found from every folder; arguments are the server's own."""
+    program = tmp_path / "serve"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -m muxway.demo.clock\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    done = muxway("add", "./serve", "./data")
+    assert done.exit_code == 0, done.output + done.stderr
+    assert f"./data starts wherever muxway is started: better write {tmp_path / 'data'}" in done.output
+    server = load_config(config).servers["serve"]
+    assert (server.command, server.args) == (str(program), ("./data",))
+
+
 @pytest.mark.parametrize(
     ("source", "why"),
     [

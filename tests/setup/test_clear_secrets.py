@@ -53,3 +53,21 @@ def test_a_part_of_a_variable_is_masked_and_the_variable_stays_whole(variables: 
 def test_what_is_no_secret_is_shown(text: str) -> None:
     """Ours: a change must stay readable."""
     assert mask_of({"x": {"args": [text]}})(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer ${HUB_TOKEN_OF_MINE}",
+        "Authorization:${secret:hub.Authorization}",
+        "API_KEY=${input:key-of-the-hub}",
+        "https://example.com/mcp?api_key=${secret:hub.url}",
+    ],
+)
+def test_a_reference_is_no_secret(text: str) -> None:
+    """docs/setup.md#secrets: it is neither told of nor moved, and is shown; a default in it is not shown."""
+    assert clear_secrets({"args": ["--header", text]}) == {}
+    assert mask_of({"x": {"args": [text]}})(text) == text
+    default = f"Authorization: Bearer ${{HUB_TOKEN:-{SECRET}}}"
+    assert SECRET not in mask_of({"x": {"args": [default]}})(default)
+    assert clear_secrets({"args": [default]}) == {}

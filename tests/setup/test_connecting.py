@@ -240,6 +240,7 @@ def test_a_file_that_cannot_be_read_is_left_alone(text: str) -> None:
     with pytest.raises(NotConnected, match="is left alone") as refusal:
         connect(client, stdio_entry(client, PROGRAM, ARGS), os.environ)
     assert PROGRAM in str(refusal.value)
+    assert ": it: " not in str(refusal.value)
     assert file.read_text() == text
 
 

@@ -143,9 +143,13 @@ def test_a_client_that_cannot_be_read_is_left_alone_and_the_others_are_not(
     fill(home)
     broken = home / ".config/zed/settings.json"
     broken.write_text("{ broken")
+    told = muxway("clients").output
+    assert f"cannot be read  {broken}\n" in told
+    assert f"✗ error  zed: {broken}: line 1" in told
     done = muxway("setup", "--yes")
     assert done.exit_code == 1
     assert "Zed is left alone" in done.stderr
+    assert f"  Zed is left alone: {broken}: line 1" in done.stdout
     assert broken.read_text() == "{ broken"
     assert '"muxway":' in (home / ".cursor/mcp.json").read_text()
 
@@ -232,6 +236,11 @@ def test_import_takes_files_and_keeps_the_config_as_it_is_written(home: Path, mu
     assert text.startswith('{\n  // mine\n  "mcpServers": {\n    "a": {"command": "x"}, // keep\n')
     assert parse_jsonc(text).value == {"mcpServers": {"a": {"command": "x"}, "a-other": {"command": "y"}}}
     assert "nothing to import" in muxway("import", "other.toml", "--config", config).output
+    missing = muxway("import", "othr.toml", "--config", config)
+    assert (missing.exit_code, "there is no file othr.toml" in missing.stderr) == (2, True)
+    config.write_text("{ broken")
+    for words in (["add", "npm:x"], ["remove", "x"], ["import", "other.toml"]):
+        assert f"Error: {config}: line 1" in muxway(*words, "--config", config).stderr
 
 
 def test_clients_are_shown_with_what_they_have(home: Path, muxway: Callable[..., Result]) -> None:

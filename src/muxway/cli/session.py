@@ -30,6 +30,8 @@ _QUIET_FOR = 0.4
 """Seconds before the user is told what is being waited for: most servers are ready by then."""
 _REDRAW = 0.2
 _TELL_EVERY = 10.0
+_NAMED = 3
+"""Servers that are named in one line of a terminal; the others are counted."""
 """Seconds between two lines about it where stderr is no terminal."""
 
 
@@ -113,7 +115,11 @@ def _shown_waiting(gateway: Gateway) -> Generator[None]:
         waiting = [one_line(server.name) for server in servers if server.status is Status.INITIALIZING]
         # Nobody has run yet: one that restarts has failed, and is tried again.
         failed = sum(server.status in (Status.FAILED, Status.RESTARTING) for server in servers)
-        parts = [f"waiting for {', '.join(waiting)} ({loop.time() - began:.0f} s)"]
+        names = ", ".join(waiting)
+        if on_terminal and len(waiting) > _NAMED:
+            # The line is cut at the end of the terminal, and the time that it ends with shows that something goes on.
+            names = f"{', '.join(waiting[:_NAMED])} and {len(waiting) - _NAMED} more"
+        parts = [f"waiting for {names} ({loop.time() - began:.0f} s)"]
         if len(servers) > 1:
             there = f"{len(servers) - len(waiting) - failed} of {len(servers)} servers are there"
             parts = [there, *([f"{failed} failed"] if failed else []), *parts]

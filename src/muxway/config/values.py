@@ -277,4 +277,7 @@ def _remedy(reference: str) -> str:
         return "What each user gives can stand in `env` and `headers` of a server, and is called like a variable."
     if "}" not in reference:
         return "The } is missing; write $${ for a literal ${."
-    return "Write ${NAME}, ${NAME:-default}, ${env:NAME} or ${secret:NAME}; for a literal ${ write $${."
+    return (
+        "Write ${NAME}, ${NAME:-default}, ${env:NAME} or ${secret:NAME}, or in `env` and `headers` ${user:NAME}; "
+        "for a literal ${ write $${."
+    )

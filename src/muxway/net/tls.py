@@ -42,6 +42,8 @@ class Certificate:
                 why = f"the key in {key} belongs to another certificate"
             else:
                 why = f"this and {key} do not hold a certificate and its key in PEM form"
+                if self.key is None:
+                    why += "; if the key is in another file, name it: `--tls-key`, or `key` beside `cert`"
             raise TlsFileError(f"{self.cert}: {why}") from None
 
     def stamp(self) -> tuple[object, ...]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credential)[\w-]*", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^}]*\}|\{(?:env|file):[^}]*\}|\$[A-Z_][A-Z0-9_]*")
+_NO_DEFAULT = re.compile(r"\$\{[^}:]*(?::(?!-)[^}:]*)?\}|\{(?:env|file):[^}]*\}")
+"""A reference that has nothing but a name in it, as `${TOKEN}` and `${secret:NAME}`; not `${TOKEN:-default}`."""
 _KNOWN = re.compile(
     r"(?:gh[opsu]_|github_pat_|glpat-|sk-|xox[abposr]-|AKIA|AIza|hf_|npm_|pypi-|eyJ)[\w.-]{12,}", re.ASCII
 )
@@ -34,7 +36,7 @@ def clear_secrets(entry: Mapping[object, object]) -> dict[str, str]:
         place: text
         for key, value in entry.items()
         for place, text in _of(str(key), value)
-        if not _REFERENCE.search(text) and is_secret(text)
+        if not _REFERENCE.search(text) and "${" not in text and is_secret(text)
     }
 
 
@@ -89,7 +91,11 @@ def _strings(value: object) -> Iterator[str]:
 def _in_text(text: str) -> Iterator[str]:
     """Tokens of a known form, what stands behind a secret's name, and what a URL has as a password or under one."""
     yield from (match[0] for match in _KNOWN.finditer(text))
-    yield from (match[1] for match in _NAMED.finditer(text))
+    names = [match.span() for match in _NO_DEFAULT.finditer(text)]
+    for match in _NAMED.finditer(text):
+        # `Authorization: Bearer ${TOKEN}` and `${secret:TOKEN}` have the name of a secret there, not a secret.
+        if not any(start <= match.start(1) < end for start, end in names):
+            yield match[1]
     if "://" in text:
         try:
             parts = urlsplit(text)

@@ -225,7 +225,8 @@ def _recall(client: KnownClient, environ: Mapping[str, str]) -> dict[str, Any] |
 def _refused(
     client: KnownClient, file: ReadFile, error: MuxwayError, entry: Mapping[str, object] | None
 ) -> NotConnected:
-    what = f"{client.title} is left alone: {file.path}: {error}"
+    # Who splices a text does not know its file, and calls it so.
+    what = f"{client.title} is left alone: {file.path}: {str(error).removeprefix('it: ')}"
     if entry is not None:
         shown = json.dumps({NAME: entry}, indent=2, ensure_ascii=False)
         what += f"\nPut this into `{'.'.join(client.container)}` yourself:\n{shown}"

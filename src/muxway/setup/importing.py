@@ -151,11 +151,11 @@ def with_servers(text: str, kind: str, servers: tuple[FoundServer, ...]) -> str:
     return text
 
 
-def container_of(text: str, kind: str) -> tuple[str, ...]:
-    """Where a config has its servers, or would have them."""
-    root = as_mapping(plain_data(text, kind, "the config"))
+def container_of(text: str, kind: str, source: str = "the config") -> tuple[str, ...]:
+    """Where a config has its servers, or would have them. Raises ConfigError, with the source, if it is broken."""
+    root = as_mapping(plain_data(text, kind, source))
     try:
-        for _, place, _ in server_entries(root or {}, "the config"):
+        for _, place, _ in server_entries(root or {}, source):
             return tuple(str(key) for key in place[:-1])
     except ConfigError:
         pass  # who reads the whole of it will tell

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -64,7 +64,9 @@ def addition(source: str, args: list[str], environ: Mapping[str, str]) -> Additi
     if source.startswith("@"):
         return _package("npm", source, args, environ)
     if shutil.which(source, path=environ.get("PATH")) or source.startswith(("/", "./", "../", "~/")):
-        return Addition(short_name(PurePath(source).stem), {"command": source, **({"args": args} if args else {})})
+        # A path is meant from here; in the config it would be taken from the config's folder.
+        program = str(Path(source).absolute()) if "/" in source and not source.startswith("~/") else source
+        return Addition(short_name(PurePath(source).stem), {"command": program, **({"args": args} if args else {})})
     return _guessed(source, args, environ)
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -110,7 +111,7 @@ def command(
     """
     file = target(config)
     form = format_of(file.path, file.text or "{")
-    container = container_of(file.text, form)
+    container = container_of(file.text, form, str(file.path))
     taken = [*entries_in(file.text, form, container)]
     kept = NewSecrets(SecretStore())
     wanted = None if shutil.which(source) else name_and_version(source)
@@ -136,6 +137,10 @@ def command(
             entry = {**found.entry, **({"envFile": in_file[0][0].path.name} if in_file else {})}
     after = with_entry(file.text, form, container, (found.name, entry))
     _show(found, entry, f"{found.name}.env" if in_file else "the sealed store")
+    for word in args:
+        if word in (".", "..") or word.startswith(("./", "../")):
+            whole = one_line(shlex.quote(str(Path(word).absolute())))
+            click.echo(f"{badge('warning')}  {one_line(word)} starts wherever muxway is started: better write {whole}")
     show_difference(file, after)
     if dry_run:
         return

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muxway.cli.exits import Failed
 from muxway.cli.figures import duration
 from muxway.cli.help import Verb
 from muxway.cli.options import json_option
 from muxway.cli.output import badge, dim, heading, one_line, show_json
-from muxway.cli.running import answered, gateway_options, pick, pick_any
+from muxway.cli.running import answered, gateway_options, pick_any, several
 from muxway.config import durations
 
 if TYPE_CHECKING:
@@ -62,15 +63,29 @@ def command(
         return
     if not ids:
         raise click.UsageError(f"Give the id of the call to {action}: see `muxway approvals`.")
-    gateway = pick(pid, config)
+    gateways = pick_any(pid, config)
     with answered():
-        done = [gateway.ask("approve", id=one, allow=action == "allow", remember=seconds) for one in ids]
+        having = [(_having(one, gateways, config), one) for one in ids]
+        done = [gateway.ask("approve", id=one, allow=action == "allow", remember=seconds) for gateway, one in having]
     if as_json:
         show_json({"answer": action, "calls": done})
         return
     for one in done:
         word = "allowed" if action == "allow" else "denied"
         click.echo(f"{badge('ok')}  {word} {one_line(one['name'])}")
+
+
+def _having(call: str, gateways: list[RunningGateway], config: str | None) -> RunningGateway:
+    """The gateway in which this call waits."""
+    if len(gateways) == 1:
+        return gateways[0]
+    having = [one for one in gateways if any(it["id"] == call for it in one.ask("approvals")["waiting"])]
+    if not having:
+        why = f'none of the {len(gateways)} running gateways has a waiting call "{one_line(call)}"'
+        raise Failed(f"{why}; `muxway approvals` shows those there are.")
+    if len(having) > 1:
+        raise several(having, config)
+    return having[0]
 
 
 def _seconds(remember: str | None, action: str) -> float:

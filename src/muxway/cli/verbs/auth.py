@@ -14,7 +14,7 @@ from muxway.errors import ConfigError
 
 if TYPE_CHECKING:
     from muxway.config import Config
-    from muxway.identity.store import Login
+    from muxway.identity.store import Login, TokenStore
 
 
 @click.command(cls=Verb, examples=["muxway auth", "muxway auth status --json"])
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def command(what: str, config: str | None, *, as_json: bool) -> None:
     """Show which logins are kept, and until when.
 
-    Asks no server. `muxway check --connect` does.
+    Also which keys of yours the servers of the config have, by name. Asks no server. `muxway check --connect` does.
     """
     del what
     from muxway.identity.store import TokenStore
@@ -38,14 +38,18 @@ def command(what: str, config: str | None, *, as_json: bool) -> None:
             raise
         loaded = None
     without = [] if loaded is None else _without(loaded, logins)
+    keys = {} if loaded is None else _keys(loaded, store)
     if as_json:
         document: dict[str, Any] = {"store": str(store.folder), "logins": [described(login) for login in logins]}
-        show_json({**document, "notLoggedIn": without})
+        show_json({**document, "notLoggedIn": without, "keys": keys})
         return
     rows = [
         [badge("logged in"), one_line(login.key[2]), one_line(login.server.issuer), _words(login)] for login in logins
     ]
     rows += [[badge("stopped"), one_line(name), "", "no login is kept"] for name in without]
+    for name, key in keys.items():
+        word, said = ("login needed", f"needs {', '.join(key['missing'])}") if key["missing"] else ("logged in", "")
+        rows.append([badge(word), one_line(name), "", said or f"{', '.join(key['kept'])} is kept"])
     if rows:
         show_table(rows)
     else:
@@ -64,3 +68,18 @@ def _without(config: Config, logins: list[Login]) -> list[str]:
     known = {tuple(login.key) for login in logins}
     servers = config.servers.values()
     return [one.name for one in servers if one.enabled and takes_login(one) and tuple(login_key(one)) not in known]
+
+
+def _keys(config: Config, store: TokenStore) -> dict[str, dict[str, list[str]]]:
+    """Server → which of the keys that it wants of its user are there, and which are not."""
+    from muxway.identity.user_values import values_key
+
+    found: dict[str, dict[str, list[str]]] = {}
+    for server in config.servers.values():
+        if server.enabled and server.user_values:
+            there = store.values(values_key(server))
+            found[server.name] = {
+                "kept": [name for name in server.user_values if name in there],
+                "missing": [name for name in server.user_values if name not in there],
+            }
+    return found

@@ -61,7 +61,8 @@ _SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credenti
     "--client",
     type=click.Choice([*PROFILES]),
     metavar="NAME",
-    help="Also show what is done to tools for this client, which cannot take everything. Starts each server, too.",
+    help="Also show what is done to tools for this client, which cannot take everything. Starts each server, too. "
+    f"One of: {', '.join(PROFILES)}.",
 )
 @click.option("--plan", "planned", is_flag=True, help="Show what a reload would change in the gateway that runs it.")
 @click.option("--against", metavar="OLD", help="The same for a gateway that runs this other config.")

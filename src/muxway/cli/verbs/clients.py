@@ -10,7 +10,7 @@ import click
 from muxway.cli.changes import clients_here, servers_of_client
 from muxway.cli.help import Verb
 from muxway.cli.options import json_option
-from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table
+from muxway.cli.output import badge, dim, one_line, plural, show_json, show_table, wrapped
 from muxway.errors import MuxwayError
 from muxway.setup.clients import CLIENTS, file_of
 from muxway.setup.connecting import is_connected
@@ -36,9 +36,13 @@ def command(*, every: bool, as_json: bool) -> None:
     for about in found:
         state = "error" if about["problem"] else "ok" if about["connected"] else "disabled"
         word = badge(state).replace("disabled", "not connected").replace("ok", "connected")
-        what = about["problem"] or plural(len(about["servers"]), "server") if about["here"] else "not here"
-        rows.append([about["id"], word if about["here"] else dim("-"), one_line(what), dim(one_line(about["file"]))])
+        what = "cannot be read" if about["problem"] else plural(len(about["servers"]), "server")
+        here = [word, what] if about["here"] else [dim("-"), "not here"]
+        rows.append([about["id"], *here, dim(one_line(about["file"]))])
     show_table(rows)
+    for about in found:
+        if about["problem"]:
+            click.echo("\n".join(wrapped("error", f"{about['id']}: {one_line(about['problem'])}")))
 
 
 def _about(name: str, *, is_here: bool) -> dict[str, Any]:

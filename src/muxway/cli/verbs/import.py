@@ -25,7 +25,7 @@ from muxway.cli.changes import (
     write_config,
 )
 from muxway.cli.help import Verb
-from muxway.cli.output import badge, plural
+from muxway.cli.output import badge, one_line, plural
 from muxway.config.documents import format_of
 from muxway.errors import MuxwayError
 from muxway.net.secret_store import SecretStore
@@ -63,7 +63,10 @@ def command(
     for name in source:
         path = Path(name)
         if name not in CLIENTS and (path.exists() or path.suffix):
-            found += servers_of(files.read(path.absolute()), str(path))
+            read = files.read(path.absolute())
+            if read.data is None:
+                raise click.BadParameter(f"there is no file {one_line(name)}.", param_hint="FILE")
+            found += servers_of(read, str(path))
         else:
             found += servers_of_client(known_client(name))
     for client in clients_here() if not source else ():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
+import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from muxway.catalog import lock_text
-from muxway.catalog.kinds import TOOLS
 from muxway.catalog.locking import CLASSES, LOCKED_KINDS, LockedServer, compare
 from muxway.cli.exits import CONFIG_INVALID, FAILED, BadConfig, Failed, Unreachable
 from muxway.cli.help import Verb, VerbWithParts
@@ -17,17 +19,23 @@ from muxway.cli.options import config_option, debug_option, json_option, read_co
 from muxway.cli.output import badge, dim, one_line, plural, show_json
 from muxway.cli.session import awake, only, opened, quiet_log, run
 from muxway.cli.verbs.check import shown
+from muxway.config.documents import format_of
+from muxway.config.report import as_list, as_mapping
 from muxway.log import printable
 from muxway.servers.lock import lock_path
 from muxway.setup import lock_files
+from muxway.setup.splicing import plain_data
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from muxway.catalog.locking import Drift
-    from muxway.config import Config
+    from muxway.config import Config, ServerConfig
 
 Servers = dict[str, LockedServer]
+
+_VARIABLE = re.compile(r"\$\{[^}:]*(?::(?!-)[^}:]*)?\}")
+"""A variable without a default."""
 
 
 class _Answers(NamedTuple):
@@ -62,7 +70,7 @@ def command(context: click.Context, config: str | None, *, check: bool, as_json:
     quiet_log(debug=debug)
     loaded = read_config(config)
     if check:
-        _check(loaded, as_json=as_json)
+        _check(loaded, config, as_json=as_json)
     else:
         _write(loaded, as_json=as_json)
 
@@ -87,7 +95,7 @@ def _write(config: Config, *, as_json: bool) -> None:
         raise Unreachable("; ".join(one_line(f"{name} is not locked: {seen.away[name]}") for name in lost))
 
 
-def _check(config: Config, *, as_json: bool) -> None:
+def _check(config: Config, given: str | None, *, as_json: bool) -> None:
     before = _known(config)
     if before is None:
         raise BadConfig(f"there is no {lock_path(config)}: run `muxway lock`")
@@ -96,7 +104,7 @@ def _check(config: Config, *, as_json: bool) -> None:
     if as_json:
         show_json({"ok": not any(drifts.values()) and not seen.away, "failed": seen.away, "drift": _document(drifts)})
     else:
-        _show(drifts)
+        _show(drifts, given)
         for name, why in seen.away.items():
             click.echo(f"{badge('warning')}  {one_line(name)} cannot be compared: {one_line(why)}")
     if any(drifts.values()):
@@ -121,7 +129,7 @@ def diff(config: str | None, *, debug: bool) -> None:
     if before is None:
         raise BadConfig(f"there is no {lock_path(loaded)}: run `muxway lock`")
     seen = run(_look(loaded, before))
-    _show(_drifts(before, seen))
+    _show(_drifts(before, seen), config)
     after = {**{name: one for name, one in before.items() if name in seen.away}, **seen.now}
     old, new = (lock_text.written(one).splitlines() for one in (before, after))
     for line in difflib.unified_diff(old, new, "muxway.lock", "now", lineterm="", n=1):
@@ -149,7 +157,8 @@ def accept(what: str, config: str | None, *, debug: bool) -> None:
     loaded = read_config(config)
     server, slash, name = what.partition("/")
     if server not in loaded.servers:
-        raise click.UsageError(f"there is no server {one_line(server)!r}: {', '.join(map(one_line, loaded.servers))}")
+        there = ", ".join(map(one_line, loaded.servers))
+        raise click.UsageError(f"there is no server {one_line(server)!r}. There are: {there}.")
     before = _known(loaded) or {}
     seen = run(_look(loaded, before, {server}))
     if server in seen.away:
@@ -199,7 +208,7 @@ async def _look(config: Config, before: Mapping[str, LockedServer], names: Colle
 def _source(config: Config, name: str, before: LockedServer | None) -> dict[str, str]:
     """Where a server comes from. A hash that is known is not asked for again: a registry may be away."""
     server = config.servers[name]
-    source = {"reachedBy": shown(server)}
+    source = {"reachedBy": shown(_as_written(server, config.source))}
     package = lock_files.package_of(server)
     if package is not None:
         source["package"] = str(package)
@@ -209,6 +218,37 @@ def _source(config: Config, name: str, before: LockedServer | None) -> dict[str,
         if hashed is not None:
             source["integrity"] = hashed
     return source
+
+
+def _as_written(server: ServerConfig, file: str | None) -> ServerConfig:
+    """The server with variables by their names: the home folder of whoever locked it is not what was reviewed."""
+    document = None if file is None else _document_of(Path(file))
+    where = server.written.where.removesuffix(f".{server.name}")
+    entry = as_mapping((as_mapping((as_mapping(document) or {}).get(where)) or {}).get(server.name)) or {}
+    if server.command is None:
+        return replace(server, url=_named(entry.get("url"), server.url or ""))
+    given = entry.get("command")
+    words = [*(as_list(given) or [given]), *(as_list(entry.get("args")) or ())]
+    real = [server.command, *server.args]
+    if len(words) != len(real):
+        return server
+    command, *args = map(_named, words, real)
+    return replace(server, command=command, args=tuple(args))
+
+
+def _named(written: object, real: str) -> str:
+    """The text as it is written, if it has variables; but not with their defaults, which may be secret."""
+    if not isinstance(written, str) or "${" not in written or "${" in _VARIABLE.sub("", written):
+        return real
+    return written
+
+
+def _document_of(file: Path) -> object:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{file} cannot be read any more: {error}") from None
+    return plain_data(text, format_of(file, text), str(file))
 
 
 def _put(config: Config, servers: Servers) -> bool:
@@ -251,11 +291,14 @@ def _document(drifts: Mapping[str, list[Drift]]) -> list[dict[str, object]]:
     ]
 
 
-def _show(drifts: Mapping[str, list[Drift]]) -> None:
+def _show(drifts: Mapping[str, list[Drift]], config: str | None) -> None:
+    """What differs, and the command that takes it; with the config if that was given."""
+    same = [] if config is None else ["-c", config]
     for server, found in drifts.items():
         for one in sorted(found, key=lambda drift: CLASSES.index(drift.class_)):
             click.echo(f"{badge(one.class_)}  {one_line(server)}: {one_line(one.label)}")
             for difference in one.differences:
                 click.echo(f"    {dim(difference.class_)}  {one_line(difference.what)}")
-            if one.kind == TOOLS.name:
-                click.echo(f"    {dim(f'muxway lock accept {one_line(server)}/{one_line(one.name)}')}")
+            what = f"{server}/{one.name}" if one.kind else server
+            taken = one_line(shlex.join(["muxway", "lock", "accept", what, *same]))
+            click.echo(f"    {dim(taken if one.kind else f'{taken}   (all of the server)')}")

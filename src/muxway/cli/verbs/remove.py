@@ -28,7 +28,7 @@ def command(name: str, config: str | None, *, dry_run: bool) -> None:
     """
     file = target(config)
     kind = format_of(file.path, file.text or "{")
-    container = container_of(file.text, kind)
+    container = container_of(file.text, kind, str(file.path))
     present = entries_in(file.text, kind, container)
     if name not in present:
         near = nearest(name, present)

@@ -136,8 +136,11 @@ def _show_clients(
 ) -> None:
     click.echo(heading(f"{plural(len(clients), 'client')} found"))
     for client in clients:
-        said = one_line(refused[client.id]) if client.id in refused else plural(len(found[client.id]), "server")
-        click.echo(f"  {client.title}: {said}  {dim(one_line(str(file_of(client, os.environ))))}")
+        if client.id in refused:
+            click.echo(f"  {one_line(refused[client.id])}")
+            continue
+        file = dim(one_line(str(file_of(client, os.environ))))
+        click.echo(f"  {client.title}: {plural(len(found[client.id]), 'server')}  {file}")
 
 
 def _agree(file: ReadFile, added: int, changes: Sequence[Change], *, yes: bool) -> None:

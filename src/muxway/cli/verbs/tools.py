@@ -111,10 +111,16 @@ def _show_tokens(config: Config, view: str | None, *, as_json: bool) -> None:
         costs = {name: _cost(tools) for name, tools in rows.items()}
         show_json({"lists": costs, "failed": failures(servers)})
     else:
-        told = [
-            [name, *(f"{number:,} {what}" for what, number in _cost(tools).items())] for name, tools in rows.items()
-        ]
-        show_table(told)
+        costs = {name: [f"{number:,}" for number in _cost(tools).values()] for name, tools in rows.items()}
+        heads = ["TOOLS", "BYTES", "TOKENS"]
+        widths = [max(map(len, column)) for column in zip(heads, *costs.values(), strict=True)]
+        table = {"": heads, **costs}
+        show_table(
+            [
+                [name, *(cell.rjust(wide) for cell, wide in zip(cells, widths, strict=True))]
+                for name, cells in table.items()
+            ]
+        )
     tell_failures(servers)
 
 
