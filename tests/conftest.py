@@ -86,6 +86,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     def set_(seconds: float) -> None:
         monkeypatch.setattr(change_notices, "QUIET", seconds)
+        monkeypatch.setattr(change_notices, "QUIET_STREAM", seconds)
 
     set_(0)
     return set_

@@ -9,6 +9,7 @@ import pytest
 
 from muxway.catalog.globs import Globs
 from muxway.catalog.selection import Selection
+from muxway.exchange import change_notices
 from muxway.exchange.change_notices import ChangeNotices
 
 from .faking import FakeClock, World, offer
@@ -59,6 +60,23 @@ def test_who_never_stops_changing_is_told_of_every_ten_seconds() -> None:
         scene.has("a", f"b{number}")
         scene.clock.pass_(1)
     assert len(scene.heard) == 2
+
+
+def test_streams_are_told_sooner_than_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/behaviour.md#lists: after half a second, whatever waits beside them."""
+    monkeypatch.setattr(change_notices, "QUIET_STREAM", 0.5)
+    scene = Scene()
+    streamed: list[frozenset[str]] = []
+    scene.runtime.dispatcher().listen(streamed.append, stateless=True)
+    for number in range(10):
+        scene.has("a", f"b{number}")
+        scene.clock.pass_(0.1)
+    assert streamed == []
+    scene.clock.pass_(0.5)
+    assert (streamed, scene.heard) == ([{"tools"}], [])
+    scene.clock.pass_(1.5)
+    assert (streamed, scene.heard) == ([{"tools"}], [{"tools"}])
+    assert scene.clock.waiting == 0
 
 
 def test_what_is_again_as_it_was_is_no_news() -> None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.certificates import Authority
 from tests.docs.pages import ROOT, Block, blocks
 from tests.interop import peers
 
@@ -113,6 +114,7 @@ class Desk:
         (self.home / ".cursor" / "mcp.json").write_text(config)
         self.config = folder / "servers.json"
         self.config.write_text(config)
+        Authority(folder).issue("mcp")
         self.env = {
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(self.home),
@@ -146,7 +148,7 @@ class Desk:
                 cwd=self.place(page), env=self.env, stderr=stderr, text=True, start_new_session=True,
             )  # fmt: skip
         try:
-            found = _until(lambda: re.search(r"listens on http://127.0.0.1:(\d+)\n", log.read_text()), running, log)
+            found = _until(lambda: re.search(r"listens on https?://127.0.0.1:(\d+)\n", log.read_text()), running, log)
             _until(lambda: re.search(r"(\d+) of \1 servers up", log.read_text()), running, log)
             yield int(found[1]), running
         finally:
@@ -198,7 +200,10 @@ def test_a_command_that_serves_serves(page: str, command: str, desk: Desk) -> No
     """Ours: as written; and so do the commands that ask it."""
     with desk.serving(page, command) as (port, _):
         asking = [asked for where, asked in RUN if asked.startswith("curl ") and where == page]
+        over_tls = "--tls-cert" in command
         for asked in asking or ["curl -sS http://127.0.0.1:3006/readyz"]:
+            if over_tls:
+                asked = asked.replace("http://", "-k https://")
             done = subprocess.run(
                 ["bash", "-c", asked.replace(":3006", f":{port}")], env=desk.env, capture_output=True, text=True,
                 timeout=PATIENCE, check=False,

@@ -303,6 +303,7 @@ RPC_ERRORS = [
         (errors.InvalidRequest, -32600),
         (errors.MethodNotFound, -32601),
         (errors.InvalidParams, -32602),
+        (errors.CallRefused, -32602),
         (errors.ToolNotFound, -32601),
         (errors.UnsupportedVersion, -32022),
     ],
@@ -316,6 +317,7 @@ def test_each_error_has_its_code_on_the_wire(kind: type[RpcError], code: int) ->
 def test_the_table_above_leaves_no_error_out() -> None:
     """Ours: whoever adds an error class decides its code here."""
     assert [kind.__name__ for kind in RPC_ERRORS] == [
+        "CallRefused",
         "InvalidParams",
         "InvalidRequest",
         "MethodNotFound",

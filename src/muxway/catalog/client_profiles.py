@@ -63,7 +63,8 @@ PROFILES: Final[Mapping[str, ClientProfile]] = {
             # One name that its API does not take ends the whole chat. It sends schemas without their `$defs`.
             name="claude-desktop",
             title="Claude Desktop",
-            clients=("claude-ai", "claude-desktop"),
+            # As Claude Desktop introduces itself.
+            clients=("claude-ai",),
             longest_name=64,
             portable=True,
             refs=False,

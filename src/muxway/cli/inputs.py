@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -24,7 +24,7 @@ def ask_inputs(file: Path) -> None:
     Raises:
         StoreError: the store cannot be used.
     """
-    if file.suffix == ".py" or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if file.suffix == ".py" or not (os.isatty(0) and os.isatty(2)):
         return
     try:
         root = read_document(file).value

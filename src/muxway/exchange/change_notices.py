@@ -1,4 +1,4 @@
-"""When clients are told that a list has changed: after two quiet seconds, once for all that changed meanwhile.
+"""When clients are told that a list has changed: after a quiet while, once for all that changed meanwhile.
 
 Each notice makes a client list again, and what then differs costs its model the cached prompt. Servers change their
 lists in steps, and several at a time; what is new can be called at once, whether or not anybody has been told.
@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from muxway.calls.call import Caller
     from muxway.calls.identity import Identity
@@ -23,7 +23,9 @@ Changes: TypeAlias = "Mapping[bool, frozenset[str]]"
 """For callers with a handshake (False), and for stateless ones (True): which lists they see otherwise."""
 
 QUIET: Final = 2.0
-"""Seconds without a further change after which clients are told."""
+"""Seconds without a further change after which sessions are told."""
+QUIET_STREAM: Final = 0.5
+"""The same for streams of changes (`subscriptions/listen`): who opens one waits for little else."""
 LONGEST: Final = 10.0
 """Seconds after the first change after which they are told in any case."""
 
@@ -66,9 +68,9 @@ class ChangeNotices:
         """The same of those of whom it is being found out whether there is something to tell."""
         self._known: dict[object, frozenset[str]] = {}
         """What others are to be told, of whom it is known without a comparison."""
-        self._since = 0.0
-        """When the first change came of which they have not been told."""
-        self._timer: Timer | None = None
+        self._since: dict[bool, float] = {}
+        """When the first change came of which sessions (False) or streams (True) have not been told."""
+        self._timers: dict[bool, Timer] = {}
 
     def listen(self, listener: ListListener) -> Callable[[], None]:
         """Tell somebody from now on. Returns how to stop that."""
@@ -89,42 +91,43 @@ class ChangeNotices:
         """These may see something else than before. They are told when all is quiet."""
         if not before:
             return
-        first = not (self._before or self._known)
         again = {key: self._compared.pop(key) for key in before if key in self._compared}
         self._before = {**before, **again, **self._before}
-        self._gather(first=first)
+        self._gather(before)
 
     def changed_for(self, kinds: Mapping[object, frozenset[str]]) -> None:
         """These see other lists of these kinds now. They are told when all is quiet."""
-        first = not (self._before or self._known)
         news = {key: some | self._known.get(key, frozenset()) for key, some in kinds.items() if some}
-        if news:
-            self._known.update(news)
-            self._gather(first=first)
+        self._known.update(news)
+        self._gather(news)
 
-    def _gather(self, *, first: bool) -> None:
-        if QUIET > 0:
-            self._wait(self._clock.steady(), first=first)
-        else:
-            self.tell()
+    def _gather(self, news: Collection[object]) -> None:
+        for stateless in {listener.stateless for key in news if (listener := self.listeners.get(key)) is not None}:
+            quiet = QUIET_STREAM if stateless else QUIET
+            if quiet <= 0:
+                self.tell(stateless)
+                continue
+            now = self._clock.steady()
+            since = self._since.setdefault(stateless, now)
+            self._cancel(stateless)
+            wait = max(0.0, min(quiet, since + LONGEST - now))
+            self._timers[stateless] = self._clock.later(wait, self.tell, stateless)
 
-    def _wait(self, now: float, *, first: bool) -> None:
-        if first:
-            self._since = now
-        self._cancel()
-        self._timer = self._clock.later(max(0.0, min(QUIET, self._since + LONGEST - now)), self.tell)
+    def tell(self, stateless: bool | None = None) -> None:
+        """Tell all that is to be told, now: sessions, or streams, or both. What is again as it was is no news."""
+        for era in (False, True) if stateless is None else (stateless,):
+            self._tell(era)
 
-    def tell(self) -> None:
-        """Tell all that is to be told, now. What is again as it was is no news."""
-        self._cancel()
-        due, self._before = self._before, {}
-        known, self._known = self._known, {}
-        for key, kinds in known.items():
-            if (listener := self.listeners.get(key)) is not None:
-                listener.changed(kinds)
+    def _tell(self, stateless: bool) -> None:
+        self._cancel(stateless)
+        self._since.pop(stateless, None)
         alike: dict[tuple[Visible | Looking, Who], list[object]] = {}
-        for key, before in due.items():
-            if (listener := self.listeners.get(key)) is not None:
+        for key, listener in list(self.listeners.items()):
+            if listener.stateless is not stateless:
+                continue
+            if kinds := self._known.pop(key, None):
+                listener.changed(kinds)
+            if (before := self._before.pop(key, None)) is not None:
                 self._compared[key] = before
                 alike.setdefault((before, listener.caller), []).append(key)
         for (before, who), keys in alike.items():
@@ -139,10 +142,11 @@ class ChangeNotices:
 
     def close(self) -> None:
         """Nobody is told anything any more."""
-        self._cancel()
+        for stateless in (False, True):
+            self._cancel(stateless)
         self._before, self._compared, self._known = {}, {}, {}
 
-    def _cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _cancel(self, stateless: bool) -> None:
+        timer = self._timers.pop(stateless, None)
+        if timer is not None:
+            timer.cancel()

@@ -145,7 +145,10 @@ class Servers:
     async def restart(self, name: str) -> None:
         """End a server and start it anew; wait until it is ready or has failed. KeyError: there is none."""
         server = self.by_name[name]
-        await asyncio.gather(*(one.instance.restart() for one in (server, *server.of_users.values())))
+        of_users = [asyncio.ensure_future(one.instance.restart()) for one in server.of_users.values()]
+        # Not as a task: a call that comes in the next turn of the loop is to wait for the new one.
+        await server.instance.restart()
+        await asyncio.gather(*of_users)
 
     def retire(self, name: str) -> None:
         """Forget a server at once, and end it when its calls under way are over."""
