@@ -91,6 +91,7 @@ async def test_login_over_ssh_by_a_pasted_address(provider: Provider, tmp_path: 
     out, err = await process.communicate()
     assert process.returncode == 0, err
     assert b"logged in" in out
+    assert err.count(b"not the address that this login ends at") == 1
     assert len(TokenStore().all()) == 1
 
 

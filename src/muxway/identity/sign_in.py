@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -245,5 +245,7 @@ async def _pasted(paste: Callable[[], Awaitable[str]], take: Callable[[str], boo
     """Take what somebody copies from a browser elsewhere: the whole address, or what is after its question mark."""
     while True:
         text = (await paste()).strip()
-        if text and take(urlsplit(text).query or text.partition("?")[2] or text):
+        query = (text.partition("?")[2] or text).partition("#")[0]
+        # The address of the login page has our state as well, and is at hand: it must not end the login.
+        if not {"code", "error"}.isdisjoint(parse_qs(query)) and take(query):
             return

@@ -181,6 +181,7 @@ class _Pasted:
     def __init__(self) -> None:
         self._lines: asyncio.Queue[str] = asyncio.Queue()
         self._rest = b""
+        self._last = ""
 
     def __enter__(self) -> Self:
         with contextlib.suppress(OSError, ValueError):  # neither a terminal nor a pipe, such as /dev/null
@@ -191,8 +192,15 @@ class _Pasted:
         asyncio.get_running_loop().remove_reader(0)
 
     async def line(self) -> str:
-        """The next one; never comes back where nobody types."""
-        return await self._lines.get()
+        """The next one; never comes back where nobody types. Whoever asks again had no use for the last one."""
+        if self._last.strip():
+            click.echo(
+                "This is not the address that this login ends at; that one begins with the redirect_uri of the link "
+                "above, and has `code=` and `state=` in it. Paste it whole:",
+                err=True,
+            )
+        self._last = await self._lines.get()
+        return self._last
 
     def _read(self) -> None:
         # Not by way of Python's own buffer: what waits there makes nothing ready to be read.
