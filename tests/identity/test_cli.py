@@ -161,7 +161,7 @@ async def test_a_login_that_fails_leaves_nothing_and_shows_no_secret(provider: P
     file = str(a_config(provider, tmp_path, clientId="me", clientSecret="canary-client-secret"))
     code, said = await run("login", "guarded", "--config", file, BROWSER=f"{sys.executable} {BROWSER} %s")
     assert code == 1
-    assert 'server "guarded" its authorization server refuses: early' in said
+    assert 'server "guarded": its authorization server refuses: early' in said
     assert "canary" not in said
     assert TokenStore().all() == []
 

@@ -83,7 +83,7 @@ def command(
         sign_in = SignIn(found, TokenStore(), scopes=wanted)
         made = run(_by_device(sign_in, server) if device else _by_browser(sign_in, server, quiet=no_browser))
     except OAuthError as error:
-        raise Failed(f'server "{one_line(server)}" {error}') from None
+        raise Failed(f'server "{one_line(server)}": {error}') from None
     if as_json:
         show_json(described(made, found))
     else:
