@@ -27,6 +27,7 @@ from muxway.identity.resource_metadata import ProtectedResources
 from muxway.identity.sealed_cookies import SealedCookies
 from muxway.identity.sign_on import CALLBACK, SignOn
 from muxway.identity.verify import AccessTokens, ResourceServer
+from muxway.identity.web_pages import send_to
 from muxway.net.guarded_fetch import FetchAnswer
 from muxway.net.sealed_files import SealedFolder, data_folder
 from muxway.testing import ScriptedServer
@@ -467,6 +468,18 @@ async def test_consent_cannot_be_framed_forged_or_given_by_somebody_else(company
         changed = {**mine, "request": query.replace("127.0.0.1%3A3999", "evil.example.com")}
         assert (await hers.post(url, changed, follow=False)).status == 400
         assert (await hers.post(url, mine, follow=False)).status == 303
+
+
+async def test_a_form_of_a_stranger_writes_nothing_into_our_answers(company: Company) -> None:
+    """RFC 9110 §5.5: what somebody is to come back to after signing on may come from any page, and is a header then."""
+    async with served(company) as (web, _):
+        for wrong in ("x\r\nSet-Cookie: muxway-session=evil", "x\n", "\0", "\U0001f600" * 2000, "\\" * 2400):
+            body = urlencode({"request": wrong}).encode()
+            answer = await web.ask("POST", "/authorize", FORM, body)
+            assert answer.status == 400
+            assert "set-cookie" not in answer.headers
+        assert (await web.ask("GET", f"/authorize?{'x' * 2400}")).status == 303
+    assert send_to("/a?b=%20&c='\r\nX: y\u2028é").headers[0] == ("location", "/a?b=%20&c='%0D%0AX:%20y%E2%80%A8%C3%A9")
 
 
 async def test_an_answer_says_who_gives_it(company: Company) -> None:

@@ -47,6 +47,8 @@ _KEPT: Final = 600.0
 _SESSION: Final = "session"
 _BEGUN: Final = "sign-on"
 _MOST_USED: Final = 10_000
+_LONGEST_BACK: Final = 2600
+"""Bytes, as a cookie holds it, of the address of ours that a browser comes back to."""
 _MOST_GROUPS: Final = 2000
 """Characters of the names of all groups."""
 
@@ -148,6 +150,9 @@ class SignOn:
 
     async def begin(self, request: PageRequest, back: str) -> PageAnswer:
         """Send a browser to the issuer; signed on, it comes back to this path of ours, with its query."""
+        if not (back.isascii() and back.isprintable()) or len(msgspec.json.encode(back)) > _LONGEST_BACK:
+            # Anybody may have made it up.
+            return say(400, "Nobody can sign on from here", "The address of the page is too long, or is none.")
         try:
             provider = await self._find_provider()
         except HttpTrouble as trouble:
