@@ -9,7 +9,7 @@ import json
 import secrets
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -17,6 +17,7 @@ import pytest
 from joserfc import jws
 from joserfc.jwk import ECKey
 
+from muxway.clients.authenticator import Rejected
 from muxway.config import parse_config
 from muxway.errors import ConfigError
 from muxway.identity import client_registry
@@ -27,6 +28,7 @@ from muxway.identity.resource_metadata import ProtectedResources
 from muxway.identity.sealed_cookies import SealedCookies
 from muxway.identity.sign_on import CALLBACK, SignOn
 from muxway.identity.verify import AccessTokens, ResourceServer
+from muxway.identity.verify_jwt import Checked
 from muxway.identity.web_pages import send_to
 from muxway.net.guarded_fetch import FetchAnswer
 from muxway.net.sealed_files import SealedFolder, data_folder
@@ -271,10 +273,27 @@ async def test_what_must_survive_a_restart_does_and_is_sealed(company: Company) 
         assert len(everything) > 500
         for secret in (given["refresh_token"], given["access_token"], program.id, "ann", '"d"'):
             assert secret.encode() not in everything
-        again = open_server(made.issuer, made.tokens._claims, made._settings, made._sign_on, made.resources)
-        assert again.tokens.check(given["access_token"].encode()) is not None
+        settings = replace(made.tokens._claims, issuer=company.url)
+        again = open_server(made.issuer, settings, made._settings, made._sign_on, made.resources)
+        assert isinstance(again.tokens.check(given["access_token"].encode()), Checked)
         assert (await again._grants.rotate(given["refresh_token"], program.id)) is not None
         assert again._clients.find(program.id) is not None
+
+
+async def test_who_signed_on_at_another_company_is_nobody_here(company: Company) -> None:
+    """OpenID Connect Core §5.7: a subject is one only with its issuer, also after the configuration names another."""
+    async with served(company) as (web, made), Browser() as browser, company_of(Company()) as next_one:
+        program = Program(web)
+        given = await program.log_in(browser)
+        async with served(next_one) as (_, other):
+            settings, token = replace(other.tokens._claims, issuer=next_one.url), given["access_token"].encode()
+            again = open_server(made.issuer, settings, made._settings, other._sign_on, made.resources)
+        assert isinstance(again.tokens.check(token), Rejected)
+        web.door.pages.endpoints = again.endpoints
+        assert (await program.refresh(given["refresh_token"])).json["error"] == "invalid_grant"
+        # Nothing has ended: it is good where it was given.
+        web.door.pages.endpoints = made.endpoints
+        assert (await program.refresh(given["refresh_token"])).status == 200
 
 
 # --- attacks ----------------------------------------------------------------------------------

@@ -343,6 +343,8 @@ class AuthorizationEndpoints:
         known = self._grants.find(grant_of(token) or "")
         if known is not None and known.client_id == client_id:
             _same_resource(form, known.resource)
+            if known.issuer != self._sign_on.issuer:
+                raise _Wrong("invalid_grant", "who signed on did so elsewhere: log in again")
             # A client that is forgotten has no tokens, either.
             if not client_id.startswith("https:") and self._clients.find(client_id) is None:
                 raise _Wrong("invalid_client", "no program of this id is known here any more")
