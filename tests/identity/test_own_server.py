@@ -256,6 +256,10 @@ async def test_who_has_agreed_is_not_asked_again_unless_for_more(company: Compan
         assert (await program.ask_user(hers, prompt="consent")).status == 200
         more = {"scope": "mcp:tools notes:read", "resource": f"http://{web.host}/mcp/reading"}
         assert (await program.ask_user(hers, **more)).status == 200
+        await program.agree(hers, **more)
+        assert (await program.ask_user(hers, **more)).status == 303
+        # What was allowed at one endpoint was not allowed at the other.
+        assert (await program.ask_user(hers, scope="mcp:tools notes:read")).status == 200
         other = Program(web)
         await other.register()
         assert (await other.ask_user(hers)).status == 200
