@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import secrets
+import threading
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -380,6 +381,29 @@ async def test_a_code_is_good_once_and_its_second_use_ends_what_came_of_the_firs
         assert (await program.refresh(given["refresh_token"])).json["error"] == "invalid_grant"
 
 
+async def test_a_code_that_comes_twice_at_once_is_good_for_nobody(company: Company) -> None:
+    """RFC 6749 §4.1.2: also while what comes of its first use is still being written down."""
+    async with served(company) as (web, made), Browser() as browser:
+        program = Program(web)
+        await program.register()
+        code = (await program.agree(browser))["code"]
+        opened, loop, came = made._open, asyncio.get_running_loop(), asyncio.Event()
+        goes_on = threading.Event()
+
+        def slowly(code: Any) -> Any:
+            loop.call_soon_threadsafe(came.set)
+            goes_on.wait(10)
+            return opened(code)
+
+        made._open = slowly
+        first = asyncio.create_task(program.trade(code))
+        await came.wait()
+        assert (await program.trade(code)).json["error"] == "invalid_grant"
+        goes_on.set()
+        assert (await first).json["error"] == "invalid_grant"
+        assert [name for name in made._grants._files.names() if name.startswith("grant-")] == []
+
+
 STOLEN: list[dict[str, str | None]] = [
     {"code_verifier": "x" * 43},
     {"code_verifier": None},
@@ -611,7 +635,7 @@ def described(**changed: Any) -> dict[str, Any]:
     return {
         "client_id": DOCUMENT,
         "client_name": "App",
-        "redirect_uris": [BACK, "https://app.example.com/back"],
+        "redirect_uris": [BACK, "https://app.example.com/back", "com.example.app:/back"],
         **changed,
     }
 
@@ -634,6 +658,8 @@ async def test_a_client_with_a_document_is_let_in_and_asked_about_where_it_could
         given = await program.log_in(browser)
         assert await program.status(given["access_token"]) == 200
         assert (await program.refresh(given["refresh_token"])).status == 200
+        assert (await program.ask_user(browser)).status == 200
+        program.redirect_uri = "com.example.app:/back"
         assert (await program.ask_user(browser)).status == 200
         program.redirect_uri = "https://app.example.com/back"
         assert (await program.ask_user(browser)).status == 303
