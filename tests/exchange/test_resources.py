@@ -9,7 +9,9 @@ import pytest
 from msgspec import Raw
 
 from muxway.calls.call import Caller
+from muxway.calls.identity import Identity
 from muxway.catalog.build import Source
+from muxway.catalog.kinds import RESOURCES
 from muxway.catalog.model import Hint, Native
 from muxway.catalog.naming import Naming
 from muxway.catalog.uris import wrap
@@ -17,6 +19,7 @@ from muxway.composed.own_tools import source
 from muxway.config.model import CustomTool, SubTool
 from muxway.errors import InvalidParams, UpstreamError, UpstreamSaid
 from muxway.routing.instructions import merged
+from muxway.routing.snapshot import OwnLists
 from muxway.wire.revisions import REVISIONS
 
 from .faking import HANDSHAKE, STATELESS, FakeLink, World, answers, member, offer, shows
@@ -146,6 +149,16 @@ def test_a_list_holds_as_long_as_all_its_parts_do() -> None:
     assert hint(long, shows("d")) == (9000, "public"), "one that lists none has no say"
     assert hint() == (0, "private")
     assert "ttlMs" not in World({}, long).ask("resources/list").value
+
+
+def test_a_list_is_for_one_user_alone_where_others_may_get_another() -> None:
+    """MCP 2026-07-28, server/utilities/caching: also if all that is in it is everybody's, as this user has no login."""
+    listed = shows("a", resources=("a:1",), hints={"resources": Hint(9000, public=True)})
+    world = World({"a": member(FakeLink(answers(b"{}")))}, listed)
+    ann, runtime = Identity(issuer="https://id.example.com", subject="ann"), world.runtime
+    assert runtime.snapshot.seen(None, ann).lists[True][RESOURCES].hint == (9000, True)
+    runtime.publish(runtime.snapshot.given, own_lists=OwnLists(frozenset({"guarded"})))
+    assert runtime.snapshot.seen(None, ann).lists[True][RESOURCES].hint == (9000, False)
 
 
 def test_listeners_hear_what_kind_of_thing_has_changed() -> None:
