@@ -634,7 +634,12 @@ def _make_own(everybody: Snapshot, owner: Owner, before: Snapshot | None) -> Sna
     if before is None:
         # Nothing that anybody else has read leads this user anywhere.
         whole = replace(everybody.whole, resources=everybody.whole.resources.unlearned())
-        before = replace(everybody, whole=whole)
+        views = {
+            name: replace(view, resources=view.selection.of_resources(whole.resources))
+            for name, view in everybody.views.items()
+            if view.selection is not None
+        }
+        before = replace(everybody, whole=whole, views=views)
     made = before.next(settings, everybody.servers, [*tools, *given], owner)
     return replace(made, own_lists=everybody.own_lists)
 
