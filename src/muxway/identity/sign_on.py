@@ -215,11 +215,12 @@ class SignOn:
 
     def _use(self, state: str) -> bool:
         """Use a state up. False if it is."""
-        now = self._now()
-        if len(self._used) >= _MOST_USED:
-            self._used = {known: until for known, until in self._used.items() if until > now}
         if state in self._used:
             return False
+        now = self._now()
+        # The first of them end first. Strangers can use up any number, and the issuer takes no code twice, either.
+        while self._used and (len(self._used) >= _MOST_USED or next(iter(self._used.values())) < now):
+            del self._used[next(iter(self._used))]
         self._used[state] = now + _BEGUN_LASTS
         return True
 
