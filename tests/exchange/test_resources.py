@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import Raw
 
 from muxway.calls.call import Caller
+from muxway.calls.identity import Identity
 from muxway.catalog.build import Source
+from muxway.catalog.kinds import RESOURCES
 from muxway.catalog.model import Hint, Native
 from muxway.catalog.naming import Naming
+from muxway.catalog.selection import Selection
 from muxway.catalog.uris import wrap
 from muxway.composed.own_tools import source
 from muxway.config.model import CustomTool, SubTool
 from muxway.errors import InvalidParams, UpstreamError, UpstreamSaid
 from muxway.routing.instructions import merged
+from muxway.routing.snapshot import OwnLists
 from muxway.wire.revisions import REVISIONS
 
 from .faking import HANDSHAKE, STATELESS, FakeLink, World, answers, member, offer, shows
@@ -146,6 +151,34 @@ def test_a_list_holds_as_long_as_all_its_parts_do() -> None:
     assert hint(long, shows("d")) == (9000, "public"), "one that lists none has no say"
     assert hint() == (0, "private")
     assert "ttlMs" not in World({}, long).ask("resources/list").value
+
+
+def test_a_list_is_for_one_user_alone_where_others_may_get_another() -> None:
+    """MCP 2026-07-28, server/utilities/caching: also if all that is in it is everybody's, as this user has no login."""
+    listed = shows("a", resources=("a:1",), hints={"resources": Hint(9000, public=True)})
+    world = World({"a": member(FakeLink(answers(b"{}")))}, listed)
+    ann, runtime = Identity(issuer="https://id.example.com", subject="ann"), world.runtime
+    assert runtime.snapshot.seen(None, ann).lists[True][RESOURCES].hint == (9000, True)
+    runtime.publish(runtime.snapshot.given, own_lists=OwnLists(frozenset({"guarded"})))
+    assert runtime.snapshot.seen(None, ann).lists[True][RESOURCES].hint == (9000, False)
+
+
+def test_what_one_user_has_read_leads_nobody_else_anywhere_in_a_view_either() -> None:
+    """docs/security.md: a URI that nobody lists is known to whom a server gave it."""
+    world = World(
+        {name: member(FakeLink(answers(b"{}"))) for name in "ab"},
+        shows("a", resources=("u:1",)),
+        shows("b", resources=("w:1",)),
+    )
+    runtime = world.runtime
+    settings = replace(runtime.snapshot.settings, selections={"v": Selection(view="v", servers=frozenset("ab"))})
+    runtime.publish(runtime.snapshot.given, settings, OwnLists(frozenset({"guarded"})))
+    ann, bob = (Identity(issuer="https://id.example.com", subject=name) for name in ("ann", "bob"))
+    everybodys, hers, his = (runtime.snapshot.seen("v", who).resources for who in (None, ann, bob))
+    everybodys.public_uri("b", "x:of-nobody")
+    runtime.snapshot.seen(None, ann).resources.public_uri("b", "x:of-ann")
+    assert [bool(seen.find("x:of-nobody")) for seen in (everybodys, hers, his)] == [True, False, False]
+    assert [bool(seen.find("x:of-ann")) for seen in (everybodys, hers, his)] == [False, True, False]
 
 
 def test_listeners_hear_what_kind_of_thing_has_changed() -> None:

@@ -7,9 +7,10 @@ import base64
 import hashlib
 import json
 import secrets
+import threading
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -17,6 +18,7 @@ import pytest
 from joserfc import jws
 from joserfc.jwk import ECKey
 
+from muxway.clients.authenticator import Rejected
 from muxway.config import parse_config
 from muxway.errors import ConfigError
 from muxway.identity import client_registry
@@ -27,6 +29,8 @@ from muxway.identity.resource_metadata import ProtectedResources
 from muxway.identity.sealed_cookies import SealedCookies
 from muxway.identity.sign_on import CALLBACK, SignOn
 from muxway.identity.verify import AccessTokens, ResourceServer
+from muxway.identity.verify_jwt import Checked
+from muxway.identity.web_pages import send_to
 from muxway.net.guarded_fetch import FetchAnswer
 from muxway.net.sealed_files import SealedFolder, data_folder
 from muxway.testing import ScriptedServer
@@ -253,6 +257,10 @@ async def test_who_has_agreed_is_not_asked_again_unless_for_more(company: Compan
         assert (await program.ask_user(hers, prompt="consent")).status == 200
         more = {"scope": "mcp:tools notes:read", "resource": f"http://{web.host}/mcp/reading"}
         assert (await program.ask_user(hers, **more)).status == 200
+        await program.agree(hers, **more)
+        assert (await program.ask_user(hers, **more)).status == 303
+        # What was allowed at one endpoint was not allowed at the other.
+        assert (await program.ask_user(hers, scope="mcp:tools notes:read")).status == 200
         other = Program(web)
         await other.register()
         assert (await other.ask_user(hers)).status == 200
@@ -270,10 +278,27 @@ async def test_what_must_survive_a_restart_does_and_is_sealed(company: Company) 
         assert len(everything) > 500
         for secret in (given["refresh_token"], given["access_token"], program.id, "ann", '"d"'):
             assert secret.encode() not in everything
-        again = open_server(made.issuer, made.tokens._claims, made._settings, made._sign_on, made.resources)
-        assert again.tokens.check(given["access_token"].encode()) is not None
+        settings = replace(made.tokens._claims, issuer=company.url)
+        again = open_server(made.issuer, settings, made._settings, made._sign_on, made.resources)
+        assert isinstance(again.tokens.check(given["access_token"].encode()), Checked)
         assert (await again._grants.rotate(given["refresh_token"], program.id)) is not None
         assert again._clients.find(program.id) is not None
+
+
+async def test_who_signed_on_at_another_company_is_nobody_here(company: Company) -> None:
+    """OpenID Connect Core §5.7: a subject is one only with its issuer, also after the configuration names another."""
+    async with served(company) as (web, made), Browser() as browser, company_of(Company()) as next_one:
+        program = Program(web)
+        given = await program.log_in(browser)
+        async with served(next_one) as (_, other):
+            settings, token = replace(other.tokens._claims, issuer=next_one.url), given["access_token"].encode()
+            again = open_server(made.issuer, settings, made._settings, other._sign_on, made.resources)
+        assert isinstance(again.tokens.check(token), Rejected)
+        web.door.pages.endpoints = again.endpoints
+        assert (await program.refresh(given["refresh_token"])).json["error"] == "invalid_grant"
+        # Nothing has ended: it is good where it was given.
+        web.door.pages.endpoints = made.endpoints
+        assert (await program.refresh(given["refresh_token"])).status == 200
 
 
 # --- attacks ----------------------------------------------------------------------------------
@@ -354,6 +379,29 @@ async def test_a_code_is_good_once_and_its_second_use_ends_what_came_of_the_firs
         assert (await program.trade(code)).json["error"] == "invalid_grant"
         assert await program.status(given["access_token"]) == 401
         assert (await program.refresh(given["refresh_token"])).json["error"] == "invalid_grant"
+
+
+async def test_a_code_that_comes_twice_at_once_is_good_for_nobody(company: Company) -> None:
+    """RFC 6749 §4.1.2: also while what comes of its first use is still being written down."""
+    async with served(company) as (web, made), Browser() as browser:
+        program = Program(web)
+        await program.register()
+        code = (await program.agree(browser))["code"]
+        opened, loop, came = made._open, asyncio.get_running_loop(), asyncio.Event()
+        goes_on = threading.Event()
+
+        def slowly(code: Any) -> Any:
+            loop.call_soon_threadsafe(came.set)
+            goes_on.wait(10)
+            return opened(code)
+
+        made._open = slowly
+        first = asyncio.create_task(program.trade(code))
+        await came.wait()
+        assert (await program.trade(code)).json["error"] == "invalid_grant"
+        goes_on.set()
+        assert (await first).json["error"] == "invalid_grant"
+        assert [name for name in made._grants._files.names() if name.startswith("grant-")] == []
 
 
 STOLEN: list[dict[str, str | None]] = [
@@ -469,6 +517,18 @@ async def test_consent_cannot_be_framed_forged_or_given_by_somebody_else(company
         assert (await hers.post(url, mine, follow=False)).status == 303
 
 
+async def test_a_form_of_a_stranger_writes_nothing_into_our_answers(company: Company) -> None:
+    """RFC 9110 §5.5: what somebody is to come back to after signing on may come from any page, and is a header then."""
+    async with served(company) as (web, _):
+        for wrong in ("x\r\nSet-Cookie: muxway-session=evil", "x\n", "\0", "\U0001f600" * 2000, "\\" * 2400):
+            body = urlencode({"request": wrong}).encode()
+            answer = await web.ask("POST", "/authorize", FORM, body)
+            assert answer.status == 400
+            assert "set-cookie" not in answer.headers
+        assert (await web.ask("GET", f"/authorize?{'x' * 2400}")).status == 303
+    assert send_to("/a?b=%20&c='\r\nX: y\u2028é").headers[0] == ("location", "/a?b=%20&c='%0D%0AX:%20y%E2%80%A8%C3%A9")
+
+
 async def test_an_answer_says_who_gives_it(company: Company) -> None:
     """RFC 9207, also for a refusal: a mix-up of two authorization servers is noticed by the client."""
     async with served(company) as (web, made), Browser() as browser:
@@ -575,7 +635,7 @@ def described(**changed: Any) -> dict[str, Any]:
     return {
         "client_id": DOCUMENT,
         "client_name": "App",
-        "redirect_uris": [BACK, "https://app.example.com/back"],
+        "redirect_uris": [BACK, "https://app.example.com/back", "com.example.app:/back"],
         **changed,
     }
 
@@ -598,6 +658,8 @@ async def test_a_client_with_a_document_is_let_in_and_asked_about_where_it_could
         given = await program.log_in(browser)
         assert await program.status(given["access_token"]) == 200
         assert (await program.refresh(given["refresh_token"])).status == 200
+        assert (await program.ask_user(browser)).status == 200
+        program.redirect_uri = "com.example.app:/back"
         assert (await program.ask_user(browser)).status == 200
         program.redirect_uri = "https://app.example.com/back"
         assert (await program.ask_user(browser)).status == 303

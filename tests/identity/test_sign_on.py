@@ -130,6 +130,18 @@ async def test_an_answer_counts_once_and_in_the_browser_that_asked(company: Comp
         assert len(company.asked) == 1
 
 
+def test_answers_that_strangers_use_up_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/security.md: whoever begins to sign on, and sends an error back, has us remember that for a while."""
+    monkeypatch.setattr("muxway.identity.sign_on._MOST_USED", 3)
+    sign_on, now = sign_on_at(Company("https://id.example.com")), [0.0]
+    sign_on._now = lambda: now[0]
+    assert [sign_on._use(state) for state in ("a", "b", "a", "c", "d", "d", "b")] == [1, 1, 0, 1, 1, 0, 0]
+    assert [*sign_on._used] == ["b", "c", "d"]
+    now[0] = 601.0
+    assert sign_on._use("e")
+    assert [*sign_on._used] == ["e"]
+
+
 async def test_a_cookie_of_another_gateway_is_none(company: Company) -> None:
     """docs/security.md: on one host browsers send cookies to every port."""
     async with pages_with(sign_on_at(company)) as one, pages_with(sign_on_at(company)) as other, Browser() as browser:

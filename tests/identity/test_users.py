@@ -13,6 +13,7 @@ import pytest
 from muxway.calls.identity import Identity
 from muxway.identity.connect import ConnectPages
 from muxway.identity.sealed_cookies import SealedCookies
+from muxway.servers.lock import Lock
 from muxway.testing import ScriptedServer
 
 from ..remote.scripted import Remote, serving
@@ -77,6 +78,17 @@ async def test_what_a_login_lists_is_for_its_user_alone(provider: Provider) -> N
         assert refused["error"]["code"] == -32602
         # The operator is called ann there, too.
         assert "guarded__of-ann" in [tool.name for tool in team.gateway.tools()]
+
+
+async def test_a_lock_that_is_enforced_holds_for_what_a_login_lists(provider: Provider) -> None:
+    """docs/lock.md: what is not locked is neither listed nor called, in whose name ever it was listed."""
+    provider.own_tools = True
+    async with team_at(provider) as team, Browser("ann") as hers:
+        team.gateway._servers.sources.lock = Lock({}, enforced=True)
+        await team.log_in(hers)
+        assert await team.tools("ann") == []
+        refused = await team.ask("ann", "tools/call", {"name": "guarded__of-ann", "arguments": {}})
+        assert refused["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("calls", [600, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(600)])])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from muxway.clients.pages import PageAnswer, read_fields
-from muxway.identity.client_registry import ClientError, OAuthClients, is_loopback_uri
+from muxway.identity.client_registry import ClientError, OAuthClients
 from muxway.identity.consent_page import consent_page
 from muxway.identity.oauth_grants import OAuthGrants, grant_of
 from muxway.identity.web_pages import say, send_to
@@ -232,9 +232,9 @@ class AuthorizationEndpoints:
             raise _Wrong("invalid_target", "The program wants to use something that is not here.")
         known = self.resources.scopes
         scopes = tuple(dict.fromkeys(one for one in said.get("scope", "").split() if one in known)) or found.scopes
-        # A document and an address on this machine are for every program here to say: so it is asked each time
-        # (RFC 8252 §8.6).
-        anew = "consent" in prompt or (client.is_document and is_loopback_uri(redirect_uri))
+        # A document, and an address or a scheme of this machine, are for every program here to say: so it is asked
+        # each time (RFC 8252 §8.6).
+        anew = "consent" in prompt or (client.is_document and not redirect_uri.startswith("https:"))
         return _Asked(client, redirect_uri, said.get("state"), said["code_challenge"], resource, scopes, anew)
 
     def _allow(self, asked: _Asked, who: SignedOn) -> PageAnswer:
@@ -307,7 +307,8 @@ class AuthorizationEndpoints:
             if until > now:
                 # RFC 6749 §4.1.2: two have it. Neither keeps what came of it.
                 log.warning("a code was used twice: what came of it has ended")
-                self._end(grant)
+                if grant:
+                    self._end(grant)
             raise _Wrong("invalid_grant", "the code is not good, or not any more")
         asked = code.asked
         if form.get("client_id") != asked.client.id or form.get("redirect_uri") != asked.redirect_uri:
@@ -317,9 +318,14 @@ class AuthorizationEndpoints:
         if _VERIFIER(verifier) is None or not hmac.compare_digest(proof, asked.challenge.encode()):
             raise _Wrong("invalid_grant", "code_verifier is missing, or not the one that the code was asked for with")
         _same_resource(form, asked.resource)
-        grant, refresh = await asyncio.to_thread(self._open, code)
         if len(self._used) >= _MOST_CODES:
             self._used = {known: one for known, one in self._used.items() if one[1] > now}
+        self._used[digest] = "", now + _USED_FOR
+        grant, refresh = await asyncio.to_thread(self._open, code)
+        if digest not in self._used:
+            # It came again while this was written down.
+            self._end(grant.id)
+            raise _Wrong("invalid_grant", "the code is not good, or not any more")
         self._used[digest] = grant.id, now + _USED_FOR
         return grant, refresh
 
@@ -343,6 +349,8 @@ class AuthorizationEndpoints:
         known = self._grants.find(grant_of(token) or "")
         if known is not None and known.client_id == client_id:
             _same_resource(form, known.resource)
+            if known.issuer != self._sign_on.issuer:
+                raise _Wrong("invalid_grant", "who signed on did so elsewhere: log in again")
             # A client that is forgotten has no tokens, either.
             if not client_id.startswith("https:") and self._clients.find(client_id) is None:
                 raise _Wrong("invalid_client", "no program of this id is known here any more")

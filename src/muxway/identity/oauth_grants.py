@@ -51,8 +51,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 class Consent(msgspec.Struct, frozen=True, kw_only=True):
     """What a user has allowed a client, for good."""
 
-    scopes: tuple[str, ...]
-    resources: tuple[str, ...]
+    allowed: dict[str, tuple[str, ...]]
+    """The scopes, by resource: who agreed to one at one resource was not asked about it at another."""
 
 
 class OAuthGrants:
@@ -124,24 +124,21 @@ class OAuthGrants:
 
     def has_agreed(self, who: SignedOn, client_id: str, scopes: tuple[str, ...], resource: str) -> bool:
         """Whether a user has allowed a client all of this before. Raises StoreError."""
-        known = self._consent(who, client_id)
-        return known is not None and resource in known.resources and set(scopes) <= set(known.scopes)
+        known = self._allowed(who, client_id)
+        return resource in known and set(scopes) <= set(known[resource])
 
     def agree(self, who: SignedOn, client_id: str, scopes: tuple[str, ...], resource: str) -> None:
         """Remember it. Raises StoreError."""
-        known = self._consent(who, client_id) or Consent(scopes=(), resources=())
-        both = Consent(
-            scopes=tuple(dict.fromkeys((*known.scopes, *scopes))),
-            resources=tuple(dict.fromkeys((*known.resources, resource))),
-        )
+        known = self._allowed(who, client_id)
+        both = Consent(allowed={**known, resource: tuple(dict.fromkeys((*known.get(resource, ()), *scopes)))})
         self._files.write(_consent_file(who, client_id), msgspec.json.encode(both))
 
-    def _consent(self, who: SignedOn, client_id: str) -> Consent | None:
+    def _allowed(self, who: SignedOn, client_id: str) -> dict[str, tuple[str, ...]]:
         content = self._files.read(_consent_file(who, client_id))
         try:
-            return None if content is None else msgspec.json.decode(content, type=Consent)
+            return {} if content is None else msgspec.json.decode(content, type=Consent).allowed
         except msgspec.MsgspecError:
-            return None
+            return {}
 
     def sweep(self) -> None:
         """Forget what has ended. Raises StoreError."""

@@ -151,7 +151,9 @@ class OwnTokens:
         found = check_claims(claims, self._claims, self._now())
         if isinstance(found, Rejected):
             return found
-        if self._grants.find(str(claims.get("sid"))) is None:
+        grant = self._grants.find(str(claims.get("sid")))
+        # A subject of another company is somebody else, also if the configuration named that one before.
+        if grant is None or grant.issuer != self._company:
             return invalid("the login that the access token came of has ended")
         # Whom the company means by it is the same user, whoever made the token; what a program of ours begins is not
         # what one that the company knows by the same id goes on with.

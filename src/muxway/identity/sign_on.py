@@ -47,6 +47,8 @@ _KEPT: Final = 600.0
 _SESSION: Final = "session"
 _BEGUN: Final = "sign-on"
 _MOST_USED: Final = 10_000
+_LONGEST_BACK: Final = 2600
+"""Bytes, as a cookie holds it, of the address of ours that a browser comes back to."""
 _MOST_GROUPS: Final = 2000
 """Characters of the names of all groups."""
 
@@ -148,6 +150,9 @@ class SignOn:
 
     async def begin(self, request: PageRequest, back: str) -> PageAnswer:
         """Send a browser to the issuer; signed on, it comes back to this path of ours, with its query."""
+        if not (back.isascii() and back.isprintable()) or len(msgspec.json.encode(back)) > _LONGEST_BACK:
+            # Anybody may have made it up.
+            return say(400, "Nobody can sign on from here", "The address of the page is too long, or is none.")
         try:
             provider = await self._find_provider()
         except HttpTrouble as trouble:
@@ -210,11 +215,12 @@ class SignOn:
 
     def _use(self, state: str) -> bool:
         """Use a state up. False if it is."""
-        now = self._now()
-        if len(self._used) >= _MOST_USED:
-            self._used = {known: until for known, until in self._used.items() if until > now}
         if state in self._used:
             return False
+        now = self._now()
+        # The first of them end first. Strangers can use up any number, and the issuer takes no code twice, either.
+        while self._used and (len(self._used) >= _MOST_USED or next(iter(self._used.values())) < now):
+            del self._used[next(iter(self._used))]
         self._used[state] = now + _BEGUN_LASTS
         return True
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import string
 from html import escape
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from muxway.clients.pages import PageAnswer
 
@@ -63,4 +65,6 @@ def say(status: int, title: str, text: str, headers: Sequence[tuple[str, str]] =
 
 def send_to(location: str, headers: Sequence[tuple[str, str]] = ()) -> PageAnswer:
     """Send the browser elsewhere, with a GET."""
+    # No character that could end the line, whoever wrote the address.
+    location = quote(location, safe=string.punctuation)
     return PageAnswer(303, b"", [("location", location), ("cache-control", "no-store"), *headers])

@@ -611,7 +611,7 @@ def _shown(
         tools=tools,
         prompts=prompts,
         resources=resources,
-        lists=_lists(settings, sources, catalogs, before),
+        lists=_lists(settings, sources, catalogs, before, owner),
         instructions=instructions.merged(sources, settings.naming),
         completing=_completing(sources),
         chain=settings.chains.get(view),
@@ -634,7 +634,12 @@ def _make_own(everybody: Snapshot, owner: Owner, before: Snapshot | None) -> Sna
     if before is None:
         # Nothing that anybody else has read leads this user anywhere.
         whole = replace(everybody.whole, resources=everybody.whole.resources.unlearned())
-        before = replace(everybody, whole=whole)
+        views = {
+            name: replace(view, resources=view.selection.of_resources(whole.resources))
+            for name, view in everybody.views.items()
+            if view.selection is not None
+        }
+        before = replace(everybody, whole=whole, views=views)
     made = before.next(settings, everybody.servers, [*tools, *given], owner)
     return replace(made, own_lists=everybody.own_lists)
 
@@ -682,7 +687,7 @@ def _adapted(seen: Visible, profile: ClientProfile, before: Visible | None) -> V
     return replace(
         seen,
         tools=adapted.catalog,
-        lists=_lists(seen.settings, seen.sources, catalogs, before),
+        lists=_lists(seen.settings, seen.sources, catalogs, before, seen.owner),
         instructions=text,
         targets={},
         # Composed tools use what there is under the names that it has.
@@ -730,7 +735,7 @@ def _ruled(shown: Visible, judge: Judge, whole: Visible | None, before: Visible 
         tools=tools,
         prompts=prompts,
         resources=resources,
-        lists=_lists(settings, sources, (tools, prompts, resources), before),
+        lists=_lists(settings, sources, (tools, prompts, resources), before, shown.owner),
         instructions=instructions.merged(sources, settings.naming),
         completing=_completing(sources),
         targets={},
@@ -794,6 +799,7 @@ def _lists(
     sources: Sequence[Source],
     catalogs: tuple[Catalog, Catalog, ResourceCatalog],
     before: Visible | None,
+    owner: Owner | None,
 ) -> dict[bool, dict[Kind, Listing]]:
     tools, prompts, resources = catalogs
     pages = {TOOLS: tools.pages, PROMPTS: prompts.pages, **resources.pages}
@@ -806,8 +812,8 @@ def _lists(
             shown = _without(hidden, kind, catalogs) if hidden else pages[kind]
             # It holds as long as all parts of it do.
             hint = Hint.of([source.hints[kind.name] for source in sources if kind.name in source.hints])
-            if settings.access is not None:
-                # Others may see another list.
+            if settings.access is not None or owner is not None:
+                # Others may see another list, also of servers that list nothing for this user.
                 hint = hint._replace(public=False)
             listing = Listing(kind, shown, hint, settings.page_size, settings.stamp)
             lists[stateless][kind] = listing.following(None if old is None else old[kind])

@@ -60,7 +60,7 @@ class ServerSources:
         for name, server in apart.items():
             for owner, own in server.of_users.items():
                 if own.connection is not None or own.lists.offers:
-                    listed.setdefault(owner, {})[name] = _source_of(own, own.lists.offers)
+                    listed.setdefault(owner, {})[name] = _source_of(own, own.lists.offers, self.lock)
         return OwnLists(frozenset(apart), listed)
 
     @property
