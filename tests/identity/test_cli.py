@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,21 @@ async def test_login_over_ssh_by_a_pasted_address(provider: Provider, tmp_path: 
     out, err = await process.communicate()
     assert process.returncode == 0, err
     assert b"logged in" in out
+    assert err.count(b"not the address that this login ends at") == 1
     assert len(TokenStore().all()) == 1
+
+
+async def test_a_login_that_waits_for_an_answer_says_so(tmp_path: Path) -> None:
+    """docs/identity.md#laptop: a server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        file = tmp_path / "servers.json"
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
+        file.write_text(json.dumps({"mcpServers": {"guarded": {"url": url}}}))
+        process = await started("login", "guarded", "--no-browser", "--config", str(file))
+        assert process.stderr is not None
+        assert b"slow to answer" in await process.stderr.readline()
+        process.kill()
+        await process.communicate()
 
 
 async def test_login_by_code_on_another_device(provider: Provider, tmp_path: Path) -> None:
@@ -160,7 +175,7 @@ async def test_a_login_that_fails_leaves_nothing_and_shows_no_secret(provider: P
     file = str(a_config(provider, tmp_path, clientId="me", clientSecret="canary-client-secret"))
     code, said = await run("login", "guarded", "--config", file, BROWSER=f"{sys.executable} {BROWSER} %s")
     assert code == 1
-    assert 'server "guarded" its authorization server refuses: early' in said
+    assert 'server "guarded": its authorization server refuses: early' in said
     assert "canary" not in said
     assert TokenStore().all() == []
 

@@ -81,11 +81,11 @@ async def test_no_way_to_a_client_id_says_what_to_register(provider: Provider) -
 async def test_a_pasted_address_ends_the_login_where_the_browser_cannot(provider: Provider, cut: bool) -> None:
     """docs/identity.md#over-ssh: the address that the browser ended at, whole or from its question mark on."""
     pasted: asyncio.Queue[str] = asyncio.Queue()
-    wrong = ["", "https://example.com/", "http://127.0.0.1/callback?code=x&state=guessed"]
+    wrong = ["", "https://example.com/", "http://[", "http://127.0.0.1/callback?code=x&state=guessed"]
 
     async def browse(link: str) -> None:
         ended = await agree(link)
-        for line in (*wrong, ended.partition("?")[2] if cut else f"  {ended}\n"):
+        for line in (*wrong, link, ended.partition("?")[2] if cut else f"  {ended}\n"):
             pasted.put_nowait(line)
 
     coming: list[Any] = []

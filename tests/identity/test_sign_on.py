@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp import web
 
 from muxway.clients.pages import read_cookies
 from muxway.config import parse_config
@@ -99,6 +100,19 @@ async def test_what_the_issuer_did_not_say_to_us_signs_nobody_on(
         assert (await browser.get(f"http://{web.host}/hello")).status in (400, 502)
         company.claims, company.answer = {}, {}
         assert (await browser.get(f"http://{web.host}/hello")).status == 200
+
+
+async def test_a_client_that_the_issuer_refuses_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    """docs/identity-team.md#the-page-connect: a wrong secret is the gateway's to mend, so its log has to name it."""
+
+    class Strict(Company):
+        async def give(self, request: web.Request) -> web.Response:
+            del request
+            return web.json_response({"error": "invalid_client"}, status=401)
+
+    async with company_of(Strict()) as company, pages_with(sign_on_at(company)) as pages, Browser() as browser:
+        assert (await browser.get(f"http://{pages.host}/hello")).status == 502
+    assert "the issuer does not take muxway's `clientId` and `clientSecret` (status 401)" in caplog.text
 
 
 async def test_an_answer_counts_once_and_in_the_browser_that_asked(company: Company) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +20,6 @@ from .team import Team, team_at
 from .test_cli import started
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aiohttp import web
 
     from .provider import Provider
@@ -84,6 +83,8 @@ async def test_each_user_has_a_process_with_an_own_key(
         assert told["ann"][1] != told["bob"][1]
         page = await hers.get(team.page)
         assert not [secret for secret in SECRETS.values() if secret in page.text]
+        assert Path(sys.executable).name in page.text
+        assert sys.executable not in page.text
         form = {"csrf": page.field("csrf"), "server": "tracker", "do": "remove"}
         await hers.post(team.page, form)
         assert (await team.call("ann", "tracker__key"))["isError"] is True

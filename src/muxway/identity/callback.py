@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
@@ -61,7 +62,9 @@ class Callback:
                 self._server = await asyncio.start_server(self._serve, hosts[0], port, limit=_LONGEST)
             except OSError as error:
                 raise OAuthError(
-                    f"port {port} of this machine, where the browser is to come back to, is in use ({error.strerror})"
+                    f"port {port} of this machine, where the browser is to come back to, cannot be had "
+                    f"({os.strerror(error.errno or 0).lower()}): free it, or register another one and write it as "
+                    "`oauth.callbackPort`"
                 ) from None
         port = self._server.sockets[0].getsockname()[1]
         shown = f"[{host}]" if ":" in host else host

@@ -13,6 +13,7 @@ import secrets
 import time
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -348,7 +349,8 @@ class ConnectPages:
 
 def _section(visitor: _PageReader, config: ServerConfig, store: TokenStore) -> str:
     """What the page says of one server."""
-    where, form = escape(urlsplit(config.url or "").netloc or config.command or ""), ""
+    # A program by its name: where it is on the gateway's machine is nothing to its users.
+    where, form = escape(urlsplit(config.url or "").netloc or PurePath(config.command or "").name), ""
     if config.user_values:
         given = store.values(values_key(config, visitor.owner))
         missing = [name for name in config.user_values if name not in given]

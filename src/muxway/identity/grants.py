@@ -78,7 +78,7 @@ async def obtain(
         case "jwt_bearer":
             form |= {"grant_type": JWT_BEARER, "assertion": oauth.subject_token}
         case _:
-            raise OAuthError("needs a person to log in")
+            raise OAuthError("it needs a person to log in")
     token = await oauth_client.ask_token(fetch, server, registration, form, oauth=oauth)
     return Login(
         key=key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -65,11 +65,11 @@ class SignIn:
         """
         if not takes_login(config):
             if config.url is None:
-                raise OAuthError("is a program on this machine, which needs no login by muxway")
+                raise OAuthError("it is a program on this machine, which needs no login by muxway")
             if not config.oauth.enabled:
-                raise OAuthError("has `oauth: false` in its configuration")
+                raise OAuthError("it has `oauth: false` in its configuration")
             raise OAuthError(
-                "has credentials in its configuration (the header Authorization, or in `url`); remove them"
+                "it has credentials in its configuration (the header Authorization, or in `url`); remove them"
             )
         self.key = login_key(config, owner)
         self.scopes: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ class SignIn:
         challenge = await self._asked_for(fetch)
         oauth = self._config.oauth
         if not oauth.interactive:
-            raise OAuthError(f"needs nobody to log in: its `oauth.grant` is {oauth.grant}")
+            raise OAuthError(f"it needs nobody to log in: its `oauth.grant` is {oauth.grant}")
         found = self.found = await discover(fetch, self._config.url or "", challenge, pin=oauth.issuer)
         had = () if before is None or before.server.issuer != found.server.issuer else before.asked
         more = bool(self._more) or challenge.error == "insufficient_scope"
@@ -213,7 +213,7 @@ async def probe(fetch: GuardedFetch, config: ServerConfig) -> Challenge:
     try:
         _, challenges = await fetch.refusal(config.url or "", None if sse else _HELLO, headers)
     except FetchError as error:
-        raise OAuthError(f"cannot be asked: {error}") from None
+        raise OAuthError(f"it cannot be asked: {error}") from None
     return read_challenge(challenges)
 
 
@@ -245,5 +245,7 @@ async def _pasted(paste: Callable[[], Awaitable[str]], take: Callable[[str], boo
     """Take what somebody copies from a browser elsewhere: the whole address, or what is after its question mark."""
     while True:
         text = (await paste()).strip()
-        if text and take(urlsplit(text).query or text.partition("?")[2] or text):
+        query = (text.partition("?")[2] or text).partition("#")[0]
+        # The address of the login page has our state as well, and is at hand: it must not end the login.
+        if not {"code", "error"}.isdisjoint(parse_qs(query)) and take(query):
             return

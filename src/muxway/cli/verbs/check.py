@@ -272,8 +272,8 @@ def _show_logins(logins: Logins) -> None:
         scopes = " ".join(facts["scopes"] or ()) or "none"
         state = f"until {_when(facts['expiresAt'])}" if facts["loggedIn"] else "no login"
         renewed = ", renewed by itself" if facts["renewable"] else ""
-        said = f"{facts['authorizationServer'] or 'no authorization server'}; client id: {facts['registration']}"
-        click.echo(one_line(f"{name}: {state}{renewed}; at {said}; scopes: {scopes}"))
+        where, known = facts["authorizationServer"] or "no authorization server", facts["registration"] or "none"
+        click.echo(one_line(f"{name}: {state}{renewed}; at {where}; client id: {known}; scopes: {scopes}"))
         for problem in facts.get("problems", ()):
             click.echo(f"{badge('warning')}  {one_line(name)}: {one_line(problem)}")
 

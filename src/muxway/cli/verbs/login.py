@@ -7,7 +7,8 @@ import contextlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Self
+from functools import partial
+from typing import TYPE_CHECKING, Final, Self
 
 import click
 
@@ -18,11 +19,15 @@ from muxway.cli.output import badge, one_line, show_json
 from muxway.cli.session import quiet_log, run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
     from muxway.config import Config
     from muxway.config.model import ServerConfig
     from muxway.identity.device import DeviceCode
     from muxway.identity.sign_in import SignIn
     from muxway.identity.store import Login
+
+_SOON: Final = 2.0
 
 
 @click.command(
@@ -83,7 +88,7 @@ def command(
         sign_in = SignIn(found, TokenStore(), scopes=wanted)
         made = run(_by_device(sign_in, server) if device else _by_browser(sign_in, server, quiet=no_browser))
     except OAuthError as error:
-        raise Failed(f'server "{one_line(server)}" {error}') from None
+        raise Failed(f'server "{one_line(server)}": {error}') from None
     if as_json:
         show_json(described(made, found))
     else:
@@ -143,24 +148,38 @@ async def _by_browser(sign_in: SignIn, server: str, *, quiet: bool) -> Login:
 
     def show(link: str) -> None:
         nonlocal opened
+        answered()
         opened = not quiet and _open(link)
         click.echo(f"Open this page to log in to {one_line(server)}:\n\n  {link}\n", err=True)
         if not opened:
             click.echo("When the browser cannot come back here, paste the address that it ends at:", err=True)
 
-    with _Pasted() as pasted:
+    with _Pasted() as pasted, _told_if_slow(server) as answered:
         return await sign_in.by_browser(show, pasted.line)
 
 
 async def _by_device(sign_in: SignIn, server: str) -> Login:
     def show(code: DeviceCode) -> None:
+        answered()
         click.echo(
             f"To log in to {one_line(server)}, open\n\n  {code.link}\n\nand type in  {code.user_code}\n", err=True
         )
         if code.complete is not None:
             click.echo(f"or open {code.complete}", err=True)
 
-    return await sign_in.by_device(show)
+    with _told_if_slow(server) as answered:
+        return await sign_in.by_device(show)
+
+
+@contextlib.contextmanager
+def _told_if_slow(server: str) -> Generator[Callable[[], None]]:
+    """Say what is waited for, unless what it gives is called soon: each of several addresses may take its time."""
+    words = f"Asking {one_line(server)} where to log in; it, or its authorization server, is slow to answer."
+    timer = asyncio.get_running_loop().call_later(_SOON, partial(click.echo, words, err=True))
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
 
 
 def _open(link: str) -> bool:
@@ -181,6 +200,7 @@ class _Pasted:
     def __init__(self) -> None:
         self._lines: asyncio.Queue[str] = asyncio.Queue()
         self._rest = b""
+        self._last = ""
 
     def __enter__(self) -> Self:
         with contextlib.suppress(OSError, ValueError):  # neither a terminal nor a pipe, such as /dev/null
@@ -191,8 +211,15 @@ class _Pasted:
         asyncio.get_running_loop().remove_reader(0)
 
     async def line(self) -> str:
-        """The next one; never comes back where nobody types."""
-        return await self._lines.get()
+        """The next one; never comes back where nobody types. Whoever asks again had no use for the last one."""
+        if self._last.strip():
+            click.echo(
+                "This is not the address that this login ends at; that one begins with the redirect_uri of the link "
+                "above, and has `code=` and `state=` in it. Paste it whole:",
+                err=True,
+            )
+        self._last = await self._lines.get()
+        return self._last
 
     def _read(self) -> None:
         # Not by way of Python's own buffer: what waits there makes nothing ready to be read.
