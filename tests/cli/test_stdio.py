@@ -65,7 +65,8 @@ def test_what_python_of_the_users_prints_is_no_message(
 
 def test_it_answers_before_any_server_is_ready(launch: Callable[..., Launched], write: Callable[..., Path]) -> None:
     """docs/behaviour.md#start: the gateway answers `initialize` and `tools/list` at once with what is ready."""
-    gateway = launch("stdio", "--config", write({"mcpServers": {"slow": {"command": "sleep", "args": ["60"]}}}))
+    slow = {"command": "sleep", "args": ["60"], "startTimeout": 2}
+    gateway = launch("stdio", "--config", write({"mcpServers": {"slow": slow}}))
     gateway.hello()
     assert gateway.ask(1, "tools/list")["result"]["tools"] == []
     assert gateway.end()[0] == 0

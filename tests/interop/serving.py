@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import peers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 START_SECONDS = 40
@@ -32,11 +32,13 @@ def http_server(sdk: str, kind: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def serve(directory: Path, servers: dict[str, Any], *flags: str) -> Iterator[str]:
+def serve(
+    directory: Path, servers: dict[str, Any], *flags: str, program: Sequence[str] = ("-m", "muxway")
+) -> Iterator[str]:
     """The base URL of `muxway serve` in front of these entries of a configuration, once all of them are up."""
     config, log = directory / "serve.json", directory / "serve.log"
     config.write_text(json.dumps({"mcpServers": servers}))
-    command = [*peers.PYTHON, "-m", "muxway", "serve", "--config", str(config), "--port", "0", *flags]
+    command = [*peers.PYTHON, *program, "serve", "--config", str(config), "--port", "0", *flags]
     with log.open("w") as stderr:
         process = subprocess.Popen(command, stderr=stderr)
     with ended(process):

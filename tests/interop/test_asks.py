@@ -82,8 +82,8 @@ def walks(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
             name: {"command": server.command[0], "args": server.command[1:]} for name, server in commands.items()
         }
         places = {
-            "stdio": world.gateway(local, commands),
-            "http": Site(f"{stack.enter_context(serving.serve(served, entries | urls))}/mcp"),
+            "stdio": world.gateway(local, commands, program=world.HASTY),
+            "http": Site(f"{stack.enter_context(serving.serve(served, entries | urls, program=world.HASTY))}/mcp"),
         }
         pools = {transport: ThreadPoolExecutor(1) for transport in places}
         for pool in pools.values():

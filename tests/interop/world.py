@@ -14,6 +14,7 @@ from . import peers
 from .drive import Call, Server
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 SCOPE = "@modelcontextprotocol"
@@ -102,7 +103,13 @@ def own_server(kind: str) -> Server:
     return Server([peers.python(f"mcp{sdk[-1]}"), script, *(["--modern-only"] if era else [])])
 
 
-def gateway(directory: Path, servers: dict[str, Server], *flags: str) -> Server:
+HASTY = (str(peers.HERE / "hasty.py"),)
+"""How to run a muxway that gathers changes for a moment only."""
+
+
+def gateway(
+    directory: Path, servers: dict[str, Server], *flags: str, program: Sequence[str] = ("-m", "muxway")
+) -> Server:
     """The gateway in front of the servers, as a client's configuration would start it."""
     config: dict[str, Any] = {
         "mcpServers": {
@@ -112,4 +119,4 @@ def gateway(directory: Path, servers: dict[str, Server], *flags: str) -> Server:
     }
     file = directory / "servers.json"
     file.write_text(json.dumps(config, indent=2))
-    return Server([*peers.PYTHON, "-m", "muxway", "stdio", "--config", str(file), *flags])
+    return Server([*peers.PYTHON, *program, "stdio", "--config", str(file), *flags])
