@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Opened: TypeAlias = Envelope | ParseError | NotAnEnvelope
 """A message, or what is wrong with it."""
 LARGE: Final = 1024 * 1024
-"""Bytes above which a message is opened in steps."""
+"""Bytes above which a message is large: a client's is opened in steps, and some kinds of a server's are refused."""
+STEPPED: Final = 2 * LARGE
+"""Bytes above which a message of a server is opened in steps: up to that one look takes less than a turn may."""
 _STEP: Final = 256 * 1024
 """Bytes of a piece, but where one string is longer."""
 _MOST_TRIES: Final = 64

@@ -68,7 +68,7 @@ class HttpIntake:
 
     async def open(self, frame: bytes) -> tuple[bytes, large.Opened | None]:
         """Open a message that came by itself, if it is large."""
-        if len(frame) <= large.LARGE:
+        if len(frame) <= large.STEPPED:
             return frame, None
         frame = one_line(frame)
         opened: large.Opened | None = None
@@ -116,7 +116,7 @@ def _heard(events: Sequence[SseEvent], take: Take) -> Iterator[float]:
         part = events[start : start + _SLICE]
         unasked = 0
         for event in part:
-            if len(event.data) > large.LARGE and not event.cut:
+            if len(event.data) > large.STEPPED and not event.cut:
                 whole = replace(event, data=one_line(event.data))
                 unasked += take(whole, (yield from _opened(whole.data)))
             else:

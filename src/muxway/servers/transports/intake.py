@@ -124,7 +124,7 @@ class Intake:
         frames = framer.feed(data)
         first = frames[0] if frames else b""
         # Only the first one can be longer than what was read.
-        if isinstance(first, bytes) and len(first) > large.LARGE and self._hear_large is not None:
+        if isinstance(first, bytes) and len(first) > large.STEPPED and self._hear_large is not None:
             # Later: to put it together was enough for this turn.
             self._opening = large.opening(first)
             self._waiting += frames
