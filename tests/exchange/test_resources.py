@@ -163,6 +163,22 @@ def test_a_list_is_for_one_user_alone_where_others_may_get_another() -> None:
     assert runtime.snapshot.seen(None, ann).lists[True][RESOURCES].hint == (9000, False)
 
 
+def test_what_a_server_lists_for_others_is_nothing_to_a_user_for_whom_it_lists_nothing() -> None:
+    """docs/security.md: not even that it is there."""
+    world = World(
+        {name: member(FakeLink(answers(b"{}"))) for name in ("a", "guarded")},
+        shows("a", resources=("u:1",)),
+        shows("guarded", resources=("secret:operator",)),
+    )
+    runtime = world.runtime
+    runtime.publish(runtime.snapshot.given, own_lists=OwnLists(frozenset({"guarded"})))
+    bob = Identity(issuer="https://id.example.com", subject="bob")
+    everybodys, his = (runtime.snapshot.seen(None, who).resources for who in (None, bob))
+    # To a user with one server all that nobody lists is of that one.
+    found = [seen.find("secret:operator") for seen in (everybodys, his)]
+    assert [place.upstream for place in found if place is not None] == ["guarded", "a"]
+
+
 def test_what_one_user_has_read_leads_nobody_else_anywhere_in_a_view_either() -> None:
     """docs/security.md: a URI that nobody lists is known to whom a server gave it."""
     world = World(

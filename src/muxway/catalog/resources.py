@@ -280,11 +280,6 @@ class ResourceCatalog:
         }
         return ResourceCatalog(parts, entries, (), self._learned)
 
-    def unlearned(self) -> ResourceCatalog:
-        """The same, of which nobody has read anything yet."""
-        entries = {RESOURCES: self.resources, TEMPLATES: self.templates}
-        return ResourceCatalog(self._parts, entries, self.findings, _Learned())
-
     def forget_others(self) -> None:
         """It is in force: what was learned of servers that are not in it goes."""
         self._learned.keep(self._parts)

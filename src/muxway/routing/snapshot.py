@@ -632,14 +632,8 @@ def _make_own(everybody: Snapshot, owner: Owner, before: Snapshot | None) -> Sna
         # They tell of the tools that they run, which this user may have others of.
         tools = [settings.define(settings.tools.values(), given)]
     if before is None:
-        # Nothing that anybody else has read leads this user anywhere.
-        whole = replace(everybody.whole, resources=everybody.whole.resources.unlearned())
-        views = {
-            name: replace(view, resources=view.selection.of_resources(whole.resources))
-            for name, view in everybody.views.items()
-            if view.selection is not None
-        }
-        before = replace(everybody, whole=whole, views=views)
+        # From nothing: neither what anybody else has read nor what is listed for others leads this user anywhere.
+        before = Snapshot.empty(settings)
     made = before.next(settings, everybody.servers, [*tools, *given], owner)
     return replace(made, own_lists=everybody.own_lists)
 
