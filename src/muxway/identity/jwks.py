@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import urlsafe_b64decode
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from joserfc.errors import JoseError
@@ -155,12 +156,18 @@ def _public_key(entry: Any) -> PublicKey | None:
     if make is None or jwk.get("use", "sig") != "sig" or "verify" not in jwk.get("key_ops", ["verify"]):
         return None
     try:
+        # Looked at before the library does, which warns of a small one on standard error.
+        if make is RSAKey and _bits(jwk["n"]) < _FEWEST_BITS:
+            return None
         # Only what a public key has: whatever else stands there is of no interest.
-        key = make.import_key({name: jwk[name] for name in ("kty", "n", "e", "crv", "x", "y", "alg") if name in jwk})
-        small = isinstance(key, RSAKey) and key.public_key.key_size < _FEWEST_BITS
-    except (JoseError, ValueError, TypeError, AttributeError):
+        return make.import_key({name: jwk[name] for name in ("kty", "n", "e", "crv", "x", "y", "alg") if name in jwk})
+    except (JoseError, ValueError, TypeError, AttributeError, KeyError):
         return None
-    return None if small else key
+
+
+def _bits(number: str) -> int:
+    """RFC 7518 §2, Base64urlUInt."""
+    return int.from_bytes(urlsafe_b64decode(number + "==")).bit_length()
 
 
 def _fits(key: PublicKey, algorithm: str) -> bool:
