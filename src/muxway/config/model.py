@@ -47,6 +47,26 @@ class Written(NamedTuple):
     """Where known."""
 
 
+# --- keys that the gateway and each view have ---
+
+
+def _pinned() -> tuple[str, ...]:
+    return kinds.strings(
+        "With `discovery: search`, globs of tools that are listed all the same, by their public names.",
+        default=(),
+        example=["github__search_*"],
+    )
+
+
+def _tiers() -> bool:
+    return kinds.flag(
+        "With `discovery: search`, list `call_tool_read`, `call_tool_write` and `call_tool_destructive` instead of "
+        "`call_tool`, so that clients can allow them apart. Tools without annotations are destructive.",
+        default=False,
+        example=True,
+    )
+
+
 @settings
 class ServerConfig:
     """One MCP server behind the gateway: a program to start (`command`) or an address to connect to (`url`)."""
@@ -497,17 +517,8 @@ class GatewaySettings:
         default="full",
         example="search",
     )
-    pinned: tuple[str, ...] = kinds.strings(
-        "With `discovery: search`, globs of tools that are listed all the same, by their public names.",
-        default=(),
-        example=["github__search_*"],
-    )
-    tiers: bool = kinds.flag(
-        "With `discovery: search`, list `call_tool_read`, `call_tool_write` and `call_tool_destructive` instead of "
-        "`call_tool`, so that clients can allow them apart. Tools without annotations are destructive.",
-        default=False,
-        example=True,
-    )
+    pinned: tuple[str, ...] = _pinned()
+    tiers: bool = _tiers()
     semantic: bool = kinds.flag(
         "Let `search_tools` also find tools by the meaning of words, with a small model that runs inside muxway. Needs "
         "the extra: `pip install 'muxway[semantic]'`.",
@@ -749,17 +760,8 @@ class ViewConfig:
         default="full",
         example="search",
     )
-    pinned: tuple[str, ...] = kinds.strings(
-        "With `discovery: search`, globs of tools that are listed all the same, by their public names.",
-        default=(),
-        example=["github__search_*"],
-    )
-    tiers: bool = kinds.flag(
-        "With `discovery: search`, list `call_tool_read`, `call_tool_write` and `call_tool_destructive` instead of "
-        "`call_tool`, so that clients can allow them apart. Tools without annotations are destructive.",
-        default=False,
-        example=True,
-    )
+    pinned: tuple[str, ...] = _pinned()
+    tiers: bool = _tiers()
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
         "What is done around requests to this view, inside what the gateway does around all.",
         default=(),

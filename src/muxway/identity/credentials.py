@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from muxway.identity.challenges import Challenge, read_challenge
+from muxway.identity.login_watch import LoginWatch
 from muxway.identity.store import EARLY, LOCAL, Login, LoginKey, WantedLogin, canonical
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 
 _LOOK: Final = 1.0
 """Seconds for which what was read of the store is taken for what is there."""
-_WATCH: Final = 0.5
-"""Seconds between two looks for a login that somebody makes meanwhile."""
-_USERS_WATCH: Final = 2.0
-"""The same for one of many users, who log in at a page of ours: only another gateway may have another page."""
-_WATCH_USERS: Final = 900.0
-"""Seconds for which that is looked for; longer than a login may take."""
 _AGAIN: Final = 15.0
 """Seconds before a token that is still good, and could not be renewed, is tried again."""
 _NEW: Final = 60.0
@@ -98,9 +93,7 @@ class ServerCredentials:
         self._renewed = ("", 0.0)
         """The last token that took the place of a rejected one, and when."""
         self._renewal: asyncio.Task[None] | None = None
-        self._watch: asyncio.TimerHandle | None = None
-        self._watch_until = 0.0
-        self._pause = _WATCH if way is None else _USERS_WATCH
+        self._watch = LoginWatch(self._is_logged_in, of_many=way is not None)
         self._steps: dict[frozenset[str], tuple[int, float]] = {}
         """How often a login was asked for to get these scopes, and when last."""
         self._lacking: str | None = None
@@ -367,29 +360,20 @@ class ServerCredentials:
         """Look now and then whether somebody has logged in."""
         self.wanted = True
         self._lacking = self.header
-        self._watch_until = time.monotonic() + (float("inf") if self._way is None else _WATCH_USERS)
-        if self._watch is None and self.on_login is not None:
-            self._watch = asyncio.get_running_loop().call_later(self._pause, self._look)
+        if self.on_login is not None:
+            self._watch.begin(self.on_login)
 
-    def _look(self) -> None:
-        self._watch = None
-        if self.on_login is None or time.monotonic() > self._watch_until:
-            return
+    def _is_logged_in(self) -> bool:
         # Whatever its stamp: that of two changes within one tick of the system's clock is the same.
         self._seen = -1
         with contextlib.suppress(HttpTrouble):  # a store that cannot be read has no login
             self._reread()
-        if self.header not in (None, self._lacking):
-            self.on_login()
-        else:
-            self._watch = asyncio.get_running_loop().call_later(self._pause, self._look)
+        return self.header not in (None, self._lacking)
 
     def close(self) -> None:
         """Nobody wants to know any more."""
         self.on_login = None
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        self._watch.end()
 
 
 def fetch_for(config: ServerConfig, login: Login | None = None) -> GuardedFetch:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from muxway.config.user_values import filled
 from muxway.errors import MuxwayError, UpstreamError
+from muxway.identity.login_watch import LoginWatch
 from muxway.identity.store import LOCAL, LoginKey, canonical
 from muxway.net.sealed_files import StoreError
 
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
     from muxway.identity.store import TokenStore
 
-_WATCH: Final = 0.5
-"""Seconds between two looks whether somebody has given them, by a command."""
-_USERS_WATCH: Final = 2.0
-"""The same for one of many users, who give them at a page of ours: only another gateway may have another page."""
-_WATCH_USERS: Final = 900.0
-"""Seconds for which that is looked for."""
 _LONGEST: Final = 8192
 
 
@@ -60,10 +53,7 @@ class UserValues:
         self._key = values_key(config, owner)
         self._values: Mapping[str, str] = {}
         self.on_login: Callable[[], None] | None = None
-        self._pause = _WATCH if owner == LOCAL else _USERS_WATCH
-        self._watch_for = float("inf") if owner == LOCAL else _WATCH_USERS
-        self._watch_until = 0.0
-        self._watch: asyncio.TimerHandle | None = None
+        self._watch = LoginWatch(lambda: not self._missing(), of_many=owner != LOCAL)
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -74,7 +64,8 @@ class UserValues:
         """The configuration with what this user gave. Raises UpstreamError if something is missing."""
         missing = self._missing()
         if missing:
-            self._keep_watch()
+            if self.on_login is not None:
+                self._watch.begin(self.on_login)
             why = f'server "{config.name}" needs {", ".join(missing)} of yours: {self._way()}'
             raise UpstreamError(config.name, "login_needed", why)
         put = {
@@ -90,28 +81,10 @@ class UserValues:
             self._values = {}
         return [name for name in self._config.user_values if name not in self._values]
 
-    # --- somebody gives them ------------------------------------------------------------------
-
-    def _keep_watch(self) -> None:
-        self._watch_until = time.monotonic() + self._watch_for
-        if self._watch is None and self.on_login is not None:
-            self._watch = asyncio.get_running_loop().call_later(self._pause, self._look)
-
-    def _look(self) -> None:
-        self._watch = None
-        if self.on_login is None or time.monotonic() > self._watch_until:
-            return
-        if self._missing():
-            self._watch = asyncio.get_running_loop().call_later(self._pause, self._look)
-        else:
-            self.on_login()
-
     def close(self) -> None:
         """Nobody wants to know any more."""
         self.on_login = None
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        self._watch.end()
 
     # --- as for logins ------------------------------------------------------------------------
 
