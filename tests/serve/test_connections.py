@@ -13,6 +13,7 @@ import pytest
 from muxway.clients.transports.guard import Guard
 from muxway.testing import ScriptedServer
 
+from ..pace import heap_of_its_own
 from .harness import BOTH, Web, initialize, modern
 from .test_sessions import reporting
 
@@ -37,12 +38,13 @@ async def longest_turn() -> AsyncIterator[list[float]]:
             await asyncio.sleep(0)
             turns[0] = max(turns[0], time.thread_time() - began)
 
-    watching = asyncio.create_task(watch())
-    await asyncio.sleep(0)
-    try:
-        yield turns
-    finally:
-        watching.cancel()
+    with heap_of_its_own():
+        watching = asyncio.create_task(watch())
+        await asyncio.sleep(0)
+        try:
+            yield turns
+        finally:
+            watching.cancel()
 
 
 def post(http: Web, message: object, *lines: str, path: str = "/mcp", length: int | None = None) -> bytes:
