@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 if TYPE_CHECKING:
+    import asyncio
     from pathlib import Path
 
 HOUR = datetime.timedelta(hours=1)
@@ -91,3 +92,20 @@ class Authority:
     def client(self) -> ssl.SSLContext:
         """What a client connects with that trusts this authority alone."""
         return ssl.create_default_context(cafile=self.file)
+
+
+async def shake_hands(
+    tls: ssl.SSLObject,
+    bios: tuple[ssl.MemoryBIO, ssl.MemoryBIO],
+    pipe: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+) -> None:
+    """Do a handshake by hand, so that what comes with its end can be said in the same breath."""
+    (incoming, outgoing), (reader, writer) = bios, pipe
+    while True:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            writer.write(outgoing.read())
+            incoming.write(await reader.read(65536))
+        else:
+            return

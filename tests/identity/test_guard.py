@@ -122,11 +122,8 @@ async def test_a_name_that_only_claims_to_be_inside_opens_nothing_there(monkeypa
     assert set(made) == {"10.0.0.1"}
 
 
-@pytest.mark.parametrize(("addresses", "opens"), [(["10.0.0.1"], True), (["10.0.0.1", "93.184.216.34"], False)])
-async def test_a_server_that_answers_from_a_private_network_may_name_others_there(
-    addresses: list[str], opens: bool, provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """docs/security.md#addresses-that-servers-name: wherever all of its addresses are."""
+def all_lead_to(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Whatever address is connected to, this provider is there; its port."""
     port = int(provider.url.rpartition(":")[2])
 
     async def connect(**_: Any) -> socket.socket:
@@ -135,6 +132,15 @@ async def test_a_server_that_answers_from_a_private_network_may_name_others_ther
         return made
 
     monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", lambda *_, **__: connect())
+    return port
+
+
+@pytest.mark.parametrize(("addresses", "opens"), [(["10.0.0.1"], True), (["10.0.0.1", "93.184.216.34"], False)])
+async def test_a_server_that_answers_from_a_private_network_may_name_others_there(
+    addresses: list[str], opens: bool, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/security.md#addresses-that-servers-name: wherever all of its addresses are."""
+    all_lead_to(provider, monkeypatch)
     self_named(monkeypatch, lambda host: addresses if host == "mcp.example.com" else ["10.0.0.2"])
     async with GuardedFetch(["http://mcp.example.com/mcp"]) as fetch:
         await fetch.get("http://mcp.example.com/.well-known/oauth-authorization-server")
@@ -199,14 +205,7 @@ async def test_a_login_made_in_a_private_network_is_renewed_there(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/security.md#addresses-that-servers-name: a refresh asks the authorization server alone."""
-    port = int(provider.url.rpartition(":")[2])
-
-    async def connect(**_: Any) -> socket.socket:
-        made = socket.create_connection(("127.0.0.1", port))
-        made.setblocking(False)
-        return made
-
-    monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", lambda *_, **__: connect())
+    port = all_lead_to(provider, monkeypatch)
     self_named(monkeypatch, lambda _: ["10.0.0.2"])
     url = f"http://mcp.example.com:{port}/mcp"
     config = parse_server("inner", {"url": url})

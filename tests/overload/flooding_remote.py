@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
+
+from .threaded_remote import RemoteHandler, ThreadedRemote, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,14 +37,12 @@ KINDS = {
 TOOLS = [{"name": "flood", "inputSchema": {"type": "object"}}]
 
 
-class Flooding(ThreadingHTTPServer):
+class Flooding(ThreadedRemote):
     """Answers until its tool is called; that call it never answers. It floods the stream of the call, or another."""
-
-    daemon_threads = True
 
     def __init__(self, kind: str, where: str) -> None:
         """`where`: "answer" or "get" (Streamable HTTP), or "sse" (HTTP+SSE)."""
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         # All in one chunk, or each byte in one of its own.
         content = KINDS[kind] * (CHUNK // len(KINDS[kind]))
         self.chunk = b"1\r\n:\r\n" * CHUNK if kind == "crumbs" else b"%x\r\n%b\r\n" % (len(content), content)
@@ -53,26 +52,11 @@ class Flooding(ThreadingHTTPServer):
         self.stream: Handler | None = None
         """The open stream of HTTP+SSE, where all answers go."""
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/mcp"
 
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(RemoteHandler):
     """One connection."""
 
-    protocol_version = "HTTP/1.1"
     server: Flooding
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Nobody reads it."""
-
-    def answer(self, status: int, body: bytes = b"", kind: str = "application/json") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def begin(self) -> None:
         self.send_response(200)
@@ -90,10 +74,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(self.server.chunk)
         self.close_connection = True
 
-    def do_DELETE(self) -> None:
-        self.answer(200)
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the library's name
         server = self.server
         if server.where == "answer":
             self.answer(405)
@@ -105,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         server.called.wait()
         self.flood()
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the library's name
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         method = message.get("method")
         sse = self.server.where == "sse"
@@ -144,13 +125,9 @@ def outcome(message: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def flooding(kind: str, where: str) -> Iterator[Flooding]:
     """Serve on a free port of loopback."""
-    with Flooding(kind, where) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
+    with served(Flooding(kind, where)) as server:
         try:
             yield server
         finally:
             server.over.set()
             server.called.set()
-            server.shutdown()
-            thread.join(10)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import resource
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from muxway.clients.transports.http_server import Limits
 from muxway.testing import ScriptedServer
 
 from ..serve.harness import modern
+from ..serve.running import Running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,33 +112,22 @@ async def test_who_still_sends_when_he_is_refused_hears_why(web: Webs) -> None:
             opened.drop()
 
 
-class Served:
+class Served(Running):
     """`muxway serve` with few files, and one server behind it."""
 
     def __init__(self, folder: Path) -> None:
         config = demo.config()
         config["mcpServers"] = {"text": config["mcpServers"]["text"]}
-        file, self._log = folder / "servers.json", folder / "stderr"
+        file, self.log = folder / "servers.json", folder / "stderr"
         file.write_text(json.dumps(config))
         limit = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({FEW_FILES},) * 2); "
         run = "os.execv(sys.executable, [sys.executable, '-m', 'muxway', *sys.argv[1:]])"
-        with self._log.open("wb") as log:
+        with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", limit + run, "serve", "-c", str(file), "--port", "0"], stderr=log
             )
-        self.port = int(self._until(r"listens on http://127\.0\.0\.1:(\d+)")[1])
-        self._until("1 of 1 servers up")
-
-    def _until(self, pattern: str) -> re.Match[str]:
-        deadline = time.monotonic() + PATIENCE
-        while (found := re.search(pattern, self.said())) is None:
-            assert time.monotonic() < deadline, self.said()
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.02)
-        return found
-
-    def said(self) -> str:
-        return self._log.read_text()
+        self.port = int(self.until(r"listens on http://127\.0\.0\.1:(\d+)")[1])
+        self.until("1 of 1 servers up")
 
     @property
     def cpu_seconds(self) -> float:

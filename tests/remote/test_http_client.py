@@ -16,7 +16,7 @@ from muxway.net.http_client import HttpClient
 from muxway.net.http_errors import HttpTrouble
 from muxway.net.http_response import HttpResponse
 
-from ..certificates import Authority
+from ..certificates import Authority, shake_hands
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -266,13 +266,7 @@ async def test_a_server_behind_a_proxy_that_speaks_before_it_is_asked_is_no_faul
         writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = shown.wrap_bio(incoming, outgoing, server_side=True)
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                writer.write(outgoing.read())
-                incoming.write(await reader.read(65536))
+        await shake_hands(tls, (incoming, outgoing), (reader, writer))
         tls.write(sized(b"unasked"))
         writer.write(outgoing.read())
         with contextlib.suppress(OSError):

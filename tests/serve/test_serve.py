@@ -23,15 +23,15 @@ from muxway.config import parse_config
 
 from ..interop import peers
 from .harness import BOTH, Opened, initialize, modern
+from .running import PATIENCE, Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE = 30.0
 CLIENTS = Path(__file__).with_name("clients.py")
 
 
-class Served:
+class Served(Running):
     """The command as a process of its own."""
 
     def __init__(self, folder: Path, *args: str, gateway: dict[str, Any] | None = None, **env: str) -> None:
@@ -41,8 +41,8 @@ class Served:
             server["args"].append(str(folder))
         config.write_text(json.dumps(servers))
         self.mark = str(folder)
-        self._log = folder / "stderr"
-        with self._log.open("wb") as log:
+        self.log = folder / "stderr"
+        with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "muxway", "serve", "-c", str(config), "--port", "0", *args],
                 env={**os.environ, **env},
@@ -51,17 +51,6 @@ class Served:
         self.until(r"(\d) of 3 servers up")
         found = self.until(r"muxway listens on http://([\d.]+):(\d+)")
         self.host, self.port = found[1], int(found[2])
-
-    def said(self) -> str:
-        return self._log.read_text()
-
-    def until(self, pattern: str) -> re.Match[str]:
-        deadline = time.monotonic() + PATIENCE
-        while (found := re.search(pattern, self.said())) is None:
-            assert time.monotonic() < deadline, self.said()
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.02)
-        return found
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"

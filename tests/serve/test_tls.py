@@ -12,7 +12,7 @@ import pytest
 from muxway.clients.transports.http_server import Limits
 from muxway.testing import ScriptedServer
 
-from ..certificates import Authority
+from ..certificates import Authority, shake_hands
 from .harness import PATIENCE, Opened, a_web
 
 if TYPE_CHECKING:
@@ -78,13 +78,7 @@ async def test_what_comes_with_the_end_of_a_handshake_is_heard(
         tls = client.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
         reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
         async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    tls.do_handshake()
-                    break
-                except ssl.SSLWantReadError:
-                    writer.write(outgoing.read())
-                    incoming.write(await reader.read(65536))
+            await shake_hands(tls, (incoming, outgoing), (reader, writer))
             tls.write(f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\n\r\n".encode())
             writer.write(outgoing.read())
             said = b""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import shutil
 import ssl
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,40 +17,29 @@ from muxway import demo
 
 from ..certificates import Authority
 from .harness import BOTH, initialize
+from .running import PATIENCE, Running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-PATIENCE = 30.0
 TOKEN = "a-long-random-token-of-this-test"
 
 
-class Https:
+class Https(Running):
     """The command as a process of its own, and a client that trusts its authority."""
 
     def __init__(self, folder: Path, authority: Authority, *args: str, gateway: dict[str, Any] | None = None) -> None:
         config = folder / "servers.json"
         config.write_text(json.dumps({**demo.config(), "gateway": gateway or {}}))
-        self._log, self._client = folder / "stderr", authority.client()
-        with self._log.open("wb") as log:
+        self.log, self._client = folder / "stderr", authority.client()
+        with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "muxway", "serve", "-c", str(config), "--port", "0", *args],
                 env={**os.environ, "MUXWAY_TOKEN": TOKEN},
                 stderr=log,
             )
         self.port = int(self.until(r"muxway listens on https://[\d.]+:(\d+)")[1])
-
-    def said(self) -> str:
-        return self._log.read_text()
-
-    def until(self, pattern: str) -> re.Match[str]:
-        deadline = time.monotonic() + PATIENCE
-        while (found := re.search(pattern, self.said())) is None:
-            assert time.monotonic() < deadline, self.said()
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.02)
-        return found
 
     def knock(self) -> tuple[int, dict[str, Any]]:
         """The status of an `initialize`, and the certificate that was shown."""
