@@ -110,13 +110,13 @@ async def test_metadata_that_is_not_the_issuers_own_is_not_believed(lie: str, pl
 async def test_clients_of_2025_03_26_find_the_issuers_metadata_at_our_root(place: Place) -> None:
     """MCP 2025-03-26, basic/authorization: they look at the host of the MCP server, and know of no other place."""
     async with serving(place) as url:
-        document = asking.IssuerDocument(url)
+        document = asking.IssuerMetadata(url)
         first = document.document()
         assert isinstance(first, asyncio.Task)
         await first
         assert document.document() is None  # It cannot be had; nobody is asked again for a while.
         place.pages["/.well-known/openid-configuration"] = {"issuer": url, "token_endpoint": f"{url}/token"}
-        document = asking.IssuerDocument(url)
+        document = asking.IssuerMetadata(url)
         again = [document.document() for _ in range(3)]
         assert isinstance(again[0], asyncio.Task)
         assert again[0] is again[2]

@@ -23,7 +23,7 @@ from muxway.calls.identity import Identity
 from muxway.clients.authenticator import Rejected
 from muxway.clients.pages import read_fields
 from muxway.config.auth import is_secure
-from muxway.identity.issuer import fetch_json, fetch_metadata
+from muxway.identity.issuer import IssuerMetadata, fetch_json
 from muxway.identity.jwks import IssuerKeys
 from muxway.identity.verify_jwt import UnknownKey, check_claims, signed_claims
 from muxway.identity.web_pages import say, send_to
@@ -42,8 +42,6 @@ CALLBACK: Final = "/sign-on/callback"
 LASTS: Final = 3600.0
 """Seconds for which somebody is known; then the issuer is asked again, which most people do not notice."""
 _BEGUN_LASTS: Final = 600.0
-_KEPT: Final = 600.0
-"""Seconds for which the issuer's metadata is remembered."""
 _SESSION: Final = "session"
 _BEGUN: Final = "sign-on"
 _MOST_USED: Final = 10_000
@@ -120,7 +118,7 @@ class SignOn:
         self._cookies = cookies
         self._keys = keys or IssuerKeys(settings.issuer, settings.jwks)
         self._now = now
-        self._provider: tuple[_Provider, float] | None = None
+        self._metadata = IssuerMetadata(settings.issuer)
         self._used: dict[str, float] = {}
         """States that have been answered, and when they would have ended."""
 
@@ -154,7 +152,7 @@ class SignOn:
             # Anybody may have made it up.
             return say(400, "Nobody can sign on from here", "The address of the page is too long, or is none.")
         try:
-            provider = await self._find_provider()
+            provider = _provider(await self._metadata.read())
         except HttpTrouble as trouble:
             log.warning(f"nobody can sign on: the issuer {trouble.what}", issuer=self._settings.issuer)
             return say(502, "Nobody can sign on", "The issuer cannot be asked at present. The gateway's log says why.")
@@ -184,7 +182,8 @@ class SignOn:
         try:
             if begun is None:
                 raise _NotSignedOn("it did not begin in this browser, or too long ago")
-            who = await self._signed_on(base, self._code(request, begun), begun)
+            provider = _provider(await self._metadata.read())
+            who = await self._signed_on(base, self._code(request, begun, provider), begun, provider)
         except _NotSignedOn as refused:
             log.warning("sign-on refused", why=str(refused))
             return say(400, "You are not signed on", "Go back and begin again; the gateway's log says why.", [forget])
@@ -194,7 +193,7 @@ class SignOn:
         log.info("signed on", user=who.user)
         return send_to(base + begun.back, [forget, self._cookies.put(base, _SESSION, who, LASTS)])
 
-    def _code(self, request: PageRequest, begun: _OpenSignOn) -> str:
+    def _code(self, request: PageRequest, begun: _OpenSignOn, provider: _Provider) -> str:
         """The code in what came back, once. Raises _NotSignedOn."""
         said = read_fields(request.query)
         if said is None or not hmac.compare_digest(said.get("state", "").encode(), begun.state.encode()):
@@ -202,10 +201,9 @@ class SignOn:
         if not self._use(begun.state):
             raise _NotSignedOn("the answer has been used before")
         issuer = said.get("iss")
-        says_issuer = self._provider is not None and self._provider[0].says_issuer
         if issuer is not None and issuer != self._settings.issuer:
             raise _NotSignedOn("the answer comes from another issuer")
-        if issuer is None and says_issuer:
+        if issuer is None and provider.says_issuer:
             raise _NotSignedOn("the answer does not name the issuer, which always does")
         if "error" in said:
             raise _NotSignedOn(f"the issuer says {printable(said['error'])[:80]}")
@@ -224,9 +222,9 @@ class SignOn:
         self._used[state] = now + _BEGUN_LASTS
         return True
 
-    async def _signed_on(self, base: str, code: str, begun: _OpenSignOn) -> SignedOn:
+    async def _signed_on(self, base: str, code: str, begun: _OpenSignOn, provider: _Provider) -> SignedOn:
         """Trade a code for who somebody is. Raises _NotSignedOn, HttpTrouble."""
-        provider, client = await self._find_provider(), self._client
+        client = self._client
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -279,12 +277,6 @@ class SignOn:
         return SignedOn(
             identity.issuer, identity.subject, identity.user, _fitting(identity.groups), secrets.token_urlsafe(24)
         )
-
-    async def _find_provider(self) -> _Provider:
-        """Where the issuer takes what. Raises HttpTrouble."""
-        if self._provider is None or self._provider[1] < self._now():
-            self._provider = _provider(await fetch_metadata(self._settings.issuer)), self._now() + _KEPT
-        return self._provider[0]
 
 
 def is_own_form(request: PageRequest, base: str, who: SignedOn) -> bool:
