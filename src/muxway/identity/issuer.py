@@ -74,7 +74,7 @@ async def fetch_metadata(issuer: str) -> dict[str, Any]:
             if error.broken or error.reason == "timeout":
                 # Nobody is there: another path of the same host fares no better.
                 raise
-            trouble = error
+            trouble = HttpTrouble(f"has no metadata: it {error.what} at {url}", error.reason)
             continue
         if found.get("issuer") != issuer:
             # Compared as it is written (RFC 8414 §3.3).

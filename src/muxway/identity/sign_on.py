@@ -78,7 +78,9 @@ class _OpenSignOn(msgspec.Struct, frozen=True, array_like=True):
     back: str
 
 
-class _Provider(NamedTuple):
+class Provider(NamedTuple):
+    """An issuer at which people sign on."""
+
     authorization_endpoint: str
     token_endpoint: str
     in_body: bool
@@ -152,7 +154,7 @@ class SignOn:
             # Anybody may have made it up.
             return say(400, "Nobody can sign on from here", "The address of the page is too long, or is none.")
         try:
-            provider = _provider(await self._metadata.read())
+            provider = read_provider(await self._metadata.read())
         except HttpTrouble as trouble:
             log.warning(f"nobody can sign on: the issuer {trouble.what}", issuer=self._settings.issuer)
             return say(502, "Nobody can sign on", "The issuer cannot be asked at present. The gateway's log says why.")
@@ -182,7 +184,7 @@ class SignOn:
         try:
             if begun is None:
                 raise _NotSignedOn("it did not begin in this browser, or too long ago")
-            provider = _provider(await self._metadata.read())
+            provider = read_provider(await self._metadata.read())
             who = await self._signed_on(base, self._code(request, begun, provider), begun, provider)
         except _NotSignedOn as refused:
             log.warning("sign-on refused", why=str(refused))
@@ -193,7 +195,7 @@ class SignOn:
         log.info("signed on", user=who.user)
         return send_to(base + begun.back, [forget, self._cookies.put(base, _SESSION, who, LASTS)])
 
-    def _code(self, request: PageRequest, begun: _OpenSignOn, provider: _Provider) -> str:
+    def _code(self, request: PageRequest, begun: _OpenSignOn, provider: Provider) -> str:
         """The code in what came back, once. Raises _NotSignedOn."""
         said = read_fields(request.query)
         if said is None or not hmac.compare_digest(said.get("state", "").encode(), begun.state.encode()):
@@ -222,7 +224,7 @@ class SignOn:
         self._used[state] = now + _BEGUN_LASTS
         return True
 
-    async def _signed_on(self, base: str, code: str, begun: _OpenSignOn, provider: _Provider) -> SignedOn:
+    async def _signed_on(self, base: str, code: str, begun: _OpenSignOn, provider: Provider) -> SignedOn:
         """Trade a code for who somebody is. Raises _NotSignedOn, HttpTrouble."""
         client = self._client
         form = {
@@ -310,7 +312,9 @@ def origin_of(base: str) -> str:
     return f"{scheme}://{host.removesuffix(usual) if usual else host}"
 
 
-def _provider(said: Mapping[str, Any]) -> _Provider:
+def read_provider(said: Mapping[str, Any]) -> Provider:
+    """Where an issuer takes what, as its metadata says. Raises HttpTrouble."""
+
     def address(name: str) -> str:
         found = said.get(name)
         if not isinstance(found, str) or not is_secure(found):
@@ -319,7 +323,7 @@ def _provider(said: Mapping[str, Any]) -> _Provider:
 
     methods = said.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
     in_body = isinstance(methods, list) and "client_secret_basic" not in methods
-    return _Provider(
+    return Provider(
         address("authorization_endpoint"),
         address("token_endpoint"),
         in_body,
