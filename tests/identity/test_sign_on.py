@@ -103,6 +103,18 @@ async def test_what_the_issuer_did_not_say_to_us_signs_nobody_on(
         assert (await browser.get(f"http://{web.host}/hello")).status == 200
 
 
+async def test_who_breaks_a_sign_on_off_is_told_how_to_try_again(company: Company) -> None:
+    """docs/identity-team.md#the-page-connect: with a link to where it began."""
+    company.answer = {"error": "access_denied"}
+    async with pages_with(sign_on_at(company)) as web, Browser() as browser:
+        page = await browser.get(f"http://{web.host}/hello")
+        assert page.status == 400
+        again = f"http://{web.host}/hello?x=1"
+        assert f"<a href='{again}'>Try again</a>" in page.text
+        company.answer = {}
+        assert "ann of dev" in (await browser.get(again)).text
+
+
 async def test_a_client_that_the_issuer_refuses_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
     """docs/identity-team.md#the-page-connect: a wrong secret is the gateway's to mend, so its log has to name it."""
 

@@ -246,6 +246,27 @@ async def test_somebody_elses_callback_state_or_cookie_logs_nobody_in(provider: 
         assert await team.says("ann") == "ann"
 
 
+async def test_a_login_that_its_user_breaks_off_is_told_and_can_be_tried_again(provider: Provider) -> None:
+    """docs/identity-team.md#the-page-connect: no fault of anybody; a refusal of another kind is one of the server's."""
+    async with team_at(provider) as team, Browser("ann") as hers:
+        await team.call("ann")
+        provider.refusal = {"error": "access_denied", "error_description": "<b>cancelled</b>"}
+        page = await team.log_in(hers)
+        assert page.status == 200
+        assert "guarded: the login was refused: access_denied (&lt;b&gt;cancelled&lt;/b&gt;)" in page.text
+        assert "Nothing has changed; connect it below to try again" in page.text
+        assert "not connected" in page.text
+        provider.refusal = {"error": "server_error"}
+        assert (await team.log_in(hers)).status == 502
+        # What the page has is enough to try again.
+        provider.refusal = {}
+        form = {"csrf": page.field("csrf"), "server": "guarded", "do": "connect"}
+        assert "Disconnect" in (await hers.post(team.page, form)).text
+        provider.refusal = {"error": "access_denied"}
+        assert "Disconnect" in (await hers.post(team.page, form)).text
+        assert await team.says("ann") == "ann"
+
+
 async def test_on_a_laptop_the_page_is_of_whoever_runs_the_gateway(provider: Provider) -> None:
     """docs/identity-team.md#the-page-connect: no sign-on; a form of another page counts no more there."""
     async with a_web() as web, Browser() as mine, Browser() as other:

@@ -21,7 +21,7 @@ from muxway.clients.pages import PageAnswer, read_fields
 from muxway.errors import MuxwayError
 from muxway.exchange.logins import LoginPage
 from muxway.identity.credentials import login_key
-from muxway.identity.login import LIFETIME
+from muxway.identity.login import LIFETIME, LoginDeclined
 from muxway.identity.sign_in import SignIn, sign_out
 from muxway.identity.sign_on import CALLBACK, LASTS, SignedOn, csrf_field, is_own_form
 from muxway.identity.store import LOCAL, TokenStore
@@ -334,6 +334,10 @@ class ConnectPages:
         del self._begun[begun.pending.state]
         try:
             await begun.sign_in.finish(begun.pending, request.query)
+        except LoginDeclined as declined:
+            log.info("login declined", upstream=begun.server, user=visitor.who.user, why=declined)
+            note = f"{begun.server}: {_told(declined)}. Nothing has changed; connect it below to try again."
+            return await self._show(visitor, begun.server, note)
         except MuxwayError as error:
             log.warning("login failed", upstream=begun.server, user=visitor.who.user, error=error)
             return await self._show(visitor, begun.server, f"{begun.server}: {_told(error)}", 502)

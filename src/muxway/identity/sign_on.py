@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import secrets
 import time
+from html import escape
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -26,7 +27,7 @@ from muxway.config.auth import is_secure
 from muxway.identity.issuer import IssuerMetadata, fetch_json
 from muxway.identity.jwks import IssuerKeys
 from muxway.identity.verify_jwt import UnknownKey, check_claims, signed_claims
-from muxway.identity.web_pages import say, send_to
+from muxway.identity.web_pages import say, send_to, show
 from muxway.log import EventLog, printable
 from muxway.net.http_errors import HttpTrouble
 
@@ -49,6 +50,7 @@ _LONGEST_BACK: Final = 2600
 """Bytes, as a cookie holds it, of the address of ours that a browser comes back to."""
 _MOST_GROUPS: Final = 2000
 """Characters of the names of all groups."""
+_AGAIN: Final = "Go back and begin again; the gateway's log says why."
 
 log = EventLog("auth")
 
@@ -90,6 +92,10 @@ class Provider(NamedTuple):
 
 class _NotSignedOn(Exception):
     """Nobody is signed on. The text is for the log; what came may be anybody's."""
+
+
+class _Declined(_NotSignedOn):
+    """The user, or the issuer in the user's place, does not want to."""
 
 
 class SignOn:
@@ -181,14 +187,20 @@ class SignOn:
         base = self.base(request)
         forget = self._cookies.drop(base, _BEGUN)
         begun = self._cookies.get(request, base, _BEGUN, _OpenSignOn)
+        if begun is None:
+            log.warning("sign-on refused", why="it did not begin in this browser, or too long ago")
+            return say(400, "You are not signed on", _AGAIN, [forget])
         try:
-            if begun is None:
-                raise _NotSignedOn("it did not begin in this browser, or too long ago")
             provider = read_provider(await self._metadata.read())
             who = await self._signed_on(base, self._code(request, begun, provider), begun, provider)
+        except _Declined as declined:
+            log.info("sign-on declined", why=str(declined))
+            title = "You are not signed on"
+            body = f"<h1>{title}</h1><p>The sign-on was ended before it was done.</p>"
+            return show(400, title, f"{body}<p><a href='{escape(base + begun.back)}'>Try again</a></p>", [forget])
         except _NotSignedOn as refused:
             log.warning("sign-on refused", why=str(refused))
-            return say(400, "You are not signed on", "Go back and begin again; the gateway's log says why.", [forget])
+            return say(400, "You are not signed on", _AGAIN, [forget])
         except HttpTrouble as trouble:
             log.warning(f"nobody can sign on: the issuer {trouble.what}", issuer=self._settings.issuer)
             return say(502, "You are not signed on", "The issuer did not confirm it. Begin again later.", [forget])
@@ -208,7 +220,8 @@ class SignOn:
         if issuer is None and provider.says_issuer:
             raise _NotSignedOn("the answer does not name the issuer, which always does")
         if "error" in said:
-            raise _NotSignedOn(f"the issuer says {printable(said['error'])[:80]}")
+            kind = _Declined if said["error"] == "access_denied" else _NotSignedOn
+            raise kind(f"the issuer says {printable(said['error'])[:80]}")
         if not said.get("code"):
             raise _NotSignedOn("there is no code in the answer")
         return said["code"]
