@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from muxway.clients.transports.guesses import network_of
 from muxway.errors import MuxwayError
 from muxway.log import EventLog, printable
 from muxway.net.guarded_fetch import FetchError, GuardedFetch
@@ -191,6 +192,7 @@ class OAuthClients:
         minute = int(self._now() // 60)
         if minute != self._minute:
             self._minute, self._registered = minute, {}
+        address = network_of(address)
         for whose, most in ((address, _EACH_MINUTE), ("", _ALL_MINUTE)):
             if self._registered.get(whose, 0) >= most:
                 raise ClientError("slow_down", "too many clients register themselves at present: try again in a minute")
