@@ -681,6 +681,8 @@ DOCUMENTS: list[tuple[str, Any]] = [
     ("https://app.example.com/", None),
     ("https://user@app.example.com/c.json", None),
     ("https://app.example.com/../c.json", None),
+    ("https://app.example.com/a/./c.json", None),
+    ("https://app.example.com/a/%2E%2e/c.json", None),
     ("http://app.example.com/c.json", None),
     (DOCUMENT, described(client_id="https://other.example.com/c.json")),
     (DOCUMENT, described(redirect_uris=["http://evil.example.com/"])),

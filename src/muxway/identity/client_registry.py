@@ -95,6 +95,10 @@ def _without_port(uri: str) -> tuple[str, str, str] | None:
     return parts.hostname, parts.path, parts.query
 
 
+def _has_dot_segment(path: str) -> bool:
+    return not {".", ".."}.isdisjoint(path.lower().replace("%2e", ".").split("/"))
+
+
 def is_loopback_uri(uri: str) -> bool:
     """Whether a browser that is sent there stays on its own machine."""
     return _without_port(uri) is not None
@@ -231,7 +235,7 @@ class OAuthClients:
 
     async def _read_document(self, url: str) -> OAuthClient:
         parts = _parts(url)
-        if parts is None or not parts.hostname or parts.path in ("", "/") or "/." in parts.path:
+        if parts is None or not parts.hostname or parts.path in ("", "/") or _has_dot_segment(parts.path):
             raise ClientError("invalid_client", "The id of the program is no address of a document.")
         try:
             answer = await self._fetch(url)
