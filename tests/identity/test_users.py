@@ -80,6 +80,32 @@ async def test_what_a_login_lists_is_for_its_user_alone(provider: Provider) -> N
         assert "guarded__of-ann" in [tool.name for tool in team.gateway.tools()]
 
 
+async def test_a_client_half_way_through_a_list_of_its_user_goes_on_in_it(provider: Provider) -> None:
+    """docs/configuration.md#gateway: `pageSize`; a cursor of one user leads no other user anywhere."""
+    provider.own_tools = True
+    notes = ScriptedServer(tools={"a": {}, "b": {}, "c": {}})
+    top = {"gateway": {"pageSize": 2}}
+    async with team_at(provider, {"notes": notes}, top) as team, Browser("ann") as hers, Browser("bob") as his:
+        await team.log_in(hers)
+        await team.log_in(his)
+
+        async def page(user: str, cursor: str | None) -> tuple[list[str], str | None]:
+            listed = (await team.ask(user, "tools/list", {"cursor": cursor}))["result"]
+            return [tool["name"] for tool in listed["tools"]], listed.get("nextCursor")
+
+        names, cursor = await page("ann", None)
+        assert names == ["notes__a", "notes__b"]
+        for number in range(4):
+            await team.gateway.add(f"more{number}", server=ScriptedServer(tools={"x": {}}))
+        await page("ann", "")  # Another client of hers begins with the new list.
+        names, cursor = await page("ann", cursor)
+        assert names == ["notes__c", "guarded__who"]
+        assert "error" in await team.ask("bob", "tools/list", {"cursor": cursor})
+        await team.gateway.add("more4", server=ScriptedServer(tools={"x": {}}))
+        assert await page("ann", cursor) == (["guarded__write", "guarded__of-ann"], None)
+        assert len(await team.tools("ann")) == 2
+
+
 async def test_a_lock_that_is_enforced_holds_for_what_a_login_lists(provider: Provider) -> None:
     """docs/lock.md: what is not locked is neither listed nor called, in whose name ever it was listed."""
     provider.own_tools = True
