@@ -14,7 +14,7 @@ import msgspec
 from muxway.calls.backend import StillStarting, refuse
 from muxway.calls.sinks import chain
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
-from muxway.catalog.naming import SEPARATORS, has_prefix
+from muxway.catalog.naming import SEPARATORS, has_prefix, spellings
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
 from muxway.errors import INVALID_PARAMS, CallRefused, InvalidParams, RpcError, ToolNotFound
@@ -124,8 +124,9 @@ class Router:
         target = self.of_route(visible, route)
         if target.vague and target.own is not None and not target.own.steps:
             return self._compound(visible, target, route, call)
-        # What is refused is looked up each time: those that are remembered are called without a further look.
-        if target.error is None and len(visible.targets) < _REMEMBERED:
+        # What is refused is looked up each time: those that are remembered are called without a further look. So are
+        # the names of tools by which others are found, which mean something else to who calls them directly.
+        if target.error is None and len(visible.targets) < _REMEMBERED and name not in visible.finders:
             visible.targets[spelled] = target
         return target
 
@@ -139,6 +140,13 @@ class Router:
         if spelled is None or (name := envelopes.text(spelled)) is None:
             error = CallRefused(f"Nothing was called: {route.public} takes the name of a tool, and its arguments.")
             return Target("", (route.public,), TOOLS, route, found_in=visible.tools, chosen=route, error=error)
+        if name in visible.finders:
+            # Looked up once more, as it is after whatever stands around calls, it would lead to yet another tool.
+            other = _other_spelling(visible, name)
+            if other is None:
+                error = self._not_found(visible, visible.tools, name, call)
+                return msgspec.structs.replace(self._absent(visible, TOOLS, name, error), chosen=route)
+            name, spelled = other, envelopes.Raw(envelopes.encode(other))
         if arguments is None or envelopes.is_null(arguments):
             arguments = _NO_ARGUMENTS
         params = {**call.params, "name": spelled, "arguments": arguments}
@@ -524,6 +532,15 @@ class Router:
             return visible.tools.admits is None or visible.tools.admits(trace.upstream, trace.tool)
         self.explain_absence(visible, visible.tools, trace.tool)
         return False
+
+
+def _other_spelling(visible: Visible, name: str) -> str | None:
+    """Another name of a server's tool that can be taken for nothing else; None if there is none."""
+    route = visible.tools.find(name).route
+    if route is None or not route.upstream:
+        return None
+    found = (one for one in spellings(route.upstream, route.alias) if visible.tools.find(one).route is route)
+    return next((one for one in found if one not in visible.finders), None)
 
 
 def _arguments(call: Call) -> dict[str, Any]:

@@ -829,7 +829,9 @@ def _searched(visible: Visible, discovery: Discovery | None, before: Visible | N
         old = None if before is None or not before.lists else before.lists[stateless][TOOLS]
         lists[stateless] = {**listings, TOOLS: listings[TOOLS]._replace(pages=pages).following(old)}
     said = instructions.merged(visible.sources, visible.settings.naming, searched=True)
-    return replace(visible, discovery=discovery, finders=finders, lists=lists, instructions=said)
+    # Where all were listed before, a server's tool may have had the name of one of the finders.
+    targets = visible.targets if before is not None and before.finders.keys() == finders.keys() else {}
+    return replace(visible, discovery=discovery, finders=finders, lists=lists, instructions=said, targets=targets)
 
 
 def _without(
