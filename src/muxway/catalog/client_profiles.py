@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muxway.catalog import flat_schemas
+from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import Naming
 from muxway.errors import ParseError
 from muxway.wire import envelopes
@@ -192,6 +193,17 @@ def adapt(catalog: Catalog, profile: ClientProfile) -> Adapted:
     if not changes:
         return Adapted(catalog, (), tuple(warnings))
     return Adapted(replace(catalog, routes=routes, _aliases={}), tuple(changes), tuple(warnings))
+
+
+def relisted(result: bytes, adapted: Adapted, profile: ClientProfile) -> bytes:
+    """A list of tools under their public names, perhaps not all or changed, as the client takes it."""
+    members = envelopes.members(result) or {}
+    names = {route.public: name for name, route in adapted.catalog.routes.items() if name != route.public}
+    tools: list[envelopes.Buffer] = []
+    for tool in envelopes.items(members.get(TOOLS.member, b"[]")) or ():
+        name = envelopes.text((envelopes.members(tool) or {}).get(TOOLS.identity))
+        tools.append(_definition(bytes(tool), profile, names.get(name or ""))[0])
+    return envelopes.object_of({**members, TOOLS.member: b"[%b]" % b",".join(tools)}.items())
 
 
 def changes_of(route: Route, profile: ClientProfile) -> tuple[str, ...]:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from muxway.calls.backend import StillStarting
 from muxway.calls.call import LIBRARY
 from muxway.calls.incidents import attempt, internal
+from muxway.calls.sinks import Passing
+from muxway.catalog import client_profiles
+from muxway.catalog.client_profiles import PROFILES
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.errors import CallRefused, MethodNotFound, RpcError, ToolNotFound, UpstreamError
 from muxway.exchange import completion, logins, prompts, resources, tasks, tools
@@ -72,6 +75,25 @@ class _HeldCall:
         self._queue.pop(self, None)
         if self._running is not None:
             self._running.cancel(reason)
+
+
+class _ForClient(Passing):
+    """A list that middleware has seen under public names, made one for a client that cannot take everything."""
+
+    def __init__(self, sink: Sink, sees: Callable[[], Visible | None], visible: Visible) -> None:
+        super().__init__(sink)
+        self._sees = sees
+        self._visible = visible
+
+    def done(self, *result: Buffer) -> None:
+        # What there is may be something else by now.
+        visible = self._sees() or self._visible
+        if visible.adapted is not None:
+            result = (client_profiles.relisted(b"".join(result), visible.adapted, PROFILES[visible.client]),)
+        self._sink.done(*result)
+
+    def failed(self, error: RpcError) -> None:
+        self._sink.failed(error)
 
 
 class Dispatcher:
@@ -139,7 +161,11 @@ class Dispatcher:
             if making is not None:
                 return _HeldCall(making.held, self._router, self.handle, call, sink, counts=False)
             visible = self._look(call.caller)
-        return self._answer(visible, call, sink) if visible.chain is None else visible.chain.handle(call, sink)
+        if visible.chain is None:
+            return self._answer(visible, call, sink)
+        if visible.before_client is not None and call.method == TOOLS.method and visible.relisted(TOOLS):
+            sink = _ForClient(sink, partial(self.find, call.caller), visible)
+        return visible.chain.handle(call, sink)
 
     def around(self, call: Call, sink: Sink, answer: Answer) -> Running | None:
         """The same for requests that the client's side answers itself, by what it gives."""
@@ -278,6 +304,8 @@ class Dispatcher:
 
     def _list(self, visible: Visible, kind: Kind, call: Call, sink: Sink) -> Running | None:
         runtime, stateless = self.runtime, call.caller.revision.stateless
+        if visible.before_client is not None and kind is TOOLS and visible.relisted(TOOLS):
+            visible = visible.before_client
         if kind is TOOLS and visible.discovery is not None:
             self.runtime.searches.prepare(self.view, visible)
             if not visible.discovery.pinned.texts and not call.everything:
@@ -305,7 +333,7 @@ class Dispatcher:
         # Of lists that are for one user alone, only the one in force is known.
         earlier = runtime.half_read.get(key, ()) if "cursor" in call.params and visible.owner is None else ()
         listing = visible.lists[stateless][kind]
-        if call.everything and kind is TOOLS and visible.discovery is not None:
+        if call.everything and kind is TOOLS:
             listing = visible.everything(stateless=stateless)
         elif kind is TOOLS and visible.pins and not stateless and call.caller.party is not None:
             listing = runtime.pin(call.caller.party, visible)
@@ -349,9 +377,13 @@ class Dispatcher:
         visible = self.seen(call.caller)
         return self._router.resolve(visible.whole if call.caller.depth else visible, call, wait=wait)
 
-    def listed(self, kind: Kind) -> Mapping[str, object]:
-        """What there is of a kind, by name; another object as soon as that changes."""
-        return self.visible.listed(kind)
+    def listed(self, kind: Kind, caller: Caller) -> Mapping[str, object]:
+        """What there is of a kind for a caller, by its public name; another object as soon as that changes."""
+        return self.seen(caller).listed(kind)
+
+    def unknown(self, kind: Kind, name: str, caller: Caller) -> RpcError:
+        """What is said of a name that nothing has, or nothing that a caller may know of."""
+        return self._router.unknown(self.seen(caller), kind, name, caller)
 
     def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
         """What a server logs outside of any call, as a caller may see it; None: not at all."""

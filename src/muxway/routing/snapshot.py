@@ -63,6 +63,14 @@ class MiddlewareChain(Protocol):
         """Whether nothing in it goes by names, or may leave something out of a list."""
         ...
 
+    def relists(self, kind: Kind) -> bool:
+        """Whether anything in it may make another list of a kind."""
+        ...
+
+    def hides(self, kind: Kind) -> bool:
+        """Whether what it leaves out of such a list is hidden."""
+        ...
+
     def handle(self, call: Call, sink: Sink) -> Running | None:
         """Start a request."""
         ...
@@ -182,6 +190,8 @@ class Visible:
     """What was done to the tools for a client that cannot take them as they are; None: nothing."""
     client: str = ""
     """The profile of that client."""
+    before_client: Visible | None = None
+    """What there is for other clients, if that is not the same."""
     discovery: Discovery | None = None
     """How tools are found that are not listed; None: all are."""
     finders: Mapping[str, Route] = field(default_factory=dict[str, "Route"])
@@ -201,8 +211,13 @@ class Visible:
         return self.prompts if kind is PROMPTS else self.tools
 
     def listed(self, kind: Kind) -> Mapping[str, object]:
-        """What there is of a kind, by name; another object as soon as that changes."""
-        return self.resources.resources if kind is RESOURCES else self.catalog(kind).routes
+        """What there is of a kind, by its public name; another object as soon as that changes."""
+        everybodys = self.before_client or self
+        return everybodys.resources.resources if kind is RESOURCES else everybodys.catalog(kind).routes
+
+    def relisted(self, kind: Kind) -> bool:
+        """Whether middleware may make another list of a kind: it goes by public names, whichever client asks."""
+        return self.chain is not None and self.chain.relists(kind)
 
     def offered(self, revision: Revision) -> dict[str, Any]:
         """What callers of a revision are offered."""
@@ -495,6 +510,7 @@ class Snapshot:
                 base = shown if judge is None else snapshot.classes.get((view, judge, ""))
                 if base is not None:
                     same = {"servers": base.servers, "part_of": base.whole, "before_rules": base.before_rules}
+                    same["before_client"] = base
                     snapshot.classes[view, judge, client] = base if not made.client else replace(made, **same)
             elif judge is not None:
                 part_of = None if view is None else snapshot.classes.get((None, judge, ""))
@@ -688,6 +704,7 @@ def _adapted(seen: Visible, profile: ClientProfile, before: Visible | None) -> V
         part_of=seen.whole,
         adapted=adapted,
         client=profile.name,
+        before_client=seen,
     )
 
 
