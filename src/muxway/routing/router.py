@@ -46,6 +46,7 @@ _LARGEST_JUDGED: Final = 256 * 1024
 _WITH_ARGUMENTS: Final = frozenset(("tools/call", "prompts/get"))
 """Bytes of arguments, not written as we would write them, that a rule may look at: it takes some 20 ns for each."""
 _NO_ARGUMENTS: Final = envelopes.Raw(b"{}")
+_PICK: Final = envelopes.picker(("name", "arguments"))
 _MOST_WAITS: Final = 4
 """How often a call waits before it is told that what it calls is not listed: some lists never stand still."""
 
@@ -135,8 +136,7 @@ class Router:
         if route.public == SEARCH:
             return Target("", (route.public,), TOOLS, route, found_in=visible.tools, searches=True)
         given = call.params.get("arguments")
-        wanted = envelopes.members(given) if given is not None else None
-        spelled, arguments = (wanted or {}).get("name"), (wanted or {}).get("arguments")
+        spelled, arguments = (None, None) if given is None or not envelopes.is_object(given) else _PICK(given)
         if spelled is None or (name := envelopes.text(spelled)) is None:
             error = CallRefused(f"Nothing was called: {route.public} takes the name of a tool, and its arguments.")
             return Target("", (route.public,), TOOLS, route, found_in=visible.tools, chosen=route, error=error)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
+from muxway.search.opening import opened
 from muxway.search.words import telling, terms
-from muxway.wire import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -103,7 +103,7 @@ class Matches(NamedTuple):
 
 def fields_of(tool: Indexed) -> tuple[list[str], ...]:
     """The terms in each of the `FIELDS` of a tool."""
-    definition = envelopes.holdable(tool.definition)
+    definition = opened(tool.definition).members
     annotations = _object(definition.get("annotations"))
     titles = " ".join(_text(one.get("title")) for one in (definition, annotations))
     properties = _object(_object(definition.get("inputSchema")).get("properties"))

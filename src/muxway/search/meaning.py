@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from muxway.search.opening import opened
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Meaning:
 
 def _said(definition: bytes) -> str:
     """What a tool is, in words."""
-    fields = envelopes.holdable(definition)
+    fields = opened(definition).members
     name, description = str(fields.get("name", "")), fields.get("description")
     words = " ".join(_WORDS(name.rpartition("__")[2]))
     return f"{words}: {description[:_TEXT] if isinstance(description, str) else ''}"
