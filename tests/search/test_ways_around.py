@@ -15,7 +15,7 @@ from muxway.testing import RawClient, ScriptedServer
 from muxway.wire import envelopes
 from tests.conftest import World, a_world, said
 from tests.noting import NoteServer, until
-from tests.search.test_views import SEARCHED, Hider, calls, client_of, hub, search, text
+from tests.search.test_views import SEARCHED, Hider, calls, client_of, hub, search, text, world
 
 if TYPE_CHECKING:
     from muxway.middleware.engine.base import Next, Request, Result
@@ -191,3 +191,40 @@ async def test_middleware_hides_what_is_listed_for_one_user() -> None:
         for call in (("up__delete_it",), ("call_tool", {"name": "up__delete_it"})):
             assert (await client.call(*call)).error["message"] == "Tool not found: up__delete_it"
         assert "up (1)" in await search(client, "bobs")
+
+
+async def test_users_have_indexes_of_their_own() -> None:
+    """docs/discovery.md#who-sees-what: nobody's tools rank, count or wait for anybody else's."""
+    server = ScriptedServer(tools={"plain": None})
+    mine = {"one": "Handles apples", "two": "Handles pears"}
+    async with Gateway.open({**OFF, **SEARCHED}, middleware=[Hider()]) as gateway:
+        await gateway.add("up", server=server)
+        own_lists(gateway, "up", {ANN: mine})
+        alone = await search(await client_for(gateway, ANN), "apples pears")
+        others = {Identity(user="u", subject=f"u{number}", issuer="i"): dict(mine) for number in range(40)}
+        own_lists(gateway, "up", {ANN: mine, **others, BOB: {f"b{number}": "Handles apples" for number in range(9)}})
+        ann, bob = [await client_for(gateway, one) for one in (ANN, BOB)]
+        params = {"name": "search_tools", "arguments": {"query": "apples pears"}}
+        waiting = [(ann, ann.start("tools/call", params)), (bob, bob.start("tools/call", params))] * 5
+        for client, id_ in dict.fromkeys(waiting):
+            told = text((await client.answer(id_)).result)
+            assert (told == alone) == (client is ann)
+        searches = gateway.runtime.searches
+        kept = searches._views[None, ANN.owner].index.segments["up"]
+        await search(bob, "pears")
+        assert await search(ann, "apples pears") == alone
+        assert searches._views[None, ANN.owner].index.segments["up"] is kept, "nothing is made again"
+        for one in others:
+            assert "up__one" in await search(await client_for(gateway, one), "apples")
+        assert len(searches._views) <= 33
+
+
+async def test_words_of_what_a_caller_may_not_run_find_nothing() -> None:
+    """docs/access.md: a compound tool tells only of what its caller may run, to who searches, too."""
+    ops = {"description": "Operations", "subtools": {"hub": {"tools": ["list_issues", "delete_repo"]}}}
+    rules = [{"users": ["ann"], "do": "allow"}, {"tools": ["hub__delete_*"], "do": "deny"}]
+    async with world(access=rules, tools={"Ops": ops}) as made:
+        ann, bob = [await client_for(made.gateway, one) for one in (ANN, BOB)]
+        assert "Ops(" in await search(ann, "delete_repo")
+        assert "No tool matches" in await search(bob, "delete_repo")
+        assert (await search(bob, "operations list_issues")).startswith("Ops(")

@@ -16,7 +16,7 @@ from muxway.search.opening import opened
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
 Vectors: TypeAlias = Any
 """A matrix of numpy, a row for each tool."""
@@ -87,9 +87,9 @@ class Meaning:
         names: Sequence[str],
         parts: Sequence[Vectors],
         limit: int,
-        sees: Callable[[str], bool] | None,
+        mask: Sequence[int] | None,
     ) -> list[str]:
-        """The names of the tools that are most like a query, of those that the caller sees; `parts` have their rows."""
+        """The names of the tools that are most like a query; `parts` have their rows, `mask` says which count."""
         numpy, wanted = self._numpy, self.embed([query])[0]
         if not names or not wanted.any():
             return []
@@ -100,7 +100,7 @@ class Meaning:
         for number in order:
             if likeness[number] < _LEAST:
                 break
-            if sees is None or sees(names[number]):
+            if mask is None or mask[number]:
                 near.append(names[number])
                 if len(near) == limit:
                     break
