@@ -80,6 +80,21 @@ async def test_what_a_login_lists_is_for_its_user_alone(provider: Provider) -> N
         assert "guarded__of-ann" in [tool.name for tool in team.gateway.tools()]
 
 
+async def test_a_user_finds_what_a_login_lists_and_nobody_elses(provider: Provider) -> None:
+    """docs/discovery.md#who-sees-what: also by the first search, before anything was listed or called."""
+    provider.own_tools = True
+    top = {"gateway": {"discovery": "search"}}
+    async with team_at(provider, top=top) as team, Browser("ann") as hers:
+
+        async def found(user: str) -> str:
+            asked = {"name": "search_tools", "arguments": {"query": "of-ann"}}
+            return (await team.ask(user, "tools/call", asked))["result"]["content"][0]["text"]
+
+        await team.log_in(hers)
+        assert (await found("ann")).startswith("guarded__of-ann(")
+        assert "guarded (0)" in await found("bob")
+
+
 async def test_a_lock_that_is_enforced_holds_for_what_a_login_lists(provider: Provider) -> None:
     """docs/lock.md: what is not locked is neither listed nor called, in whose name ever it was listed."""
     provider.own_tools = True

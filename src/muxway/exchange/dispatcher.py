@@ -312,23 +312,9 @@ class Dispatcher:
                 # It is the same whatever servers have.
                 sink.done(*visible.lists[stateless][kind].answer(call))
                 return None
-        if runtime.waiting_listings is not None:
-            return _HeldCall(runtime.waiting_listings, self._router, self.answer, call, sink)
-        backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
-        if runtime.snapshot.own_lists.servers and call.caller.identity is not None:
-            owner = call.caller.identity.owner
-            backends = [backend.of(owner) for backend in backends]
-            arriving = next((queue for one in backends if (queue := one.arriving) is not None), None)
-            if arriving is not None:
-                return _HeldCall(arriving, self._router, self.answer, call, sink)
-        if not stateless:
-            opening = next((queue for one in backends if (queue := one.opening) is not None), None)
-            if opening is not None:
-                return _HeldCall(opening, self._router, self.answer, call, sink)
-        self._router.renew(visible, kind)
-        # Servers whose part may be out of date are asked for it again, for the next time.
-        parts = [backend.asked(kind.method) for backend in backends]
-        holds = min((part for part in parts if part is not None), default=None)
+        waiting, holds = self._renew(visible, kind, call)
+        if waiting is not None:
+            return _HeldCall(waiting, self._router, self.answer, call, sink)
         key = (visible.class_in(self.view), stateless, kind)
         # Of lists that are for one user alone, only the one in force is known.
         earlier = runtime.half_read.get(key, ()) if "cursor" in call.params and visible.owner is None else ()
@@ -339,6 +325,31 @@ class Dispatcher:
             listing = runtime.pin(call.caller.party, visible)
         sink.done(*listing.answer(call, earlier, holds))
         return None
+
+    def _renew(self, visible: Visible, kind: Kind, call: Call) -> tuple[dict[Held, None] | None, int | None]:
+        """Where to wait for what servers list now, if need be; if not, for how many milliseconds that holds.
+
+        Raises:
+            StillStarting: the only server is asked for its list once more.
+        """
+        runtime = self.runtime
+        if runtime.waiting_listings is not None:
+            return runtime.waiting_listings, None
+        backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
+        if runtime.snapshot.own_lists.servers and call.caller.identity is not None:
+            owner = call.caller.identity.owner
+            backends = [backend.of(owner) for backend in backends]
+            arriving = next((queue for one in backends if (queue := one.arriving) is not None), None)
+            if arriving is not None:
+                return arriving, None
+        if not call.caller.revision.stateless:
+            opening = next((queue for one in backends if (queue := one.opening) is not None), None)
+            if opening is not None:
+                return opening, None
+        self._router.renew(visible, kind)
+        # Servers whose part may be out of date are asked for it again, for the next time.
+        parts = [backend.asked(kind.method) for backend in backends]
+        return None, min((part for part in parts if part is not None), default=None)
 
     def _gone(self, visible: Visible, call: Call) -> RpcError | None:
         """What to say of a tool that is only in the list which its session keeps; None: it is not."""
@@ -351,8 +362,10 @@ class Dispatcher:
         return ToolNotFound(why, code=call.caller.revision.unknown_tool_code)
 
     def _search(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
-        if self.runtime.waiting_listings is not None:
-            return _HeldCall(self.runtime.waiting_listings, self._router, self.answer, call, sink)
+        # Who searches wants to know what there is, as who lists does.
+        waiting, _ = self._renew(visible, TOOLS, call)
+        if waiting is not None:
+            return _HeldCall(waiting, self._router, self.answer, call, sink)
         give = partial(self._forwarder.give, call, sink)
         return self.runtime.searches.answer(self.view, visible, call, give, partial(give, failed=True))
 
