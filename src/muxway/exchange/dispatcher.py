@@ -22,7 +22,7 @@ from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from muxway.calls.backend import Held, WaitingCalls
+    from muxway.calls.backend import Backend, Held, WaitingCalls
     from muxway.calls.call import Call, Caller
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
@@ -312,9 +312,13 @@ class Dispatcher:
                 # It is the same whatever servers have.
                 sink.done(*visible.lists[stateless][kind].answer(call))
                 return None
-        waiting, holds = self._renew(visible, kind, call)
+        waiting, backends = self._listing(visible, call)
         if waiting is not None:
             return _HeldCall(waiting, self._router, self.answer, call, sink)
+        self._router.renew(visible, kind)
+        # Servers whose part may be out of date are asked for it again, for the next time.
+        parts = [backend.asked(kind.method) for backend in backends]
+        holds = min((part for part in parts if part is not None), default=None)
         key = (visible.class_in(self.view), stateless, kind)
         # Of lists that are for one user alone, only the one in force is known.
         earlier = runtime.half_read.get(key, ()) if "cursor" in call.params and visible.owner is None else ()
@@ -326,30 +330,23 @@ class Dispatcher:
         sink.done(*listing.answer(call, earlier, holds))
         return None
 
-    def _renew(self, visible: Visible, kind: Kind, call: Call) -> tuple[dict[Held, None] | None, int | None]:
-        """Where to wait for what servers list now, if need be; if not, for how many milliseconds that holds.
-
-        Raises:
-            StillStarting: the only server is asked for its list once more.
-        """
+    def _listing(self, visible: Visible, call: Call) -> tuple[dict[Held, None] | None, list[Backend]]:
+        """Where to wait until servers have listed what they have for a caller, if need be; and these servers."""
         runtime = self.runtime
         if runtime.waiting_listings is not None:
-            return runtime.waiting_listings, None
+            return runtime.waiting_listings, []
         backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
         if runtime.snapshot.own_lists.servers and call.caller.identity is not None:
             owner = call.caller.identity.owner
             backends = [backend.of(owner) for backend in backends]
             arriving = next((queue for one in backends if (queue := one.arriving) is not None), None)
             if arriving is not None:
-                return arriving, None
+                return arriving, backends
         if not call.caller.revision.stateless:
             opening = next((queue for one in backends if (queue := one.opening) is not None), None)
             if opening is not None:
-                return opening, None
-        self._router.renew(visible, kind)
-        # Servers whose part may be out of date are asked for it again, for the next time.
-        parts = [backend.asked(kind.method) for backend in backends]
-        return None, min((part for part in parts if part is not None), default=None)
+                return opening, backends
+        return None, backends
 
     def _gone(self, visible: Visible, call: Call) -> RpcError | None:
         """What to say of a tool that is only in the list which its session keeps; None: it is not."""
@@ -362,10 +359,13 @@ class Dispatcher:
         return ToolNotFound(why, code=call.caller.revision.unknown_tool_code)
 
     def _search(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
-        # Who searches wants to know what there is, as who lists does.
-        waiting, _ = self._renew(visible, TOOLS, call)
+        # Who searches wants to know what there is, as who lists does; but comes more often, so nothing is waited for
+        # that is only perhaps out of date.
+        waiting, backends = self._listing(visible, call)
         if waiting is not None:
             return _HeldCall(waiting, self._router, self.answer, call, sink)
+        for backend in backends:
+            backend.asked(TOOLS.method)
         give = partial(self._forwarder.give, call, sink)
         return self.runtime.searches.answer(self.view, visible, call, give, partial(give, failed=True))
 
