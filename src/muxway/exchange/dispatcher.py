@@ -256,6 +256,11 @@ class Dispatcher:
             return self.hold(wait, partial(self._agreed, target), call, sink)
 
     def _prepare_and_send(self, target: Target, call: Call, sink: Sink) -> Running | None:
+        if self.runtime.snapshot.settings.locked and target.route is not None and target.kind is not None:
+            # It may have waited for somebody to agree, or for a middleware, and have changed meanwhile.
+            refusal = self.seen(call.caller).refusal(target.kind, target.server, target.route.native)
+            if refusal is not None:
+                raise refusal
         if target.kind is TOOLS:
             return self._retry_or_send(target, tools.prepare(target, call), sink)
         if call.method == "prompts/get":

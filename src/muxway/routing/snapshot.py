@@ -482,8 +482,9 @@ class Snapshot:
     ) -> Snapshot:
         """What these make of it; each catalog is the same as here if nothing of its kind has changed."""
         before = self.whole
-        # With other rules for names, no part of the catalogs can be used again.
-        known = before.sources if settings.naming == self.settings.naming else ()
+        # With other rules for names, or on what is locked, no part of the catalogs can be used again.
+        same = (settings.naming, settings.locked) == (self.settings.naming, self.settings.locked)
+        known = before.sources if same else ()
         resources = _next_resources(before, known, servers, given)
         sources = [resources.with_apps(source) for source in given]
         tools = _next_catalog(before.tools, known, settings.naming, sources, resources)
@@ -581,9 +582,12 @@ def _next_catalog(
 ) -> Catalog:
     def parts(all_of_them: Sequence[Source]) -> list[object]:
         return [
-            (source.upstream, source.bare, source.prefix, source.asked, source.own, source.of(old.kind))
+            # What is refused may be listed as before: but with the catalog goes what calls of it were found to be.
+            (source.upstream, source.bare, source.prefix, source.asked, source.own, source.of(old.kind), refused)
             for source in all_of_them
-            if any(source.of(old.kind)) or source.asked not in (None, source.prefix)
+            if (refused := source.refused.get(old.kind.name))
+            or any(source.of(old.kind))
+            or source.asked not in (None, source.prefix)
         ]
 
     if old.version and parts(sources) == parts(known):
