@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muxway.calls.backend import StillStarting
 from muxway.calls.call import LIBRARY
 from muxway.calls.incidents import attempt, internal
+from muxway.calls.ports import aside
 from muxway.calls.sinks import Passing
 from muxway.catalog import client_profiles
 from muxway.catalog.client_profiles import PROFILES
@@ -88,9 +89,15 @@ class _ForClient(Passing):
     def done(self, *result: Buffer) -> None:
         # What there is may be something else by now.
         visible = self._sees() or self._visible
-        if visible.adapted is not None:
-            result = (client_profiles.relisted(b"".join(result), visible.adapted, PROFILES[visible.client]),)
-        self._sink.done(*result)
+        if visible.adapted is None:
+            self._sink.done(*result)
+            return
+        listed = b"".join(result)
+        work = partial(client_profiles.relisted, listed, visible.adapted, PROFILES[visible.client])
+        if client_profiles.takes_long(listed):
+            aside(work, lambda outcome: attempt(self._sink.failed, lambda: self._sink.done(outcome())))
+        else:
+            self._sink.done(work())
 
     def failed(self, error: RpcError) -> None:
         self._sink.failed(error)

@@ -386,8 +386,10 @@ class Snapshot:
             return own.visible(view)
         made = own.classes.get(key)
         # To find what is the same as before takes as long as to make it.
-        many = are_many(self.given) or (before is not None and are_many(before.sources))
-        return made if made is not None or many else own.made(key, before)
+        if made is not None or are_many(self.given) or (before is not None and are_many(before.sources)):
+            return made
+        adapts = key[2] and client_profiles.takes_long(own.whole.tools.page(0, None))
+        return None if adapts else own.made(key, before)
 
     def looking(self, view: str | None, identity: Identity | None, client: str = "") -> Looking:
         """What any thread may do to see what a caller sees."""
