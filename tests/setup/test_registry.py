@@ -262,6 +262,28 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "root in capitals": (
         package("oci", "ann/x:1", runtimeArguments=[
             {"type": "named", "name": "--mount", "value": "type=bind,SRC=/,dst=/x"}]), "has not chosen"),
+    "root by an option of a volume": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "--mount", "value": "type=volume,src=v,dst=/x,volume-driver=local,"
+             "volume-opt=type=none,volume-opt=o=bind,volume-opt=device=/"}]), "has not chosen"),
+    "root by a default of its own field": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "--mount", "value": "type=bind,{a},dst=/x",
+             "variables": {"a": {"default": "src=/"}}}]), "has not chosen"),
+    "root behind a default": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "--mount", "value": "type=bind,dst={a}",
+             "variables": {"a": {"default": "/x,src=/"}}}]), "has not chosen"),
+    "another Docker": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "-e", "value": "DOCKER_HOST=tcp://evil.example"}]), "DOCKER_HOST decides"),
+    "another docker": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "positional", "value": "--env=PATH=/tmp"}]), "PATH decides"),
+    "loader for docker": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "--env", "value": "LD_PRELOAD={a}", "variables": {"a": {"default": "/x"}}}]),
+        "LD_PRELOAD decides"),
     "above what was chosen": (
         package("oci", "ann/x:1", runtimeArguments=[
             {"type": "named", "name": "-v", "value": "{src}/../..:/x", "variables": {"src": {}}}]), "has not chosen"),
