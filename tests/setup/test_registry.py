@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import threading
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -363,6 +365,34 @@ def test_bundles_that_would_do_harm_are_refused(case: str, stub: RegistryStub, h
     assert why in " ".join(done.stderr.split())
     assert config.read_text() == TEXT
     assert not (home / ".local/share/muxway/bundles").exists()
+
+
+def spoiled(method: int) -> bytes:
+    """A bundle whose last file cannot be read: it claims to have a password, or is damaged."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("manifest.json", json.dumps(MANIFEST))
+        archive.writestr("last", "word " * 100, compress_type=method)
+    content = bytearray(file.getvalue())
+    local, central = content.rindex(b"PK\x03\x04"), content.rindex(b"PK\x01\x02")
+    if method == zipfile.ZIP_STORED:
+        content[local + 6] |= 1
+        content[central + 8] |= 1
+    else:
+        content[local + 45 : local + 55] = bytes(10)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_LZMA])
+def test_a_bundle_that_cannot_be_unpacked_leaves_nothing(
+    method: int, stub: RegistryStub, home: Path, config: Path
+) -> None:
+    """docs/setup.md#the-registry: it has a password, or is damaged inside."""
+    stub.records = [record(NAME, packages=[stub.bundle(spoiled(method))])]
+    done = told("add", NAME, "--secret", "key", given="x\n")
+    assert (done.exit_code, "cannot be unpacked" in done.stderr) == (1, True), done.output + done.stderr
+    assert config.read_text() == TEXT
+    assert [*(home / ".local/share/muxway/bundles").iterdir()] == []
 
 
 def test_a_bundle_with_another_digest_is_refused(stub: RegistryStub, config: Path) -> None:
