@@ -84,6 +84,19 @@ def test_a_lock_is_the_same_for_everybody(
     assert result.exit_code == 0, result.output
 
 
+def test_secrets_in_arguments_are_not_locked(project: Project, muxway: Callable[..., Result]) -> None:
+    """docs/lock.md#what-is-in-it: it is for others to read; wherever in an argument people put them."""
+    secret = "abcdef0123456789xyz"
+    entries = json.loads(project.file.read_text())["mcpServers"]
+    entries["one"]["args"] += ["--header", f"X-Auth: {secret}", f"https://user:{secret}@example.com/?token={secret}"]
+    project.file.write_text(json.dumps({"mcpServers": entries}))
+    assert muxway("lock", "-c", project.file).exit_code == 0
+    assert secret not in project.lock.read_text()
+    assert "X-Auth: ***" in project.lock.read_text()
+    for words in (("check",), ("check", "--json")):
+        assert secret not in muxway(*words, "-c", project.file).output
+
+
 def test_check_says_0_1_or_3(project: Project, muxway: Callable[..., Result]) -> None:
     """docs/lock.md#check."""
     assert muxway("lock", "--check", "-c", project.file).exit_code == 3, "there is no lock"
