@@ -167,6 +167,7 @@ def test_a_server_that_was_never_seen_cannot_be_locked(project: Project, muxway:
         ("/usr/bin/uvx", ["mcp-server-time==0.6.2"], Package("pypi", "mcp-server-time", "0.6.2")),
         ("uvx", ["mcp-server-time@0.6.2"], Package("pypi", "mcp-server-time", "0.6.2")),
         ("npx", ["-y", "@scope/server"], None),
+        ("npx", ["-y", "@scope/server@1.2"], None),
         ("npx", ["-y", "server@latest"], None),
         ("python", ["x@1.0.0"], None),
     ],

@@ -225,6 +225,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "range": (package("npm", "@ann/notes", "^1.0.0"), "no exact version"),
     "wildcard": (package("npm", "@ann/notes", "1.x"), "no exact version"),
     "latest": (package("npm", "@ann/notes", "latest"), "no exact version"),
+    "half a version": (package("npm", "@ann/notes", "1.2"), "no exact version"),
+    "a version that never ends": (package("npm", "@ann/notes", "1" + "a" * 200 + "$"), "no exact version"),
     "no version": (package("pypi", "ann-notes", None), "no exact version"),
     "image without tag": (package("oci", "docker.io/ann/notes", None), "no exact version"),
     "image at latest": (package("oci", "ann/notes", "latest"), "no exact version"),

@@ -57,6 +57,7 @@ _IDENTIFIERS: Final = {
     "nuget": re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII),
     "cargo": re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII),
 }
+_SEMVER: Final = re.compile(r"v?\d+\.\d+\.\d+(?:[-+]|$)", re.ASCII)
 _FROM: Final = RecipeArgument("--from")
 _PROGRAM: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 _SWITCHES: Final = {
@@ -150,7 +151,8 @@ def package_recipe(package: RegistryPackage, environ: Mapping[str, str]) -> Reci
     else:
         if len(name) > 214 or not _IDENTIFIERS[kind].fullmatch(name):
             raise RegistryError(f"{printable(name[:100])} is no name of a package of {kind}.")
-        if not is_exact(version):
+        # To npm `1.2` is whatever is newest among 1.2.x.
+        if not is_exact(version) or (kind == "npm" and not _SEMVER.match(version)):
             raise RegistryError(
                 f"{printable(version[:60]) or 'nothing'} is no exact version of {name}: it is not added."
             )
