@@ -106,6 +106,21 @@ async def test_a_client_half_way_through_a_list_of_its_user_goes_on_in_it(provid
         assert len(await team.tools("ann")) == 2
 
 
+async def test_a_user_finds_what_a_login_lists_and_nobody_elses(provider: Provider) -> None:
+    """docs/discovery.md#who-sees-what: also by the first search, before anything was listed or called."""
+    provider.own_tools = True
+    top = {"gateway": {"discovery": "search"}}
+    async with team_at(provider, top=top) as team, Browser("ann") as hers:
+
+        async def found(user: str) -> str:
+            asked = {"name": "search_tools", "arguments": {"query": "of-ann"}}
+            return (await team.ask(user, "tools/call", asked))["result"]["content"][0]["text"]
+
+        await team.log_in(hers)
+        assert (await found("ann")).startswith("guarded__of-ann(")
+        assert "guarded (0)" in await found("bob")
+
+
 async def test_a_lock_that_is_enforced_holds_for_what_a_login_lists(provider: Provider) -> None:
     """docs/lock.md: what is not locked is neither listed nor called, in whose name ever it was listed."""
     provider.own_tools = True

@@ -9,11 +9,11 @@ import pytest
 from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import ConfigError
-from muxway.search.index import Index
-from tests.search.making import follow, tool
+from muxway.search.index import Index, SeenTools
+from tests.search.making import follow, listed, tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
     from muxway.search.meaning import Meaning
 
@@ -32,12 +32,13 @@ class Likes:
         return [*definitions]
 
     def nearest(
-        self, query: str, names: Sequence[str], parts: Any, limit: int, sees: Callable[[str], bool] | None
+        self, query: str, names: Sequence[str], parts: Any, limit: int, mask: Sequence[int] | None
     ) -> list[str]:
         """Those that it likes and there are."""
         assert query
         assert sum(map(len, parts)) == len(names)
-        return [name for name in self.names if name in names and (sees is None or sees(name))][:limit]
+        there = [name for number, name in enumerate(names) if mask is None or mask[number]]
+        return [name for name in self.names if name in there][:limit]
 
 
 def test_both_rankings_count_by_place() -> None:
@@ -50,7 +51,8 @@ def test_both_rankings_count_by_place() -> None:
     assert found[0] == "s__note"
     assert set(found) == {"s__note", "s__notes", "s__remember"}
     assert [one.name for one in index.search("xylophone", 5).matches] == ["s__remember", "s__note"]
-    assert [one.name for one in index.search("xylophone", 5, lambda name: name != "s__note").matches] == ["s__remember"]
+    sees = SeenTools(listed(*tools), {"s__note"})
+    assert [one.name for one in index.search("xylophone", 5, sees).matches] == ["s__remember"]
     assert model.made == 3
     follow(index, *tools, tool("t", "other", "Something else"))
     assert model.made == 4, "only of the server that is new"

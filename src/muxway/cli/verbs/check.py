@@ -29,6 +29,7 @@ from muxway.log import masker, printable
 from muxway.middleware.engine.loading import layers_of
 from muxway.servers.state import Status
 from muxway.servers.transports.command import child_environment, resolve
+from muxway.setup.clear_secrets import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -354,7 +355,8 @@ def shown(server: ServerConfig) -> str:
             words[index] = f"{flag}=***"
         elif index and _SECRET_FLAG.fullmatch(words[index - 1]) and not word.startswith("-"):
             words[index] = "***"
-    words = [*map(masker(server.secrets), words)]
+    clear = mask_of({"command": words[0], "args": words[1:]})
+    words = [*map(masker(server.secrets), map(clear, words))]
     return one_line(" ".join(word if "***" in word else shlex.quote(word) for word in words))
 
 
