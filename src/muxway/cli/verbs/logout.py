@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Verb, examples=["muxway logout linear", "muxway logout --all"])
 @click.argument("server", required=False)
-@click.option("--all", "everything", is_flag=True, help="All logins that are kept, of every config.")
+@click.option("--all", "everything", is_flag=True, help="All logins and keys that are kept, of every config.")
 @config_option
 @json_option
 @debug_option
@@ -30,7 +30,8 @@ def command(server: str | None, config: str | None, *, everything: bool, as_json
     """Give logins back, and forget them.
 
     The tokens are taken back at the authorization server. What cannot be taken back is
-    forgotten all the same, and you are told.
+    forgotten all the same, and you are told. Keys that you gave a server (`${user:NAME}`)
+    are forgotten.
     """
     from muxway.identity.credentials import login_key
     from muxway.identity.store import TokenStore
@@ -52,13 +53,16 @@ def command(server: str | None, config: str | None, *, everything: bool, as_json
         if login is None and not as_json:
             raise Failed(f'server "{one_line(server)}" has no login')
     done = run(_leave(logins, configs))
+    forgotten = store.forget_values() if server is None else []
     if as_json:
-        show_json({"loggedOut": done})
+        show_json({"loggedOut": done, **({"forgotten": forgotten} if server is None else {})})
         return
     for one in done:
         said = "taken back and forgotten" if one["revoked"] else f"forgotten; {one_line(str(one['why']))}"
         click.echo(f"{one_line(str(one['server']))}: {said}")
-    if not done:
+    for name in forgotten:
+        click.echo(f"{one_line(name)}: forgotten")
+    if not done and not forgotten:
         click.echo("There is no login.")
 
 
