@@ -91,7 +91,7 @@ def test_what_takes_a_while_is_told_before(config: Path, muxway: Callable[..., R
     done = muxway("add", "@scope/server-notes")
     asked, started, *_ = done.stderr.splitlines()
     assert asked == "Asking npm for the newest @scope/server-notes …"
-    assert started.startswith("Starting it; ")
+    assert started == "Starting it, to see whether it works …"
     done = muxway("add", "--name", "dead", "http://127.0.0.1:9/mcp")
     assert done.exit_code == 4
     assert done.stderr.startswith("Connecting to it …\nError: it does not answer, and was not added: cannot be reached")

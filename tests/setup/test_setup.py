@@ -114,6 +114,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     for there in now.values():
         prefixes = {name.partition("__")[0] for name in tools_of(there["muxway"])}
         assert prefixes == {"notes", "clock", "text"}
+        assert "--watch" in there["muxway"]["args"], "so that what is added later is there, too"
     assert "// mine\r\n" in (home / ".cursor/mcp.json").read_bytes().decode()
     again = muxway("setup", "--yes")
     assert again.exit_code == 0, again.output

@@ -277,7 +277,7 @@ def _try(name: str, entry: Mapping[str, object]) -> None:
 
     quiet_log(debug=False)
     remote = "url" in entry
-    _tell("Connecting to it" if remote else "Starting it; what it is made of may have to be downloaded first")
+    _tell("Connecting to it" if remote else "Starting it, to see whether it works")
     server = run(look(parse_config({"mcpServers": {name: entry}})))
     if server.error is not None:
         what = "it does not answer" if remote else "it does not start"

@@ -79,8 +79,8 @@ def entry_for(client: KnownClient, file: Path | None, url: str | None = None) ->
     if url is not None or file is None:
         return url_entry(client, url or "")
     program, *args = muxway_command()
-    # Who lacks one variable shall not lack all servers.
-    return stdio_entry(client, program, [*args, "stdio", "--keep-going", str(file)])
+    # Who lacks one variable shall not lack all servers, and what is added later is there without a restart.
+    return stdio_entry(client, program, [*args, "stdio", "--keep-going", "--watch", str(file)])
 
 
 def replaceable(client: KnownClient, present: Sequence[FoundServer]) -> list[str]:
