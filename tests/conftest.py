@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -14,6 +15,8 @@ from muxway import Gateway
 from muxway.config import parse_config
 from muxway.exchange import change_notices
 from muxway.testing import RawClient, ScriptedServer
+
+from .leaping import LeapingLoop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -61,6 +64,11 @@ async def a_world(
 @pytest.fixture
 def world() -> Callable[..., AbstractAsyncContextManager[World]]:
     return a_world
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    leaps = item.get_closest_marker("leaping") is not None
+    return {"leaping": LeapingLoop} if leaps else {"real": asyncio.new_event_loop}
 
 
 @pytest.fixture(autouse=True)
