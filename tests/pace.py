@@ -28,14 +28,16 @@ def slowness() -> float:
 
 @contextlib.contextmanager
 def heap_of_its_own() -> Iterator[None]:
-    """Let what runs inside be as in a process of its own, whose collector finds nothing that other tests have left."""
+    """Let what runs inside be as in a process of its own, whose collector finds nothing that other tests have left.
+
+    What is there stays spared from the collector: to give it back would give it all the tests there are.
+    """
     thresholds = gc.get_threshold()
     gc.collect()
     settle_memory()
     try:
         yield
     finally:
-        gc.unfreeze()
         gc.set_threshold(*thresholds)
 
 
