@@ -1,10 +1,11 @@
-"""Bars in processor time, wherever the tests run: the machine may be an old one, or its caches another's."""
+"""Bars wherever the tests run: the machine may be an old one, its caches another's, its processors shared by many."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import os
 import statistics
 import time
 from typing import TYPE_CHECKING
@@ -24,6 +25,11 @@ _TIMES = 7
 def slowness() -> float:
     """How many times longer this machine needs for the same work; never less than once."""
     return max(1.0, statistics.median(_timed() for _ in range(_TIMES)) / _KNOWN)
+
+
+def crowding() -> float:
+    """Seconds that everything may take longer because others use this machine: none if its processors suffice."""
+    return 1.5 * max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
 
 
 @contextlib.contextmanager
