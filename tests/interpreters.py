@@ -84,7 +84,7 @@ def main() -> int:
     found = interpreters(others, path=os.environ.get("PATH", ""), pyenv=pyenv)
     for version in others:
         print(f"Python {version}: {found.get(version, 'not on this machine')}", flush=True)
-    options = ["-n", "2", "--dist", "loadfile"] if len(found) == 1 else []
+    options = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"] if len(found) == 1 else []
     failed = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for version, done in zip(found, pool.map(lambda one: check(*one, options), found.items()), strict=True):
