@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import socket
 import time
 import tracemalloc
 import zlib
@@ -16,6 +15,7 @@ from aiohttp import web
 
 import muxway
 from tests.pace import crowding
+from tests.ports import free_port
 from tests.remote.scripted import Remote, answer, behind, event, gateway, serving, stream, text, until
 
 if TYPE_CHECKING:
@@ -239,9 +239,7 @@ async def test_calls_that_break_off_in_their_streams_count_too() -> None:
 
 async def test_a_server_that_went_away_is_found_again_without_anybody_doing_anything() -> None:
     """docs/behaviour.md#a-remote-server-errs: the circuit opens, and a later try closes it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
 
     @contextlib.asynccontextmanager
     async def there() -> Any:
