@@ -15,6 +15,7 @@ from muxway.config import parse_config
 from muxway.errors import ConfigError, UpstreamError
 from muxway.identity.keys import KeyFile, KeyHolders
 from muxway.identity.store import TokenStore
+from muxway.identity.user_values import values_key
 
 from ..remote.scripted import Remote, reply, serving, text
 from ..serve.harness import a_web, modern
@@ -127,7 +128,6 @@ async def typed(*words: str, said: str = "") -> tuple[int, str]:
     return process.returncode or 0, (out + err).decode()
 
 
-@pytest.mark.timeout(120)
 async def test_the_user_who_runs_it_gives_keys_by_a_command(program: Path, tmp_path: Path) -> None:
     """docs/identity.md#keys: from stdin, never from the command line; a gateway that runs goes on by itself."""
     file = tmp_path / "muxway.json"
@@ -159,6 +159,17 @@ async def test_the_user_who_runs_it_gives_keys_by_a_command(program: Path, tmp_p
     assert gone[0] == 0, gone
     assert "needs TRACKER_KEY" in (await typed("auth", *config))[1]
     assert (await typed("logout", "tracker", *config))[0] == 1
+
+
+async def test_logout_of_everything_forgets_keys_too(program: Path) -> None:
+    """docs/identity.md: all of what `login` kept, by whichever config and whichever user of a gateway."""
+    servers = parse_config({"mcpServers": {"tracker": entry(program), "hub": entry(program)}}).servers
+    store = TokenStore()
+    keys = [values_key(servers["tracker"]), values_key(servers["hub"], ("https://issuer.example", "ann"))]
+    for key in keys:
+        store.keep_values(key, {"TRACKER_KEY": "s3cr3t"})
+    assert await typed("logout", "--all") == (0, "TRACKER_KEY: forgotten\nTRACKER_KEY: forgotten\n")
+    assert [store.values(key) for key in keys] == [{}, {}]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     assert [*config["mcpServers"]] == ["notes", "clock", "hub", "text"]
     assert config["mcpServers"]["hub"]["env"] == {"KEY": "${input:hub-key}"}
     assert "memo  of codex is there already, as notes" in done.output
-    assert "hub needs a secret: muxway secret set hub-key" in done.output
+    assert "hub needs a secret: muxway secret set hub-key" in done.output.splitlines()[-1], "also where it is seen"
     now = entries(home)
     assert {name: [*there] for name, there in now.items()} == {
         ".cursor/mcp.json": ["muxway"],
@@ -114,6 +114,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     for there in now.values():
         prefixes = {name.partition("__")[0] for name in tools_of(there["muxway"])}
         assert prefixes == {"notes", "clock", "text"}
+        assert "--watch" in there["muxway"]["args"], "so that what is added later is there, too"
     assert "// mine\r\n" in (home / ".cursor/mcp.json").read_bytes().decode()
     again = muxway("setup", "--yes")
     assert again.exit_code == 0, again.output
@@ -121,6 +122,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     back = muxway("disconnect", "--all")
     assert back.exit_code == 0, back.output
     assert {name: (home / name).read_bytes() for name in FILES} == before
+    assert muxway("disconnect", "--all").output == "✓ ok  No client has muxway.\n"
 
 
 def test_where_nobody_can_be_asked_it_says_what_is_missing(home: Path, muxway: Callable[..., Result]) -> None:

@@ -157,8 +157,9 @@ def _hidden(name: str) -> str:
 def find_server(config: Config, name: str) -> ServerConfig:
     """A server of the configuration. Raises Failed."""
     if name not in config.servers:
-        remote = ", ".join(one.name for one in config.servers.values() if one.url is not None)
-        raise Failed(f'no server is called "{one_line(name)}"; with a URL there are: {remote or "none"}')
+        remote = ", ".join(one_line(one.name) for one in config.servers.values() if one.url is not None)
+        others = f"with a URL there are: {remote}" if remote else "there is none with a URL"
+        raise Failed(f'no server is called "{one_line(name)}"; {others}')
     return config.servers[name]
 
 

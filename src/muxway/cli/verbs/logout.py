@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Verb, examples=["muxway logout linear", "muxway logout --all"])
 @click.argument("server", required=False)
-@click.option("--all", "everything", is_flag=True, help="All logins that are kept, of every config.")
+@click.option("--all", "everything", is_flag=True, help="All logins and keys that are kept, of every config.")
 @key_option
 @config_option
 @json_option
@@ -35,7 +35,8 @@ def command(
     """Give logins back, and forget them.
 
     The tokens are taken back at the authorization server. What cannot be taken back is
-    forgotten all the same, and you are told.
+    forgotten all the same, and you are told. Keys that you gave a server (`${user:NAME}`)
+    are forgotten.
     """
     from muxway.identity.credentials import login_key
     from muxway.identity.store import TokenStore
@@ -61,11 +62,14 @@ def command(
         if login is None and not as_json:
             raise Failed(f'server "{one_line(server)}" has no login')
     done = run(_leave(logins, configs))
+    forgotten = store.forget_values() if server is None else []
     if as_json:
-        show_json({"loggedOut": done})
+        show_json({"loggedOut": done, **({"forgotten": forgotten} if server is None else {})})
         return
     _show(done)
-    if not done:
+    for name in forgotten:
+        click.echo(f"{one_line(name)}: forgotten")
+    if not done and not forgotten:
         click.echo("There is no login.")
 
 
