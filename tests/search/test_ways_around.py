@@ -219,6 +219,27 @@ async def test_users_have_indexes_of_their_own() -> None:
         assert len(searches._views) <= 33
 
 
+async def test_who_has_lists_of_its_own_hears_only_of_lists_that_change() -> None:
+    """docs/discovery.md#lists-that-keep-prompt-caches: none of a search view, of a kept list, or of another view."""
+    views = {"all": {}, "found": {"discovery": "search"}, "kept": {"pin": True}, "rest": {"servers": ["other"]}}
+    off = {"command": "none", "disabled": True}
+    async with Gateway.open({"mcpServers": {"up": off, "other": off}, "views": views}) as gateway:
+        for name in ("up", "other"):
+            await gateway.add(name, server=ScriptedServer(tools={"plain": None}))
+        own_lists(gateway, "up", {ANN: {"one": "One"}})
+        clients = {name: RawClient(gateway.memory_door(name, identity=ANN)) for name in views}
+        for client in clients.values():
+            await client.hello()
+            await client.tools()
+        own_lists(gateway, "up", {ANN: {"one": "One", "two": "Two"}})
+        heard: dict[str, list[str]] = {}
+        for name, client in clients.items():
+            assert "result" in (await client.ask("ping")).message
+            heard[name] = [note["method"] for note in client.notices]
+        assert heard == {"all": ["notifications/tools/list_changed"], "found": [], "kept": [], "rest": []}
+        assert "up__two" in await search(clients["found"], "two")
+
+
 async def test_words_of_what_a_caller_may_not_run_find_nothing() -> None:
     """docs/access.md: a compound tool tells only of what its caller may run, to who searches, too."""
     ops = {"description": "Operations", "subtools": {"hub": {"tools": ["list_issues", "delete_repo"]}}}
