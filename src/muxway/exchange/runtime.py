@@ -83,7 +83,8 @@ def _own_changes(last: Snapshot, now: Snapshot, one: ListListener, who: Who) -> 
     kinds = sees.changes_since(seen, stateless=one.stateless)
     if identity is None:
         return kinds
-    servers = [name for name in sees.servers if now.shows_server(view, identity, name)]
+    both = {**seen.servers, **sees.servers}
+    servers = [name for name in both if any(one.shows_server(view, identity, name) for one in (last, now))]
     own = now.own_lists.changes_since(last.own_lists, identity.owner, servers)
     return kinds | (own - {TOOLS.capability} if sees.keeps_tools_of(seen, stateless=one.stateless) else own)
 
