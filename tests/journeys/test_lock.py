@@ -16,7 +16,7 @@ from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world
 from tests.noting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from tests.conftest import World
@@ -222,6 +222,40 @@ async def test_to_warn_changes_nothing_and_tells(tmp_path: Path, caplog: pytest.
         assert any(fact["about"] == "lock" and "sends your keys" in fact["text"] for fact in facts)
 
 
+async def test_a_server_that_nobody_has_locked_is_told_of(tmp_path: Path) -> None:
+    """docs/lock.md#warn: one that has come since, or goes by another name now."""
+    path = tmp_path / "muxway.lock"
+    lock_files.write(path, {})
+    gateway = {"lock": "warn", "lockFile": str(path)}
+    async with a_world({"up": server()}, gateway=gateway) as world:
+        assert await (await world.client()).tools() == ["up__same", "up__changed"]
+        assert "up: not as locked (risk): server: is not in muxway.lock" in world.gateway.servers()[0].notes
+        path.write_text("nonsense")
+        await world.gateway.relock()
+        assert world.gateway.drifts() == {}
+
+
+class Moody(ScriptedServer):
+    """A server that does not always say what its prompts are."""
+
+    refuses = True
+
+    def _page(self, message: dict[str, Any], member: str, shown: Sequence[Any]) -> dict[str, Any]:
+        page = super()._page(message, member, shown)
+        return {} if member == "prompts" and self.refuses else page
+
+
+async def test_a_list_that_a_server_does_not_give_is_not_locked_as_empty() -> None:
+    """docs/lock.md#check: what it has cannot be told."""
+    one = Moody(tools={"same": None}, prompts={"ask": None})
+    async with a_world({"up": one}) as world:
+        assert "prompts could not be listed" in world.gateway.unlockable()["up"]
+        assert world.gateway.locked_now() == {}
+        one.refuses = False
+        one.say({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"})
+        await until(lambda: [*world.gateway.locked_now()] == ["up"])
+
+
 @pytest.mark.parametrize("text", [None, "", "nonsense"])
 async def test_a_lock_that_cannot_be_read_locks_everything(text: str | None, tmp_path: Path) -> None:
     """docs/lock.md#enforce: nobody could say what was reviewed."""
@@ -229,10 +263,15 @@ async def test_a_lock_that_cannot_be_read_locks_everything(text: str | None, tmp
     if text is not None:
         path.write_text(text)
     gateway = {"lock": "enforce", "lockFile": str(path)}
-    async with a_world({"up": server()}, gateway=gateway) as world:
+    one = server()
+    one.resources = {"note://a": "A note."}
+    async with a_world({"up": one}, gateway=gateway) as world:
         client = await world.client()
         assert await client.tools() == []
         assert "error" in (await client.call("up__same")).message
+        assert (await client.ask("resources/list")).message.get("result", {"resources": []})["resources"] == []
+        assert "error" in (await client.ask("resources/read", {"uri": "note://a"})).message
+        assert not any(message.get("method") == "resources/read" for message in one.heard)
 
 
 async def test_servers_that_are_away_stay_locked(tmp_path: Path) -> None:

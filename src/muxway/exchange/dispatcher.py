@@ -16,12 +16,13 @@ from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.errors import CallRefused, MethodNotFound, RpcError, ToolNotFound, UpstreamError
 from muxway.exchange import completion, logins, prompts, resources, tasks, tools
 from muxway.likeness import short
+from muxway.routing.listings import cursor_of
 from muxway.wire import envelopes
 from muxway.wire.asking import REPEATABLE
 from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from muxway.calls.backend import Backend, Held, WaitingCalls
     from muxway.calls.call import Call, Caller
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.kinds import Kind
     from muxway.exchange.runtime import Runtime
+    from muxway.routing.listings import Listing
     from muxway.routing.router import Router
     from muxway.routing.snapshot import Snapshot, Visible
     from muxway.routing.target import Target
@@ -331,14 +333,16 @@ class Dispatcher:
         # Servers whose part may be out of date are asked for it again, for the next time.
         parts = [backend.asked(kind.method) for backend in backends]
         holds = min((part for part in parts if part is not None), default=None)
-        key = (visible.class_in(self.view), stateless, kind)
-        # Of lists that are for one user alone, only the one in force is known.
-        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params and visible.owner is None else ()
         listing = visible.lists[stateless][kind]
         if call.everything and kind is TOOLS:
             listing = visible.everything(stateless=stateless)
         elif kind is TOOLS and visible.pins and not stateless and call.caller.party is not None:
             listing = runtime.pin(call.caller.party, visible)
+        earlier: Iterable[Listing] = ()
+        if cursor_of(call) is not None:
+            earlier = runtime.half_read.earlier(self.view, visible, kind, stateless=stateless)
+        else:
+            runtime.half_read.begun(self.view, visible, listing, stateless=stateless)
         sink.done(*listing.answer(call, earlier, holds))
         return None
 

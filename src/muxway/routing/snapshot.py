@@ -15,6 +15,7 @@ from muxway.access import narrowing
 from muxway.access.rules import hints_of
 from muxway.catalog import build, client_profiles
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
+from muxway.catalog.locking import accepting
 from muxway.catalog.model import EMPTY, Hint, Pages
 from muxway.catalog.naming import spellings
 from muxway.catalog.resources import build_resources
@@ -255,7 +256,7 @@ class Visible:
             return None
         # Of a server that is being started for the first time nothing is known: that is not locked, either.
         new = f"{kind.word} {name!r} of server {server!r} is not there, or not in muxway.lock"
-        why = why or f"{new}: `muxway lock accept {server}/{name}`"
+        why = why or f"{new}: `{accepting(server, name)}`"
         return InvalidParams(why, data={"muxway": {"reason": "locked", "upstream": server}})
 
     def verdict(self, kind: Kind, route: Route) -> Ruling | None:
