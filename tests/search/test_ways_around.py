@@ -53,6 +53,23 @@ async def test_call_tool_does_not_call_itself() -> None:
         assert not calls(server)
 
 
+async def test_a_call_that_names_two_tools_calls_neither() -> None:
+    """docs/behaviour.md: who stands before muxway, or shows a call to its user, may have heeded the other one."""
+    async with world() as made:
+        client = await client_of(made)
+        for number, arguments in enumerate(
+            (
+                b'{"name":"hub__list_issues","name":"hub__delete_repo"}',
+                b'{"name":"hub__list_issues","arguments":{},"\\u0061rguments":{"a":1}}',
+                b'{"name":"hub__list_issues",%b}' % b",".join(b'"m%d":1' % one for one in range(2000)),
+            )
+        ):
+            params = b'{"name":"call_tool","arguments":%b}' % arguments
+            client.say(b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b}' % (90 + number, params))
+            assert "each once" in text((await client.answer(90 + number)).result)
+        assert not calls(made.servers["hub"])
+
+
 async def test_a_servers_tool_with_the_name_of_a_finder_changes_nothing_for_others() -> None:
     """docs/discovery.md#configuration: a tool called `call_tool` is one of many, whoever has called it before."""
     server = ScriptedServer(tools={"call_tool": None, "search_tools": None, "other": None})
