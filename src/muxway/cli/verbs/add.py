@@ -28,7 +28,7 @@ from muxway.cli.registry import (
 )
 from muxway.config.documents import format_of
 from muxway.config.report import as_list, as_mapping
-from muxway.config.values import SECRET_KEY
+from muxway.config.values import SECRET_KEY, is_secret
 from muxway.net.secret_store import SecretStore
 from muxway.setup.env_files import with_secrets
 from muxway.setup.importing import container_of
@@ -150,7 +150,7 @@ def command(
     unpacked = bundle is not None and bundle.unpack()
     try:
         if not no_try:
-            _try(found.name, trial)
+            _try(found.name, trial, {*kept.values.values(), *found.secrets.values()})
         kept.write()
         write_config(file, after, in_file)
     except BaseException:
@@ -262,8 +262,8 @@ def _show(found: Addition, entry: Mapping[str, object], place: str) -> None:
         click.echo(f"{one_line(key)} goes to {place}, not into the config.")
 
 
-def _try(name: str, entry: Mapping[str, object]) -> None:
-    """Start the server once. Raises Unreachable if it does not start."""
+def _try(name: str, entry: Mapping[str, object], secrets: set[str]) -> None:
+    """Start the server once, which has these secrets in clear. Raises Unreachable if it does not start."""
     from muxway.cli.session import opened, quiet_log, run
     from muxway.config import parse_config
 
@@ -272,7 +272,11 @@ def _try(name: str, entry: Mapping[str, object]) -> None:
             return gateway.servers()[0]
 
     quiet_log(debug=False)
-    server = run(look(parse_config({"mcpServers": {name: entry}})))
+    config = parse_config({"mcpServers": {name: entry}})
+    # It may write them into its last words, and by their names alone nobody would know.
+    known = config.servers[name]
+    known = replace(known, secrets=known.secrets | {secret for secret in secrets if is_secret(secret)})
+    server = run(look(replace(config, servers={name: known})))
     if server.error is not None:
         raise Unreachable(f"it does not start, and was not added: {reason(name, server.error)}")
     click.echo(f"{badge('running')}  {name}  {holdings(server)}")
