@@ -134,6 +134,7 @@ def test_diff_shows_lines_and_accept_takes_one(project: Project, muxway: Callabl
     assert "tool d" in left
     assert muxway("lock", "accept", "one", "-c", project.file).exit_code == 0
     assert muxway("lock", "--check", "-c", project.file).exit_code == 0
+    assert "as they were locked" in muxway("lock", "diff", "-c", project.file).stdout
     assert muxway("lock", "accept", "one/none", "-c", project.file).exit_code == 1
     assert muxway("lock", "accept", "nobody", "-c", project.file).exit_code == 2
 

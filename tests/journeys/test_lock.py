@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,53 @@ async def test_new_tools_are_hidden_and_changed_ones_refused(revision: str, tmp_
             assert error["data"]["muxway"]["reason"] == "locked"
         assert "not found" in (await client.call("up__new")).error["message"]
         assert sum(message.get("method") == "tools/call" for message in one.heard) == 1
+
+
+class Compact(ScriptedServer):
+    """Writes JSON without blanks, as most servers do: what is shown as it was locked is the very bytes that came."""
+
+    def say(self, line: bytes | dict[str, Any]) -> None:
+        """Send a line."""
+        super().say(line if isinstance(line, bytes) else json.dumps(line, separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize("view", [None, "renamed", "found"])
+async def test_a_tool_that_was_called_before_it_changed_is_refused(tmp_path: Path, view: str | None) -> None:
+    """docs/lock.md#enforce: the list is the same, and what calls of it lead to was known already."""
+    one = Compact(tools={"changed": None, "new": None, "same": None}, definitions=[tool("same"), tool("changed")])
+    views = {"renamed": {"shape": {"up__changed": {"name": "other"}}}, "found": {"discovery": "search"}}
+    gateway = {"lock": "enforce", "lockFile": str(tmp_path / "muxway.lock")}
+    async with a_world({"up": one}, gateway=gateway, views=views) as world:
+        lock_files.write(tmp_path / "muxway.lock", world.gateway.locked_now())
+        await world.gateway.relock()
+        client = RawClient(world.gateway.memory_door(view))
+        await client.hello()
+        listed = (await client.ask("tools/list")).result
+        call = ("call_tool", {"name": "up__changed"}) if view == "found" else ("other" if view else "up__changed", {})
+        assert "result" in (await client.call(*call)).message
+        drift(one)
+        await until(lambda: bool(world.gateway.drifts()))
+        assert (await client.ask("tools/list")).result == listed
+        assert "muxway lock accept up/changed" in (await client.call(*call)).error["message"]
+        assert sum(message.get("method") == "tools/call" for message in one.heard) == 1
+
+
+async def test_a_tool_that_changes_while_somebody_is_asked_is_refused(tmp_path: Path) -> None:
+    """docs/lock.md#enforce: whoever agrees has seen what was locked."""
+    one = Compact(tools={"changed": None, "new": None, "same": None}, definitions=[tool("same"), tool("changed")])
+    gateway = {"lock": "enforce", "lockFile": str(tmp_path / "muxway.lock")}
+    async with a_world({"up": one}, gateway=gateway, access=[{"tools": ["*"], "do": "ask"}]) as world:
+        lock_files.write(tmp_path / "muxway.lock", world.gateway.locked_now())
+        await world.gateway.relock()
+        client = RawClient(world.gateway.memory_door(), capabilities={"elicitation": {"form": {}}})
+        await client.hello()
+        client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": {}}
+        id_ = client.start("tools/call", {"name": "up__changed", "arguments": {}})
+        drift(one)
+        await until(lambda: bool(world.gateway.drifts()))
+        # Only now the client looks at what it is asked.
+        assert "muxway lock accept up/changed" in (await client.answer(id_)).error["message"]
+        assert not any(message.get("method") == "tools/call" for message in one.heard)
 
 
 async def test_accepting_one_tool_needs_no_restart_and_leaves_the_others(tmp_path: Path) -> None:

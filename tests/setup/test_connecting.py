@@ -528,6 +528,20 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(home: Path, muxway: 
     assert file.read_text() == text
 
 
+def test_who_has_a_server_twice_is_told(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#step-by-step: the same server in the client and behind muxway, unless `--replace` takes it out."""
+    put(CLIENTS["cursor"], '{"mcpServers": {"a": {"command": "x"}, "mine": {"command": "z"}}}')
+    (home / "servers.json").write_text('{"mcpServers": {"b": {"command": "x"}}}')
+    done = muxway("connect", "cursor", "--config", "servers.json")
+    assert "Now there twice, as muxway has them, too: a. `--replace` takes them out of Cursor." in done.output
+    done = muxway("connect", "cursor", "--config", "servers.json", "--replace")
+    assert done.exit_code == 0, done.output
+    assert "there twice" not in done.output
+    muxway("disconnect", "cursor")
+    (home / "servers.json").write_text("broken")
+    assert muxway("connect", "cursor", "--config", "servers.json").exit_code == 0
+
+
 def test_who_names_no_client_is_told_which_there_are(muxway: Callable[..., Result]) -> None:
     """Ours: a slip gets a suggestion."""
     done = muxway("connect", "cursr")

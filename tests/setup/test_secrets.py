@@ -269,6 +269,30 @@ def test_import_and_setup_move_clear_secrets_into_the_store(home: Path, muxway: 
     assert "web.Authorization" in gone.output
 
 
+def test_what_a_client_calls_a_secret_is_text(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#what-is-imported: no client has muxway's secrets, and none of its servers gets one by import."""
+    (home / ".cursor").mkdir()
+    SecretStore().write("hub", CANARY)
+    text = {"A": "x ${secret:hub}", "B": "$$${secret:hub}", "C": "${env:HOME}"}
+    entry = {"command": "x", "args": ["${secret:other}"], "env": text}
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
+    done = muxway("import", "cursor")
+    assert done.exit_code == 0, done.output
+    assert "evil has ${secret:hub}, which is mere text in cursor" in done.output
+    assert "evil has ${secret:other}" in done.output
+    assert "needs a secret" not in done.output
+    server = load_config(home / ".config/muxway/muxway.json").servers["evil"]
+    assert server.args == ("${secret:other}",)
+    assert server.env == {"A": "x ${secret:hub}", "B": "$${secret:hub}", "C": str(home)}
+    assert "nothing to import" in muxway("import", "cursor").output
+    # A file that is named may be a config of muxway's: its references are kept, and told.
+    file = home / "other.json"
+    file.write_text(json.dumps({"mcpServers": {"mine": {"command": "y", "env": {"A": "${secret:hub}"}}}}))
+    done = muxway("import", file)
+    assert "mine gets the secret hub, which is set already" in done.output
+    assert load_config(home / ".config/muxway/muxway.json").servers["mine"].env == {"A": CANARY}
+
+
 def test_add_keeps_secrets_in_the_store_if_asked_to(
     home: Path, muxway: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

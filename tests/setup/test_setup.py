@@ -102,7 +102,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     assert [*config["mcpServers"]] == ["notes", "clock", "hub", "text"]
     assert config["mcpServers"]["hub"]["env"] == {"KEY": "${input:hub-key}"}
     assert "memo  of codex is there already, as notes" in done.output
-    assert "hub needs a secret: muxway secret set hub-key" in done.output
+    assert "hub needs a secret: muxway secret set hub-key" in done.output.splitlines()[-1], "also where it is seen"
     now = entries(home)
     assert {name: [*there] for name, there in now.items()} == {
         ".cursor/mcp.json": ["muxway"],
@@ -114,6 +114,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     for there in now.values():
         prefixes = {name.partition("__")[0] for name in tools_of(there["muxway"])}
         assert prefixes == {"notes", "clock", "text"}
+        assert "--watch" in there["muxway"]["args"], "so that what is added later is there, too"
     assert "// mine\r\n" in (home / ".cursor/mcp.json").read_bytes().decode()
     again = muxway("setup", "--yes")
     assert again.exit_code == 0, again.output
@@ -121,6 +122,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     back = muxway("disconnect", "--all")
     assert back.exit_code == 0, back.output
     assert {name: (home / name).read_bytes() for name in FILES} == before
+    assert muxway("disconnect", "--all").output == "✓ ok  No client has muxway.\n"
 
 
 def test_where_nobody_can_be_asked_it_says_what_is_missing(home: Path, muxway: Callable[..., Result]) -> None:
@@ -289,3 +291,26 @@ def test_secrets_in_comments_are_not_shown(home: Path, muxway: Callable[..., Res
         result = muxway(*words)
         assert secret not in result.output, words
     assert "plain-words" in result.output
+
+
+def test_each_server_gets_a_file_of_its_own_for_its_secrets(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#secrets: also if their names differ only in what the name of a file may not have."""
+    names = {"a b": "abcdef-1", "a/b": "abcdef-2", "a_b": "abcdef-3", "A_B": "abcdef-4", "../a_b": "abcdef-5"}
+    entries = {name: {"command": "x", "env": {"KEY": secret}} for name, secret in names.items()}
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    result = muxway("import", "cursor", "--move-secrets", "-c", home / "made/muxway.json")
+    assert result.exit_code == 0, result.output
+    servers = load_config(home / "made/muxway.json").servers
+    assert {name: server.env["KEY"] for name, server in servers.items()} == names
+    assert len([*(home / "made").glob("*.env")]) == len(names)
+
+
+def test_an_address_with_a_token_is_not_shown(
+    home: Path, muxway: Callable[..., Result], programs: Callable[[str, str], Path]
+) -> None:
+    """docs/setup.md#secrets: neither in the difference nor in the client's own command."""
+    programs("codex", "#!/bin/sh\n")
+    shown = muxway("connect", "codex", "--dry-run", "--url", "http://127.0.0.1:3006/mcp?token=abcdef0123456789")
+    assert "codex mcp add muxway --url" in shown.output
+    assert "abcdef0123456789" not in shown.output

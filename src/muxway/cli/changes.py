@@ -94,14 +94,15 @@ def target(config: str | None) -> ReadFile:
     return files.read(path.absolute())
 
 
-def servers_of(file: ReadFile, origin: str) -> list[FoundServer]:
+def servers_of(file: ReadFile, origin: str, *, of_client: bool = False) -> list[FoundServer]:
     """The servers of a file. Raises ConfigError."""
-    return servers_in(file.text, format_of(file.path, file.text), file.path, origin, os.environ)
+    form = format_of(file.path, file.text)
+    return servers_in(file.text, form, file.path, origin, os.environ, of_client=of_client)
 
 
 def servers_of_client(client: KnownClient) -> list[FoundServer]:
     """The servers that a client has, muxway left out. Raises MuxwayError."""
-    found = servers_of(files.read(file_of(client, os.environ)), client.id)
+    found = servers_of(files.read(file_of(client, os.environ)), client.id, of_client=True)
     return [server for server in found if not server.is_muxway]
 
 
@@ -164,12 +165,17 @@ def without_secrets(merged: Merged, file: ReadFile) -> tuple[Merged, list[tuple[
     """The servers without the secrets among their variables, and the files that get these. Raises FileRefused."""
     added = list[FoundServer]()
     secret_files: list[tuple[ReadFile, bytes]] = []
+    taken = set[str]()
     for server in merged.added:
-        # A name may be anything; that of a file may not.
-        name = re.sub(r"[^\w.-]", "_", server.name).lstrip(".") or "server"
+        # A name may be anything; that of a file may not, and two of them may become the same.
+        plain = name = re.sub(r"[^\w.-]", "_", server.name).lstrip(".") or "server"
+        number = 2
+        while name.lower() in taken:
+            name, number = f"{plain}-{number}", number + 1
         entry, secrets = moved(name, server.entry)
         added.append(replace(server, entry=entry))
         if secrets:
+            taken.add(name.lower())
             secret_files.append(with_secrets(file.path, name, secrets))
             click.echo(f"{one_line(', '.join(secrets))} of {one_line(server.name)} goes to {name}.env")
     return replace(merged, added=tuple(added)), secret_files
@@ -201,6 +207,16 @@ def show_merged(merged: Merged, file: ReadFile) -> None:
         if server.secrets:
             places = ", ".join(map(one_line, server.secrets))
             click.echo(f"{badge('warning')}  {one_line(server.name)} has secrets in clear: {places}")
+        for name in server.texts:
+            text = one_line(f"${{secret:{name}}}")
+            where = one_line(server.origin)
+            click.echo(
+                f"{badge('warning')}  {one_line(server.name)} has {text}, which is mere text in {where} and stays it; "
+                "if the secret is meant, write it into the config"
+            )
+        for name in server.references:
+            if SecretStore().read(name) is not None:
+                click.echo(f"  {one_line(server.name)} gets the secret {one_line(name)}, which is set already")
     show_variables(merged.added)
 
 

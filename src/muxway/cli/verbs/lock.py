@@ -112,7 +112,7 @@ def _check(config: Config, given: str | None, *, as_json: bool) -> None:
     if seen.away:
         raise click.exceptions.Exit(CONFIG_INVALID)
     if not as_json:
-        click.echo(f"{badge('ok')}  all servers are as they were locked")
+        _tell_same()
 
 
 @command.command(cls=Verb, examples=["muxway lock diff", "muxway lock diff -c servers.json"])
@@ -132,11 +132,14 @@ def diff(config: str | None, *, debug: bool) -> None:
     _show(_drifts(before, seen), config)
     after = {**{name: one for name, one in before.items() if name in seen.away}, **seen.now}
     old, new = (lock_text.written(one).splitlines() for one in (before, after))
-    for line in difflib.unified_diff(old, new, "muxway.lock", "now", lineterm="", n=1):
+    lines = [*difflib.unified_diff(old, new, "muxway.lock", "now", lineterm="", n=1)]
+    for line in lines:
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
         click.echo(click.style(printable(line), fg=colour))
     for name, why in seen.away.items():
         click.echo(f"{badge('warning')}  {one_line(name)} cannot be compared: {one_line(why)}")
+    if not lines and not seen.away:
+        _tell_same()
 
 
 @command.command(
@@ -302,6 +305,10 @@ def _document(drifts: Mapping[str, list[Drift]]) -> list[dict[str, object]]:
         for one in found
         for difference in one.differences
     ]
+
+
+def _tell_same() -> None:
+    click.echo(f"{badge('ok')}  all servers are as they were locked")
 
 
 def _show(drifts: Mapping[str, list[Drift]], config: str | None) -> None:
