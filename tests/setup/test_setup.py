@@ -314,3 +314,18 @@ def test_an_address_with_a_token_is_not_shown(
     shown = muxway("connect", "codex", "--dry-run", "--url", "http://127.0.0.1:3006/mcp?token=abcdef0123456789")
     assert "codex mcp add muxway --url" in shown.output
     assert "abcdef0123456789" not in shown.output
+
+
+def test_secrets_do_not_get_into_what_others_can_read(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#secrets: a file of secrets that was open is closed; of a config that is, the user hears."""
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text('{"mcpServers": {"a": {"command": "x", "env": {"KEY": "abcdef-1"}}}}')
+    config, variables = home / "muxway.json", home / "a.env"
+    for file, text in ((config, "{}"), (variables, "OTHER=1\n")):
+        file.write_text(text)
+        file.chmod(0o644)
+    assert f"others can read {config}" in " ".join(muxway("import", "cursor", "-c", config, "--dry-run").output.split())
+    result = muxway("import", "cursor", "-c", config, "--move-secrets")
+    assert "others can read" not in result.output
+    assert "abcdef-1" in variables.read_text()
+    assert (variables.stat().st_mode & 0o777, config.stat().st_mode & 0o777) == (0o600, 0o644)

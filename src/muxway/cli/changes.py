@@ -181,6 +181,15 @@ def without_secrets(merged: Merged, file: ReadFile) -> tuple[Merged, list[tuple[
     return replace(merged, added=tuple(added)), secret_files
 
 
+def tell_of_readers(merged: Merged, file: ReadFile) -> None:
+    """Warn of secrets that are going to stand in clear in a config that is there, and open to others."""
+    if file.data is not None and file.mode & 0o077 and any(server.secrets for server in merged.added):
+        how = f"chmod 600 {shlex.quote(str(file.path))}"
+        click.echo(
+            f"{badge('warning')}  others can read {one_line(str(file.path))}: {one_line(how)}, or --secret-store"
+        )
+
+
 def write_config(file: ReadFile, text: str, secret_files: Iterable[tuple[ReadFile, bytes]] = ()) -> None:
     """Replace the config, keeping a backup, after the files that it names. Raises FileRefused."""
     for secrets, data in secret_files:
