@@ -12,12 +12,12 @@ from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import ConfigError
 from muxway.search import meaning
-from muxway.search.index import Index
+from muxway.search.index import Index, SeenTools
 from muxway.search.meaning import Meaning
-from tests.search.making import follow, tool
+from tests.search.making import follow, listed, tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
 
 class Likes:
@@ -34,12 +34,13 @@ class Likes:
         return [*definitions]
 
     def nearest(
-        self, query: str, names: Sequence[str], parts: Any, limit: int, sees: Callable[[str], bool] | None
+        self, query: str, names: Sequence[str], parts: Any, limit: int, mask: Sequence[int] | None
     ) -> list[str]:
         """Those that it likes and there are."""
         assert query
         assert sum(map(len, parts)) == len(names)
-        return [name for name in self.names if name in names and (sees is None or sees(name))][:limit]
+        there = [name for number, name in enumerate(names) if mask is None or mask[number]]
+        return [name for name in self.names if name in there][:limit]
 
 
 def test_both_rankings_count_by_place() -> None:
@@ -52,7 +53,8 @@ def test_both_rankings_count_by_place() -> None:
     assert found[0] == "s__note"
     assert set(found) == {"s__note", "s__notes", "s__remember"}
     assert [one.name for one in index.search("xylophone", 5).matches] == ["s__remember", "s__note"]
-    assert [one.name for one in index.search("xylophone", 5, lambda name: name != "s__note").matches] == ["s__remember"]
+    sees = SeenTools(listed(*tools), {"s__note"})
+    assert [one.name for one in index.search("xylophone", 5, sees).matches] == ["s__remember"]
     assert model.made == 3
     follow(index, *tools, tool("t", "other", "Something else"))
     assert model.made == 4, "only of the server that is new"
@@ -112,7 +114,7 @@ def test_the_nearest_come_first_and_what_is_not_like_it_never() -> None:
     names = ["s__spring", "s__summer", "s__sommer", "t__autumn", "t__nothing"]
     parts = [model.embed(["spring", "summer", "summer"]), model.embed(["autumn", "none of these"])]
     assert model.nearest("summer", names, parts, 9, None) == ["s__summer", "s__sommer", "s__spring"]
-    assert model.nearest("summer", names, parts, 2, lambda name: name != "s__summer") == ["s__sommer", "s__spring"]
+    assert model.nearest("summer", names, parts, 2, [1, 0, 1, 1, 1]) == ["s__sommer", "s__spring"]
     assert model.nearest("autumn", names, parts, 9, None) == ["t__autumn", "s__spring"]
     # Drier than anything that rains, and less like spring's rain than what counts at all.
     assert model.nearest("desert", names[3:], parts[1:], 9, None) == []

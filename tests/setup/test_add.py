@@ -143,6 +143,7 @@ def test_a_path_is_meant_from_where_it_was_given(
         ("both", "write npm:both or pypi:both"),
         ("nothing-there", "it is not there"),
         ("npm:notes-mcp@^0.9", "no exact version"),
+        (f"npm:notes-mcp@1{'a' * 200}$", "no exact version"),
         ("npm:notes-mcp@9.9.9", "npm has no notes-mcp@9.9.9"),
         ("pypi:mcp-server-clock==3.0", "PyPI has no mcp-server-clock 3.0"),
         ("pypi:mcp-server-clock>=1", "no name of a package"),

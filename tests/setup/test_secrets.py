@@ -72,6 +72,25 @@ def test_what_is_no_secret_is_refused(name: str, given: str) -> None:
     assert SecretStore().all() == []
 
 
+def test_one_that_is_damaged_costs_no_other(home: Path) -> None:
+    """docs/setup.md#secrets: the others can be listed and set, and it can be set again."""
+    told("secret", "set", "hub", given=CANARY)
+    (file,) = (home / ".local/share/muxway/secrets").glob("*.sealed")
+    told("secret", "set", "other", given=CANARY)
+    file.write_bytes(b"damaged")
+    shown = told("secret", "list")
+    assert (shown.exit_code, "other" in shown.stdout, "damaged" in shown.stderr) == (1, True, True)
+    assert told("secret", "set", "third", given=CANARY).exit_code == 0
+    assert "hub is changed" in told("secret", "set", "hub", given=CANARY).output
+    assert [secret.name for secret in SecretStore().all()] == ["hub", "other", "third"]
+
+
+def test_a_name_that_is_no_text_is_that_of_no_secret() -> None:
+    """Ours: a command line may have any bytes."""
+    gone = told("secret", "rm", os.fsdecode(b"\xff"))
+    assert (gone.exit_code, "not set" in gone.stderr) == (1, True)
+
+
 def test_bytes_that_are_no_text_are_refused() -> None:
     """docs/setup.md#secrets: a secret is text."""
     assert told("secret", "set", "hub", given=b"\xff\xfe").exit_code == 1

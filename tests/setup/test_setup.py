@@ -256,3 +256,38 @@ def test_clients_are_shown_with_what_they_have(home: Path, muxway: Callable[...,
     assert not any(about["connected"] for about in found.values())
     assert len(json.loads(muxway("clients", "--all", "--json").output)) >= 18
     assert "not connected  2 servers" in muxway("clients").output
+
+
+def test_what_a_file_says_cannot_control_the_terminal(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/security.md#what-is-promised-threat-by-threat: also not in what is told of a file that is left alone."""
+    file = home / ".cursor/mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": {"\\u001b]0;x\\u0007": {}, "\\u001b]0;x\\u0007": {}}}')
+    (home / "muxway.json").write_text("{}")
+    for words in (("connect", "cursor"), ("setup", "--yes"), ("import",), ("import", file), ("clients",)):
+        result = muxway(*words)
+        assert "\x1b" not in result.output + result.stderr, words
+        assert "\x07" not in result.output + result.stderr, words
+
+
+def test_secrets_in_comments_are_not_shown(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#secrets: what somebody has taken out for now is a secret still."""
+    secret = "abcdef0123456789xyz"
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text(
+        f'{{ // "GITHUB_TOKEN": "{secret}"\n  "mcpServers": {{ // curl -H "Authorization: Bearer {secret}"\n'
+        f'    "a": {{"command": "x", "args": ["plain-words"]}} // --token={secret}\n  }}\n}}\n'
+    )
+    (home / ".codex").mkdir()
+    (home / ".codex/config.toml").write_text(
+        f"[mcp_servers.b]\ncommand = 'y' # password: {secret}\n# gh: ghp_{secret}\n"
+    )
+    for words in (
+        ("setup", "--dry-run"),
+        ("setup", "--yes"),
+        ("connect", "cursor", "--dry-run"),
+        ("disconnect", "--all"),
+    ):
+        result = muxway(*words)
+        assert secret not in result.output, words
+    assert "plain-words" in result.output

@@ -109,13 +109,13 @@ def servers_of_client(client: KnownClient) -> list[FoundServer]:
 def show_difference(file: ReadFile, after: str | None) -> None:
     """Print what changes in a file, line by line. What looks like a secret is hidden, wherever it stands."""
     kind = format_of(file.path, file.text or after or "{")
-    mask = mask_of(*(plain_data(text, kind, str(file.path)) for text in (file.text, after or "")))
     name = one_line(str(file.path))
     before = [] if file.data is None else file.text.splitlines()
-    lines = difflib.unified_diff(
+    lines = [*difflib.unified_diff(
         before, [] if after is None else after.splitlines(), name if file.data is not None else "/dev/null",
         name if after is not None else "/dev/null", lineterm="",
-    )  # fmt: skip
+    )]  # fmt: skip
+    mask = mask_of(*(plain_data(text, kind, str(file.path)) for text in (file.text, after or "")), lines=lines)
     for line in lines:
         shown = one_line_of(mask(line))
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])

@@ -29,7 +29,7 @@ _REGISTRIES = {"npm": "npm", "pypi": "PyPI"}
 """What people call them."""
 NPM_NAME = re.compile(r"(@[a-z0-9][a-z0-9._-]*/)?[a-z0-9][a-z0-9._-]*", re.ASCII)
 PYPI_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
-_EXACT = re.compile(r"\d+(?:[.!+-]?[A-Za-z0-9]+)*", re.ASCII)
+_EXACT = re.compile(r"\d[A-Za-z0-9]*(?:[.!+-][A-Za-z0-9]+)*", re.ASCII)
 _NEWEST = re.compile(r"^\S+ \(([^()\s]+)\)$", re.MULTILINE)
 _ALL = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 _NOISE = re.compile(r"^(?:mcp-server-|server-|mcp-)|(?:-mcp-server|-server|-mcp)$")
