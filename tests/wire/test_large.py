@@ -24,7 +24,7 @@ ALLOWED = 0.02
 SLACK = 5
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-99, 99) | st.text('ab,[]{}"\\é:', max_size=12),
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text('ab,[]{}"\\é:😀\n', max_size=12),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('a,]"\\', max_size=3), inner, max_size=4),
     max_leaves=25,
 )
@@ -129,6 +129,48 @@ def test_each_mistake_is_found(frame: bytes, why: str) -> None:
     found = opened(frame)
     assert isinstance(found, ParseError | NotAnEnvelope)
     assert why in str(found)
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"%b":1}', "a name in the message has more than 4096"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"%b":{}}}', "a name in params has more than 4096"),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"%b":[{"%b":"%b"}]}}', ""),
+    ],
+)
+@pytest.mark.parametrize("_short_steps", [64, 1 << 18], indirect=True)
+@pytest.mark.parametrize("letter", [b"x", rb"\"", rb"\ud83d\ude00"])
+def test_names_of_what_is_opened_are_short_and_all_others_as_long_as_they_like(
+    frame: bytes, why: str, letter: bytes
+) -> None:
+    """docs/behaviour.md#size-limits: a name is cut nowhere, if it is one that is read."""
+    for count in (4096, 4097, 50_000):
+        whole = frame.replace(b"%b", letter * count)
+        found = opened(whole)
+        if why and count > 4096:
+            assert isinstance(found, NotAnEnvelope)
+            assert why in str(found)
+        else:
+            assert isinstance(found, Envelope)
+            assert facts(found) == facts(envelopes.decode(whole))
+
+
+@pytest.mark.parametrize("_short_steps", [256 * 1024], indirect=True)
+@pytest.mark.parametrize(
+    ("frame", "filled_with"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{"x":%b1}}', b" "),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"x":%b1}}', b"1"),
+        (b'{"jsonrpc":"2.0","id":1%b,"result":{}}', b" "),
+    ],
+)
+def test_no_more_than_so_much_is_blank(frame: bytes, filled_with: bytes) -> None:
+    """docs/behaviour.md#size-limits: there is nothing to cut at in it."""
+    assert isinstance(opened(frame % (filled_with * (MIB // 2))), Envelope)
+    found = opened(frame % (filled_with * 2 * MIB))
+    assert isinstance(found, NotAnEnvelope)
+    assert "bytes of blanks or digits" in str(found)
 
 
 @pytest.mark.parametrize("digits", [400, 401])

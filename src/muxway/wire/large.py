@@ -1,16 +1,18 @@
 """Opening a large message in steps, so that others have their turn between two of them.
 
 A decoder reads a text in one go, 2 ms for each MiB, and nothing else runs meanwhile, in whatever thread. So a large one
-is cut behind commas into pieces. Each is made JSON of its own, by the brackets that are open where it begins, and those
-that close what is open at its end. If all pieces are valid so is the text, and the other way round: a piece says of
-itself whether these brackets are the right ones. What a piece begins or ends in the middle of has a placeholder there,
-so that a comma with nothing before or behind it is found, too.
+is cut into pieces, behind commas and inside long strings. Each is made JSON of its own, by the brackets that are open
+where it begins, and those that close what is open at its end. If all pieces are valid so is the text, and the other way
+round: a piece says of itself whether these brackets are the right ones. What a piece begins or ends in the middle of
+has a placeholder there, so that a comma with nothing before or behind it is found, too. Nor is the whole of a large
+message ever copied in one go: fresh memory costs more than the copy.
 """
 
 from __future__ import annotations
 
 from codecs import utf_8_decode
-from typing import TYPE_CHECKING, Final, TypeAlias
+from io import BytesIO
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from muxway.errors import ParseError, UpstreamSaid
 from muxway.wire import depth, envelopes
@@ -28,16 +30,43 @@ LARGE: Final = 1024 * 1024
 STEPPED: Final = 2 * LARGE
 """Bytes above which a message of a server is opened in steps: up to that one look takes less than a turn may."""
 _STEP: Final = 256 * 1024
-"""Bytes of a piece, but where one string is longer."""
-_MOST_TRIES: Final = 64
-"""Commas that are looked at, from the end of a step, to find one that stands in no string."""
+"""Bytes of a piece, about."""
+_LONGEST_BLANK: Final = LARGE
+"""Bytes with nothing in them to cut at: blanks, or the digits of one number."""
+_LONGEST_SPELLED: Final = 12 * LONGEST_ID
+"""Bytes that a name of LONGEST_ID characters may have: two escapes make one character, at the most."""
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _ROUNDS: Final = 8
 """How often pairs of brackets are taken out all at once. What is left is nested deeper, and seldom much."""
+_QUOTES: Final = 6
+"""Quotes at which to look for a comma before them. Between two commas there are four: of a name and of a value."""
+_ESCAPE: Final = len(rb"\u0000")
+_FIRST_HALF: Final = tuple(rb"\u" + d + n for d in (b"d", b"D") for n in (b"8", b"9", b"a", b"b", b"A", b"B"))
+"""How the escape begins that makes one character with the next one."""
 _OBJECT: Final = ord("{")
 _INSIDE: Final = b'{"":'
 _LEADING: Final = 4096
 """Blanks that may stand before a message."""
+
+
+class _Place(NamedTuple):
+    """Where a piece begins or ends: the brackets that are open there, and the kind of string that it is inside of."""
+
+    brackets: bytes
+    string: Literal["", "name", "value"] = ""
+    """Nothing: it is behind a comma."""
+
+
+_HEADS: Final = {
+    b"{": {"": b'{"":0,', "name": b'{"', "value": b'{"":"'},
+    b"[": {"": b"[0,", "name": b'["', "value": b'["'},
+}
+"""What leads to a place inside an object or an array."""
+_TAILS: Final = {
+    b"{": {"": b'"":0}', "name": b'":0}', "value": b'"}'},
+    b"[": {"": b"0]", "name": b'"]', "value": b'"]'},
+}
+"""What leads out from there."""
 
 
 class LargeEnvelope(Envelope, gc=False, frozen=True):
@@ -75,8 +104,7 @@ def _opening(frame: bytes) -> Generator[None, None, LargeEnvelope]:
         raise ParseError("not valid JSON: no object")
     yield from _check_utf8(frame)
     message = _Reading(frame, "the message")
-    yield from message.steps()
-    found = message.members
+    found = yield from message.steps()
     id_ = found.get("id", ABSENT)
     method = found.get("method")
     if max(len(id_), len(method or b"")) > LONGEST_ID:
@@ -92,15 +120,15 @@ def _opening(frame: bytes) -> Generator[None, None, LargeEnvelope]:
     if written is not None and not envelopes.is_null(written):
         if not envelopes.is_object(written):
             raise NotAnEnvelope("params must be an object", known)
-        params = yield from _members(written, "params")
+        within = message.member("params")
+        params = yield from within.steps()
         if (meta := params.get("_meta")) is not None and envelopes.is_object(meta):
-            yield from _members(meta, "params._meta")
+            yield from within.member("_meta").steps()
     said = None
     if error is not ABSENT and envelopes.is_object(error):
         # Copied once: it is kept, and the message is not.
-        kept = bytes(error)
-        yield
-        said = envelopes.said(kept, (yield from _members(kept, "error")))
+        kept = yield from _copied(error)
+        said = envelopes.said(kept, (yield from message.member("error").steps()))
         yield
     return LargeEnvelope("2.0", id_, named, params, found.get("result", ABSENT), error, message.huge, said)
 
@@ -121,57 +149,85 @@ def _check_utf8(frame: bytes) -> Generator[None, None, None]:
         yield
 
 
-def _members(raw: Raw | bytes, what: str) -> Generator[None, None, dict[str, Raw]]:
-    """The members of an object; `what` it is."""
-    reading = _Reading(bytes(raw), what)
-    yield from reading.steps()
-    return reading.members
+def _copied(raw: Raw) -> Generator[None, None, bytes]:
+    view, copy = memoryview(raw), BytesIO()
+    for begin in range(0, len(view), _STEP):
+        copy.write(view[begin : begin + _STEP])
+        yield
+    # What it has written it gives away, and copies it no more.
+    return copy.getvalue()
 
 
 class _Reading:
     """One JSON object as it is read, piece by piece, and its members."""
 
-    def __init__(self, text: bytes, what: str) -> None:
-        self.members: dict[str, Raw] = {}
+    def __init__(self, text: bytes, what: str, begin: int = 0, end: int | None = None) -> None:
+        """Read what stands there in a text; `what` it is."""
         self.huge = False
+        self._members: dict[str, Raw] = {}
+        self._long: dict[str, tuple[int, int]] = {}
+        """Where those members stand that are in several pieces."""
         self._text, self._what = text, what
+        self._begin, self._end = begin, len(text) if end is None else end
         self._decode = envelopes.counted_members()
         self._count = 0
         self._open = ("", 0)
         """The member that goes on in the next piece, and where its value begins."""
 
-    def steps(self) -> Generator[None, None, None]:
-        """Raises ParseError or NotAnEnvelope."""
-        text = self._text
-        begin = scanned = 0
-        quoted = escaped = False
-        stack = brackets = b""
-        while begin < len(text):
-            stop = min(scanned + _STEP, len(text))
-            outside, in_string, in_escape = _outside(text[scanned:stop], quoted=quoted, escaped=escaped)
-            cut = stop if stop == len(text) else _after_comma(text, scanned, stop, quoted=in_string)
-            if cut is None:
-                # One long string, most often.
-                brackets += outside
-                quoted, escaped, scanned = in_string, in_escape, stop
-                yield
-                continue
-            if cut < stop:
-                outside, *_ = _outside(text[scanned:cut], quoted=quoted, escaped=escaped)
-            yield
-            after = _still_open(stack + brackets + outside)
-            yield
-            yield from self._read(begin, cut, stack, after)
-            begin = scanned = cut
-            quoted = escaped = False
-            stack, brackets = after, b""
+    def member(self, name: str) -> _Reading:
+        """A member that is an object, to be read on its own."""
+        what = "params._meta" if name == "_meta" else name
+        if name in self._long:
+            return _Reading(self._text, what, *self._long[name])
+        return _Reading(bytes(self._members[name]), what)
 
-    def _read(self, begin: int, end: int, before: bytes, after: bytes) -> Generator[None, None, None]:
-        """Decode what stands between two cuts; `before` and `after` are the brackets that are open there."""
-        last = end == len(self._text)
-        head, tail = _head(before) if begin else b"", b"" if last else _tail(after)
+    def steps(self) -> Generator[None, None, dict[str, Raw]]:
+        """Its members. Raises ParseError or NotAnEnvelope."""
+        text, end = self._text, self._end
+        begin = scanned = self._begin
+        before = _Place(b"")
+        # Of what has been scanned and not read: its brackets, the string and the escape it ends in the middle of,
+        # where that string began, and the last byte that is no blank.
+        brackets, string, escaped, opened, last = b"", before.string, False, begin, b","
+        while begin < end:
+            stop = min(scanned + _STEP, end)
+            plain, half = _without_escapes(text[scanned:stop], escaped=escaped)
+            cut, cut_in_string, quoted = len(plain), False, bool(string)
+            if stop < end:
+                outside, quoted = _outside(plain, quoted=quoted)
+                cut, cut_in_string = _where_to_cut(plain, quoted=quoted)
+            outside, _ = _outside(plain[:cut], quoted=bool(string))
+            yield
+            after = _Place(_still_open(before.brackets + brackets + outside))
+            if cut_in_string:
+                quote = plain.rfind(b'"', 0, cut)
+                if quote >= 0:
+                    opened = scanned + quote
+                    after = _Place(after.brackets, _kind(plain[:quote].rstrip()[-1:] or last, after.brackets))
+                else:
+                    after = _Place(after.brackets, string)
+            yield
+            own_name = after.string == "name" and len(after.brackets) == 1
+            if stop < end and (scanned + cut == begin or own_name or not cut):
+                if own_name and quoted and stop - opened > _LONGEST_SPELLED:
+                    raise NotAnEnvelope(f"a name in {self._what} has more than {LONGEST_ID} characters")
+                if not quoted and stop - begin > _LONGEST_BLANK:
+                    raise NotAnEnvelope(f"{self._what} has more than {_LONGEST_BLANK} bytes of blanks or digits")
+                brackets += _outside(plain, quoted=bool(string))[0]
+                string, escaped, scanned = after.string if quoted else "", half, stop
+                last = plain.rstrip()[-1:] or last
+                continue
+            yield from self._read(begin, scanned + cut, before, after)
+            begin = scanned = scanned + cut
+            before = after
+            brackets, string, escaped, opened, last = b"", before.string, False, begin, b","
+        return self._members
+
+    def _read(self, begin: int, end: int, before: _Place, after: _Place) -> Generator[None, None, None]:
+        """Decode what stands between two cuts."""
+        first, last = begin == self._begin, end == self._end
+        head, tail = b"" if first else _head(before), b"" if last else _tail(after)
         piece = b"".join((head, memoryview(self._text)[begin:end], tail))
-        yield
         if depth.UNBOUNDED and depth.too_deep(piece):
             raise ParseError(f"not valid JSON: nested in more than {depth.MOST} levels")
         try:
@@ -182,76 +238,101 @@ class _Reading:
         self.huge = self.huge or envelopes.has_huge_integer(piece)
         yield
         # What a placeholder stands for is none of the members.
-        if begin and len(before) == 1:
+        if not first and before == (b"{", ""):
             del found[0]
-        if not last and len(after) == 1:
+        if not last and after == (b"{", ""):
             del found[-1]
-        goes_on = not last and len(after) > 1
-        if len(before) > 1:
+        goes_on = not last and after != (b"{", "")
+        if not first and before != (b"{", ""):
             if goes_on and len(found) == 1:
                 return
             name, start = self._open
             _, rest = found.pop(0)
-            self.members[name] = Raw(memoryview(self._text)[start : begin - len(head) + len(_INSIDE) + len(rest)])
+            self._long[name] = start, begin - len(head) + len(_INSIDE) + len(rest)
+            self._members[name] = Raw(memoryview(self._text)[slice(*self._long[name])])
         if goes_on:
             name, value = found.pop()
             self._open = name, begin - len(head) + len(piece) - len(b"}") - len(value)
+            self._check_name(name)
         self._count += len(found) + goes_on
         if self._count > MOST_MEMBERS:
             raise NotAnEnvelope(f"{self._what} has more than {MOST_MEMBERS} members")
-        # Views would keep their piece; of one long string it is most.
-        self.members.update((name, value if len(value) > _STEP else value.copy()) for name, value in found)
+        for name, value in found:
+            self._check_name(name)
+            # A view would keep its piece.
+            self._members[name] = value.copy()
+            self._long.pop(name, None)
+
+    def _check_name(self, name: str) -> None:
+        if len(name) > LONGEST_ID:
+            raise NotAnEnvelope(f"a name in {self._what} has more than {LONGEST_ID} characters")
 
 
-def _head(stack: bytes) -> bytes:
-    """What leads into these brackets, and to where something is expected behind a comma."""
-    outer = b"".join([_INSIDE if bracket == _OBJECT else b"[" for bracket in stack[:-1]])
-    return outer + (b'{"":0,' if stack[-1:] == b"{" else b"[0,")
+def _head(place: _Place) -> bytes:
+    """What leads to a place, from outside of all brackets."""
+    outer = b"".join([_INSIDE if bracket == _OBJECT else b"[" for bracket in place.brackets[:-1]])
+    return outer + _HEADS.get(place.brackets[-1:], _HEADS[b"["])[place.string]
 
 
-def _tail(stack: bytes) -> bytes:
-    """What leads out of these brackets, from behind a comma."""
-    outer = b"".join([b"}" if bracket == _OBJECT else b"]" for bracket in reversed(stack[:-1])])
-    return (b'"":0}' if stack[-1:] == b"{" else b"0]") + outer
+def _tail(place: _Place) -> bytes:
+    """What leads out from there."""
+    outer = b"".join([b"}" if bracket == _OBJECT else b"]" for bracket in reversed(place.brackets[:-1])])
+    return _TAILS.get(place.brackets[-1:], _TAILS[b"["])[place.string] + outer
 
 
-def _outside(text: bytes, *, quoted: bool, escaped: bool) -> tuple[bytes, bool, bool]:
-    """The brackets outside strings, and whether the text ends in a string, and there with half an escape.
+def _without_escapes(text: bytes, *, escaped: bool) -> tuple[bytes, bool]:
+    r"""A text with something else in place of each `\\` and `\"`, and whether it ends with half an escape.
 
-    `quoted` and `escaped` say the same of where it begins.
+    `escaped` says the same of where it begins. It is as long as before. Each quote that is left begins or ends a
+    string, and each backslash begins an escape.
     """
     if escaped:
-        text = text[1:]
-    half = False
-    if b"\\" in text:
-        text = text.replace(b"\\\\", b"")
-        half = text.endswith(b"\\")
-        text = text.replace(b'\\"', b"")
-    marks = text.translate(None, _NO_BRACKETS)
+        text = b"_" + text[1:]
+    if b"\\" not in text:
+        return text, False
+    text = text.replace(b"\\\\", b"__")
+    return text.replace(b'\\"', b"__"), text.endswith(b"\\")
+
+
+def _outside(plain: bytes, *, quoted: bool) -> tuple[bytes, bool]:
+    """The brackets outside strings, and whether the text ends in a string; `quoted`: it begins in one."""
+    marks = plain.translate(None, _NO_BRACKETS)
     if quoted:
         marks = b'"' + marks
     quoted = marks.count(b'"') % 2 == 1
     # Two quotes side by side begin and end nothing that is left: without them all else is inside or outside as before.
     marks = marks.replace(b'""', b"")
-    return (b"".join(marks.split(b'"')[::2]) if b'"' in marks else marks), quoted, half
+    return (b"".join(marks.split(b'"')[::2]) if b'"' in marks else marks), quoted
 
 
-def _after_comma(text: bytes, begin: int, end: int, *, quoted: bool) -> int | None:
-    """Where the last comma outside strings ends, if it can be found soon; `quoted`: the end is in a string."""
-    upto = before = end
-    for _ in range(_MOST_TRIES):
-        comma = text.rfind(b",", begin, before)
-        if comma < 0:
-            return None
-        between = text[comma + 1 : upto]
-        if b"\\" in between:
-            between = between.replace(b"\\\\", b"").replace(b'\\"', b"")
-        quoted ^= between.count(b'"') % 2 == 1
-        if not quoted:
-            return comma + 1
-        # The next one outside is before the string that this one is in.
-        upto, before = comma, max(text.rfind(b'"', begin, comma), begin)
-    return None
+def _where_to_cut(plain: bytes, *, quoted: bool) -> tuple[int, bool]:
+    """Where to cut this, and whether that is in a string; 0 if there is no such place. `quoted`: it ends in one."""
+    upto, inside = len(plain), quoted
+    for _ in range(_QUOTES):
+        if inside:
+            upto = plain.rfind(b'"', 0, upto)
+        else:
+            string_end, comma = plain.rfind(b'"', 0, upto), plain.rfind(b",", 0, upto)
+            if comma > string_end:
+                return comma + 1, False
+            upto = string_end
+        if upto < 0:
+            break
+        inside = not inside
+    if not quoted:
+        # Just before the last string ends.
+        return max(plain.rfind(b'"'), 0), True
+    cut = len(plain)
+    if (escape := plain.rfind(b"\\", max(0, cut - _ESCAPE))) >= 0:
+        cut = escape
+        if plain.startswith(_FIRST_HALF, max(0, cut - _ESCAPE)):
+            cut -= _ESCAPE
+    return max(cut, 0), True
+
+
+def _kind(before: bytes, brackets: bytes) -> Literal["name", "value"]:
+    """What a string is, by the byte before it and the brackets that it is in."""
+    return "name" if before == b"{" or (before == b"," and brackets.endswith(b"{")) else "value"
 
 
 def _still_open(brackets: bytes) -> bytes:
