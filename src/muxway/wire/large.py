@@ -11,11 +11,10 @@ message ever copied in one go: fresh memory costs more than the copy.
 from __future__ import annotations
 
 from codecs import utf_8_decode
-from io import BytesIO
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from muxway.errors import ParseError, UpstreamSaid
-from muxway.wire import depth, envelopes
+from muxway.wire import depth, envelopes, pieces
 from muxway.wire.envelopes import ABSENT, LONGEST_ID, MOST_MEMBERS, Envelope, NotAnEnvelope, Raw
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def _opening(frame: bytes) -> Generator[None, None, LargeEnvelope]:
     said = None
     if error is not ABSENT and envelopes.is_object(error):
         # Copied once: it is kept, and the message is not.
-        kept = yield from _copied(error)
+        kept = yield from pieces.joined((error,))
         said = envelopes.said(kept, (yield from message.member("error").steps()))
         yield
     return LargeEnvelope("2.0", id_, named, params, found.get("result", ABSENT), error, message.huge, said)
@@ -147,15 +146,6 @@ def _check_utf8(frame: bytes) -> Generator[None, None, None]:
         except UnicodeDecodeError as error:
             raise ParseError(f"not valid JSON: {error}") from None
         yield
-
-
-def _copied(raw: Raw) -> Generator[None, None, bytes]:
-    view, copy = memoryview(raw), BytesIO()
-    for begin in range(0, len(view), _STEP):
-        copy.write(view[begin : begin + _STEP])
-        yield
-    # What it has written it gives away, and copies it no more.
-    return copy.getvalue()
 
 
 class _Reading:
