@@ -11,7 +11,7 @@ message ever copied in one go: fresh memory costs more than the copy.
 from __future__ import annotations
 
 from codecs import utf_8_decode
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from muxway.errors import ParseError, UpstreamSaid
 from muxway.wire import depth, envelopes, pieces
@@ -20,8 +20,11 @@ from muxway.wire.envelopes import ABSENT, LONGEST_ID, MOST_MEMBERS, Envelope, No
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from muxway.wire.envelopes import Params
+
     Steps: TypeAlias = Generator[None, None, "Opened"]
 
+T = TypeVar("T")
 Opened: TypeAlias = Envelope | ParseError | NotAnEnvelope
 """A message, or what is wrong with it."""
 LARGE: Final = 1024 * 1024
@@ -44,6 +47,8 @@ _FIRST_HALF: Final = tuple(rb"\u" + d + n for d in (b"d", b"D") for n in (b"8", 
 """How the escape begins that makes one character with the next one."""
 _OBJECT: Final = ord("{")
 _INSIDE: Final = b'{"":'
+MOST_ITEMS: Final = 10_000
+"""Items of an array in which middleware looks at each."""
 _LEADING: Final = 4096
 """Blanks that may stand before a message."""
 
@@ -148,8 +153,83 @@ def _check_utf8(frame: bytes) -> Generator[None, None, None]:
         yield
 
 
+def few_members(raw: Raw | bytes) -> Params | None:
+    """The members of a JSON object, as `envelopes.few_members`; of a large one in steps, for a thread beside others."""
+    if len(raw) <= LARGE:
+        return envelopes.few_members(raw)
+    if not envelopes.is_object(raw):
+        return None
+    try:
+        return _at_once(_Reading(bytes(raw), "it").steps())
+    except ParseError:
+        return None
+    except NotAnEnvelope as error:
+        raise envelopes.TooManyMembers(str(error).removeprefix("it has ")) from None
+
+
+def few_items(raw: Raw | bytes) -> tuple[list[Raw], list[Raw]] | None:
+    """The first MOST_ITEMS items of a JSON array, and all others, of which the last may be many; None if it is none.
+
+    Millions of items would be made objects in one go, for which everything else waits, in whatever thread.
+    """
+    if len(raw) <= _STEP:
+        items, rest = envelopes.items(raw), []
+    else:
+        reading = _ReadingArray(bytes(raw), "it")
+        try:
+            _at_once(reading.steps())
+        except (ParseError, NotAnEnvelope):
+            return None
+        items, rest = reading.items, reading.rest
+    if items is None:
+        return None
+    return items[:MOST_ITEMS], items[MOST_ITEMS:] + rest
+
+
+def text(raw: Raw | bytes | None) -> str | None:
+    """The value of a JSON string, as `envelopes.text`; of a long one in steps."""
+    if raw is None or len(raw) <= LARGE:
+        return envelopes.text(raw)
+    whole = bytes(raw)
+    if whole[:1] != b'"':
+        return None
+    begin, end = 1, len(whole) - 1
+    pieces: list[str] = []
+    while begin < end:
+        cut = min(begin + _STEP, end)
+        if cut < end:
+            cut = begin + _between_escapes(_without_escapes(whole[begin:cut], escaped=False)[0])
+            while whole[cut] & 0xC0 == 0x80:  # inside a character of UTF-8
+                cut -= 1
+        piece = envelopes.text(b'"%b"' % whole[begin:cut])
+        if piece is None:
+            return None
+        pieces.append(piece)
+        begin = cut
+    return "".join(pieces)
+
+
+def encoded(string: str) -> bytes:
+    """A JSON string, as `envelopes.encode`; of a long one in steps."""
+    if len(string) <= LARGE:
+        return envelopes.encode(string)
+    pieces = [envelopes.encode(string[begin : begin + _STEP])[1:-1] for begin in range(0, len(string), _STEP)]
+    return b"".join((b'"', *pieces, b'"'))
+
+
+def _at_once(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
+
+
 class _Reading:
     """One JSON object as it is read, piece by piece, and its members."""
+
+    _outer = _Place(b"{")
+    _before_value = _INSIDE
 
     def __init__(self, text: bytes, what: str, begin: int = 0, end: int | None = None) -> None:
         """Read what stands there in a text; `what` it is."""
@@ -209,6 +289,8 @@ class _Reading:
                 continue
             yield from self._read(begin, scanned + cut, before, after)
             begin = scanned = scanned + cut
+            if self._has_enough(begin, after):
+                break
             before = after
             brackets, string, escaped, opened, last = b"", before.string, False, begin, b","
         return self._members
@@ -220,31 +302,43 @@ class _Reading:
         piece = b"".join((head, memoryview(self._text)[begin:end], tail))
         if depth.UNBOUNDED and depth.too_deep(piece):
             raise ParseError(f"not valid JSON: nested in more than {depth.MOST} levels")
-        try:
-            found = self._decode(piece)
-        except envelopes.TooManyMembers as error:
-            raise NotAnEnvelope(f"{self._what} has {error}") from None
+        found = self._found(piece)
         yield
         self.huge = self.huge or envelopes.has_huge_integer(piece)
         yield
         # What a placeholder stands for is none of the members.
-        if not first and before == (b"{", ""):
+        if not first and before == self._outer:
             del found[0]
-        if not last and after == (b"{", ""):
+        if not last and after == self._outer:
             del found[-1]
-        goes_on = not last and after != (b"{", "")
-        if not first and before != (b"{", ""):
+        goes_on = not last and after != self._outer
+        if not first and before != self._outer:
             if goes_on and len(found) == 1:
                 return
             name, start = self._open
             _, rest = found.pop(0)
-            self._long[name] = start, begin - len(head) + len(_INSIDE) + len(rest)
-            self._members[name] = Raw(memoryview(self._text)[slice(*self._long[name])])
+            self._add_long(name, start, begin - len(head) + len(self._before_value) + len(rest))
         if goes_on:
             name, value = found.pop()
             self._open = name, begin - len(head) + len(piece) - len(b"}") - len(value)
             self._check_name(name)
         self._count += len(found) + goes_on
+        self._add(found)
+
+    def _found(self, piece: bytes) -> list[tuple[str, Raw]]:
+        """What is in a piece."""
+        try:
+            return self._decode(piece)
+        except envelopes.TooManyMembers as error:
+            raise NotAnEnvelope(f"{self._what} has {error}") from None
+
+    def _add_long(self, name: str, begin: int, end: int) -> None:
+        """Note a member that is in several pieces."""
+        self._long[name] = begin, end
+        self._members[name] = Raw(memoryview(self._text)[begin:end])
+
+    def _add(self, found: list[tuple[str, Raw]]) -> None:
+        """Note members that are in one piece."""
         if self._count > MOST_MEMBERS:
             raise NotAnEnvelope(f"{self._what} has more than {MOST_MEMBERS} members")
         for name, value in found:
@@ -253,9 +347,47 @@ class _Reading:
             self._members[name] = value.copy()
             self._long.pop(name, None)
 
+    def _has_enough(self, place: int, after: _Place) -> bool:
+        """Whether what follows this place need not be read."""
+        del place, after
+        return False
+
     def _check_name(self, name: str) -> None:
         if len(name) > LONGEST_ID:
             raise NotAnEnvelope(f"a name in {self._what} has more than {LONGEST_ID} characters")
+
+
+class _ReadingArray(_Reading):
+    """A JSON array, up to where it has many items."""
+
+    _outer = _Place(b"[")
+    _before_value = b"["
+
+    def __init__(self, text: bytes, what: str) -> None:
+        super().__init__(text, what)
+        self.items: list[Raw] = []
+        self.rest: list[Raw] = []
+        """The items that were not read, as one text, if there are such."""
+
+    def _found(self, piece: bytes) -> list[tuple[str, Raw]]:
+        items = envelopes.items(piece)
+        if items is None:
+            raise ParseError("not valid JSON: no array")
+        return [("", item) for item in items]
+
+    def _add_long(self, name: str, begin: int, end: int) -> None:
+        del name
+        self.items.append(Raw(memoryview(self._text)[begin:end]))
+
+    def _add(self, found: list[tuple[str, Raw]]) -> None:
+        self.items += [item for _, item in found]
+
+    def _has_enough(self, place: int, after: _Place) -> bool:
+        if len(self.items) <= MOST_ITEMS or place == self._end:
+            return False
+        begin = place if after == self._outer else self._open[1]
+        self.rest.append(Raw(memoryview(self._text)[begin : self._text.rindex(b"]")]))
+        return True
 
 
 def _head(place: _Place) -> bytes:
@@ -312,12 +444,17 @@ def _where_to_cut(plain: bytes, *, quoted: bool) -> tuple[int, bool]:
     if not quoted:
         # Just before the last string ends.
         return max(plain.rfind(b'"'), 0), True
+    return _between_escapes(plain), True
+
+
+def _between_escapes(plain: bytes) -> int:
+    """Where to cut a text that ends in a string, near its end."""
     cut = len(plain)
     if (escape := plain.rfind(b"\\", max(0, cut - _ESCAPE))) >= 0:
         cut = escape
         if plain.startswith(_FIRST_HALF, max(0, cut - _ESCAPE)):
             cut -= _ESCAPE
-    return max(cut, 0), True
+    return max(cut, 0)
 
 
 def _kind(before: bytes, brackets: bytes) -> Literal["name", "value"]:
