@@ -36,7 +36,7 @@ from muxway.middleware.builtin.masking import Masker
 from muxway.middleware.builtin.truncate import Truncate
 from muxway.middleware.engine.base import Request, Result
 from muxway.testing import ScriptedServer
-from muxway.wire import envelopes, large
+from muxway.wire import envelopes, reading
 from muxway.wire.headers import MOST_ANNOTATIONS, BadAnnotation, param_headers
 
 from ..catalog.making import catalog_of, source
@@ -411,7 +411,7 @@ def test_what_middleware_looks_into_is_never_decoded_in_one_go(
     else:
         request = Request(Call(LIBRARY, "tools/call", {"name": Raw(b'"t"')}))
         assert len(Truncate(bytes=4_000)._cut(request, Result(raw)).raw) < 4_000
-    assert max(sizes, default=0) <= large.LARGE
+    assert max(sizes, default=0) <= reading.LONG
 
 
 def test_what_has_too_many_members_is_still_masked() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muxway.errors import ParseError
-from muxway.wire import envelopes, large
+from muxway.wire import envelopes, large, reading
 from muxway.wire.envelopes import Envelope, NotAnEnvelope
 
 from ..pace import heap_of_its_own
@@ -43,7 +43,8 @@ messages = st.fixed_dictionaries(
 
 @pytest.fixture(autouse=True)
 def _short_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "_STEP", getattr(request, "param", 7))
+    for module in (large, reading):
+        monkeypatch.setattr(module, "_STEP", getattr(request, "param", 7))
 
 
 def opened(frame: bytes) -> large.Opened:
@@ -134,8 +135,8 @@ def test_each_mistake_is_found(frame: bytes, why: str) -> None:
 @pytest.mark.parametrize(
     ("frame", "why"),
     [
-        (b'{"jsonrpc":"2.0","id":1,"%b":1}', "a name in the message has more than 4096"),
-        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"%b":{}}}', "a name in params has more than 4096"),
+        (b'{"jsonrpc":"2.0","id":1,"%b":1}', "the message has a name of more than 4096"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"%b":{}}}', "params has a name of more than 4096"),
         (b'{"jsonrpc":"2.0","id":1,"result":{"%b":[{"%b":"%b"}]}}', ""),
     ],
 )
@@ -181,13 +182,13 @@ def test_the_items_of_an_array_are_its_first_ones_and_the_rest(
     """Ours: not one is lost, wherever it is cut."""
     raw = spelled(array, indent=indent, ascii_only=ascii_only)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large, "MOST_ITEMS", most)
-        found = large.few_items(raw)
+        patch.setattr(reading, "MOST_ITEMS", most)
+        found = reading.few_items(raw)
     assert found is not None
     items, others = found
     assert [json.loads(bytes(item)) for item in items] == array[:most]
     assert json.loads(b"[%b]" % b",".join(others)) == array[most:]
-    assert large.few_items(raw[:-1]) is None
+    assert reading.few_items(raw[:-1]) is None
 
 
 @settings(max_examples=200)
@@ -196,11 +197,11 @@ def test_a_long_string_is_read_and_written_as_any_other(string: str, ascii_only:
     """Ours: whatever character or escape it is cut at."""
     raw = spelled(string, indent=None, ascii_only=ascii_only)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large, "LARGE", 0)
-        patch.setattr(large, "_STEP", 13)
-        assert large.text(raw) == string
-        assert json.loads(large.encoded(string)) == string
-        assert large.text(b"[]") is None
+        patch.setattr(reading, "LONG", 0)
+        patch.setattr(reading, "_STEP", 13)
+        assert reading.text(raw) == string
+        assert json.loads(reading.encoded(string)) == string
+        assert reading.text(b"[]") is None
 
 
 @pytest.mark.parametrize("digits", [400, 401])

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from muxway.errors import RpcError, UpstreamSaid
 from muxway.middleware.builtin.patterns import KINDS, WITHHELD, Search, has, replaced
 from muxway.middleware.engine.base import Aside, Middleware, Result
-from muxway.wire import envelopes, large
+from muxway.wire import envelopes, reading
 from muxway.wire.envelopes import Raw
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def change_strings(raw: Buffer, change: Callable[[str], str], *, keys: bool = Fa
                 names = names or _Names(text)
                 renamed[old] = names.free(new)
             new = renamed[old]
-        pieces += (text[done:start], large.encoded(new))
+        pieces += (text[done:start], reading.encoded(new))
         done = end
     return b"".join((*pieces, text[done:])) if pieces else raw
 
@@ -103,7 +103,7 @@ def _strings(text: bytes) -> Iterator[tuple[int, int, bool]]:
 
 def _decoded(string: bytes) -> str:
     # The decoder is needed for escapes only, and where to decode all at once would take long.
-    return large.text(string) or "" if b"\\" in string or len(string) > large.LARGE else string[1:-1].decode()
+    return reading.text(string) or "" if b"\\" in string or len(string) > reading.LONG else string[1:-1].decode()
 
 
 class _Names:
@@ -206,12 +206,12 @@ class Masker:
     def _readable(self, raw: Buffer, change: Callable[[str], str], depth: int = 0) -> Buffer:
         """JSON of the protocol's own making, masked where it is for reading."""
         try:
-            fields = large.few_members(raw)
+            fields = reading.few_members(raw)
         except envelopes.TooManyMembers:
             # Nobody's words for anything: all of it is searched.
             return change_strings(raw, change, keys=True)
         if fields is None:
-            found = large.few_items(raw) if depth < _DEEPEST else None
+            found = reading.few_items(raw) if depth < _DEEPEST else None
             if found is None:
                 return change_strings(raw, change)
             items, others = found
@@ -303,7 +303,7 @@ class Masking(Middleware):
                 masker.error(error)
             raise
         raw = result.raw
-        if len(raw) > large.LARGE or (len(raw) > _LARGE and masker.may_mask(raw)) or masker.may_take_long(raw):
+        if len(raw) > reading.LONG or (len(raw) > _LARGE and masker.may_mask(raw)) or masker.may_take_long(raw):
             raw = await Aside(partial(masker.result, raw))
         else:
             raw = masker.result(raw)

@@ -18,7 +18,7 @@ from muxway.middleware.builtin.masking import change_strings
 from muxway.middleware.engine.base import Aside, Middleware, Result
 from muxway.middleware.engine.epochs import Epochs
 from muxway.middleware.engine.tools import listed_name
-from muxway.wire import envelopes, large
+from muxway.wire import envelopes, reading
 
 if TYPE_CHECKING:
     from muxway.calls.call import Caller
@@ -161,7 +161,7 @@ class Truncate(Middleware):
         if not result.is_final:
             return result
         structured = fields.get("structuredContent")
-        first, others = large.few_items(fields.get("content", b"[]")) or ([], [])
+        first, others = reading.few_items(fields.get("content", b"[]")) or ([], [])
         blocks: list[Buffer] = [*first]
         taken = _lightened(fields, self._budget // 4)
         room = self._budget - sum(_length(raw) for name, raw in fields.items() if name not in _MAIN)
@@ -215,10 +215,10 @@ class Truncate(Middleware):
         fields = _few(raw)
         inner = _few(fields.get("resource", b"")) or fields
         mime = (envelopes.text(inner.get("mimeType")) or "")[:_LONGEST_NAME]
-        text = large.text(inner.get("text"))
+        text = reading.text(inner.get("text"))
         if text is not None:
             return self._cut_text(request, text.encode(), mime or "text/plain", spare)
-        encoded = large.text(inner.get("data") or inner.get("blob")) or ""
+        encoded = reading.text(inner.get("data") or inner.get("blob")) or ""
         try:
             pieces = (encoded[start : start + _DECODED] for start in range(0, len(encoded), _DECODED))
             data = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
@@ -386,6 +386,6 @@ def _short(length: int, end: str, text: str) -> str:
 def _few(raw: Buffer) -> envelopes.Params:
     """The members of an object; none, if it is no object or has more than anybody needs: it is cut as a whole."""
     try:
-        return large.few_members(raw) or {}
+        return reading.few_members(raw) or {}
     except envelopes.TooManyMembers:
         return {}

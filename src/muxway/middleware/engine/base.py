@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from muxway.errors import InvalidParams, RpcError
 from muxway.routing.target import NOTHING, Target
-from muxway.wire import envelopes, large
+from muxway.wire import envelopes, reading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -187,7 +187,7 @@ class Result:
 
     def fields_aside(self) -> Mapping[str, Raw]:
         """The same in short steps, for a thread that runs beside the event loop."""
-        return self._opened(large.few_members) if self._fields is None else self._fields
+        return self._opened(reading.few_members) if self._fields is None else self._fields
 
     def _opened(self, members: Callable[[bytes], Params | None]) -> Mapping[str, Raw]:
         try:
