@@ -71,6 +71,11 @@ def test_no_message_of_a_server_holds_the_loop(server: str, what: str, kind: str
     def call() -> None:
         answer = gateway.call(session, f"{server}__say", what=what, kind=kind, size=SIZES[size])
         assert b'"id":7' in answer[:4096] + answer[-4096:]
+        if what == "result":
+            value = filling(kind, SIZES[size] - 512)
+            start = answer.index(b'"x":') + len(b'"x":')
+            assert answer[start : start + len(value)] == value
+            assert answer[start + len(value) :].rstrip() == b"}}"
 
     assert gateway.holds_for(LONG, call) < LONG
 
@@ -178,6 +183,8 @@ def test_no_answer_to_a_client_on_pipes_holds_the_loop(
         pipes.send(frame)
         while b'"id":5' not in (answer := pipes.receive())[:40]:
             pass
-        assert len(answer) > SIZES["largest"] - 2048
+        value = filling(kind, SIZES["largest"] - 512)
+        end = b"}}}" if what == "error" else b"}}"
+        assert answer[-len(value) - len(end) :].startswith(value)
 
     assert gateway.holds_for(LONG, call) < LONG
