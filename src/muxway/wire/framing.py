@@ -44,17 +44,17 @@ class LineFramer:
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """Take a chunk; return the lines it completes, without their newline. Empty lines are left out."""
-        end = data.find(b"\n")
+        line, newline, rest = data.partition(b"\n")
         lines: list[bytes | Oversized] = []
         if self._size or self._skipping:
-            if end < 0:
+            if not newline:
                 self._keep(data, lines)
                 return lines
-            self._finish(data[:end], lines)
-            data = data[end + 1 :]
-        elif 0 < end == len(data) - 1 <= self._limit:
+            self._finish(line, lines)
+            data = rest
+        elif newline and not rest and 0 < len(line) <= self._limit:
             # One message, as nearly always.
-            return [data[:end]]
+            return [line]
         if not data:
             return lines
         # One split for the many small lines of a busy pipe.
