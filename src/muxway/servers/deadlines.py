@@ -55,6 +55,7 @@ class Deadlines:
         connection = self._connection
         now = connection.loop.time()
         self.clogged = connection.transport.queued > 0
+        connection.counters.sort_in()
         for pending in [pending for pending in connection.peer.ours.values() if pending.deadline <= now]:
             self._time_out(pending)
         connection.queue.refuse_late(now)

@@ -52,10 +52,8 @@ def message_event(frame: Sequence[Buffer], id_: str | None = None) -> tuple[byte
 
 def joined(frame: Sequence[Buffer]) -> bytes:
     """A frame as one piece, without its newline."""
-    if frame and (last := bytes(frame[-1])).endswith(b"\n"):
-        # Not stripped when it is whole: it may be large, and would be copied once more.
-        return b"".join((*frame[:-1], last[:-1]))
-    return b"".join(frame)
+    # Not stripped when it is whole: it may be large, and would be copied once more.
+    return b"".join([*frame[:-1], bytes(frame[-1]).removesuffix(b"\n")]) if frame else b""
 
 
 class Outlet:
