@@ -13,6 +13,7 @@ DEFAULT_LIMIT: Final = 16 * 1024 * 1024
 _HEAD: Final = 4096
 _TAIL: Final = 512
 _CRUMB: Final = 4096
+_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,14 @@ class Oversized:
     head: bytes
     tail: bytes = b""
     """Its last bytes, when they are there and were asked for."""
+
+
+def one_line(frame: bytes) -> bytes:
+    """A message that came by other ways than a pipe, without line breaks.
+
+    Outside strings these are only layout, and inside they cannot be.
+    """
+    return frame.translate(_SPACES) if b"\n" in frame or b"\r" in frame else frame
 
 
 class LineFramer:
