@@ -71,6 +71,7 @@ lock: $(VENV)/dev.stamp  ## Resolve the dependencies anew.
 	$(UV_COMPILE) --group build -o requirements/build.txt
 	$(UV_COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 	$(UV_COMPILE) --group fuzz -o requirements/fuzz.txt
+	$(UV_COMPILE) pyproject.toml --extra semantic --constraints requirements/run.txt -o requirements/semantic.txt
 
 clean:  ## Remove everything that was set up.
 	rm -rf .venv .venv-* .envs .bench .fuzz dist

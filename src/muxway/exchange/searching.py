@@ -6,6 +6,7 @@ next search: who never searches pays nothing. What a caller sees is decided by t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from muxway.calls.incidents import attempt, internal
@@ -13,12 +14,13 @@ from muxway.calls.ports import aside, in_turns, log
 from muxway.catalog.kinds import TOOLS
 from muxway.errors import RpcError
 from muxway.search import answers
-from muxway.search.index import Index
+from muxway.search.index import Index, SeenTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
 
     from muxway.calls.call import Call
+    from muxway.calls.identity import Owner
     from muxway.calls.ports import Running
     from muxway.catalog.model import Route
     from muxway.routing.snapshot import Visible
@@ -26,10 +28,13 @@ if TYPE_CHECKING:
     from muxway.search.meaning import Meaning
 
     Give = Callable[[str], None]
+    Then = Callable[[Index], None]
 
 _LONGEST_NAME: Final = 256
 _TURN: Final = 0.002
 """Seconds of indexing after which others have their turn: there may be thousands of tools, and nobody is to notice."""
+_MOST_OWNERS: Final = 32
+"""Users with lists of their own whose indexes are kept; the one who searched longest ago goes."""
 _MOST_TRIES: Final = 3
 """How often a search waits for an index to be brought in step, where lists never stand still."""
 
@@ -39,15 +44,15 @@ class _Search:
 
     __slots__ = ("_go", "_refuse", "over")
 
-    def __init__(self, go: Callable[[], None], refuse: Give) -> None:
+    def __init__(self, go: Callable[[Index], None], refuse: Give) -> None:
         self._go = go
         self._refuse = refuse
         self.over = False
 
-    def go(self) -> None:
+    def go(self, index: Index) -> None:
         """Go on, unless nobody wants it any more. Others wait for the same: what goes wrong here is not theirs."""
         if not self.over:
-            attempt(self._failed, self._go)
+            attempt(self._failed, partial(self._go, index))
 
     def _failed(self, error: RpcError) -> None:
         self.over = True
@@ -60,12 +65,12 @@ class _Search:
 
 
 class _ViewIndex:
-    """The index of one view, and who waits for it."""
+    """The index of one view, or of one user in it, and who waits for it."""
 
     def __init__(self, meaning: Meaning | None) -> None:
         self.meaning = meaning
         self.index = Index(meaning)
-        self.waiting: list[Callable[[], None]] | None = None
+        self.waiting: list[Then] | None = None
         """Whoever waits until it is in step; None: it is not being made."""
 
 
@@ -73,7 +78,8 @@ class Searches:
     """The indexes of all search views."""
 
     def __init__(self) -> None:
-        self._views: dict[str | None, _ViewIndex] = {}
+        self._views: dict[tuple[str | None, Owner | None], _ViewIndex] = {}
+        """By view, and by user where servers list something of their own for each. Who searched last comes last."""
         self._meaning: Meaning | None = None
         self._loading: list[Callable[[], None]] | None = None
         """Whoever waits until the model is loaded; None: it is loaded, or nobody has asked for it yet."""
@@ -81,11 +87,12 @@ class Searches:
 
     def prepare(self, view: str | None, visible: Visible) -> None:
         """Somebody may search soon: begin to make the index."""
-        self._when_in_step(view, visible, lambda: None)
+        self._when_in_step(view, visible, lambda _: None)
 
     def forget(self, view: str | None) -> None:
         """A view is gone."""
-        self._views.pop(view, None)
+        for key in [key for key in self._views if key[0] == view]:
+            del self._views[key]
 
     def answer(self, view: str | None, visible: Visible, call: Call, give: Give, refuse: Give) -> Running | None:
         """Answer a call of `search_tools`, now or as soon as the index is made; `refuse` it if it cannot be used."""
@@ -94,20 +101,20 @@ class Searches:
             refuse(wanted)
             return None
 
-        def found(hidden: Collection[str] | RpcError) -> None:
+        def found(index: Index, hidden: Collection[str] | RpcError) -> None:
             if search.over:
                 return
             search.over = True
             if isinstance(hidden, RpcError):
                 refuse(hidden.message)
             else:
-                give(self._text(self._of(view, visible).index, visible, wanted, hidden))
+                give(self._text(index, visible, wanted, hidden))
 
-        def look() -> None:
+        def look(index: Index) -> None:
             if visible.chain is None:
-                found(())
+                found(index, ())
             else:
-                visible.chain.hidden(TOOLS, call.caller, found)
+                visible.chain.hidden(TOOLS, call.caller, partial(found, index))
 
         search = _Search(look, refuse)
         self._when_in_step(view, visible, search.go)
@@ -134,13 +141,8 @@ class Searches:
                 return answers.nothing("", _counts(visible, hidden), server)
             return self._hits(visible, listed[: wanted.limit], len(listed), wanted)
         exact = named(wanted.query.strip())
-        narrowed = visible.before_rules is not None or bool(hidden)
-        found = index.search(
-            wanted.query,
-            wanted.limit,
-            (lambda name: name in routes and name not in hidden) if narrowed or index.of is not routes else None,
-            server,
-        )
+        sees = SeenTools(routes, hidden) if hidden or index.of is not routes else None
+        found = index.search(wanted.query, wanted.limit, sees, server)
         best = [routes[one.name] for one in found.matches if exact is None or one.name != exact.public]
         shown = [*([exact] if exact is not None else []), *best][: wanted.limit]
         if not shown:
@@ -153,7 +155,7 @@ class Searches:
 
     # --- indexes ------------------------------------------------------------------------------
 
-    def _when_in_step(self, view: str | None, visible: Visible, then: Callable[[], None], tries: int = 0) -> None:
+    def _when_in_step(self, view: str | None, visible: Visible, then: Then, tries: int = 0) -> None:
         if visible.settings.semantic and not self._asked_for_meaning:
             self._load()
         if self._loading is not None:
@@ -161,10 +163,10 @@ class Searches:
             return
         known = self._of(view, visible)
         if (visible.before_rules or visible).tools.routes is known.index.of or tries >= _MOST_TRIES:
-            then()
+            then(known.index)
             return
         if known.waiting is not None:
-            known.waiting.append(lambda: self._when_in_step(view, visible, then, tries + 1))
+            known.waiting.append(lambda _: self._when_in_step(view, visible, then, tries + 1))
             return
         known.waiting = [then]
         in_turns(self._follow(known, (visible.before_rules or visible).tools.routes), _TURN)
@@ -172,9 +174,14 @@ class Searches:
     def _of(self, view: str | None, visible: Visible) -> _ViewIndex:
         """The index of a view; another one if the configuration says otherwise now whether words have a meaning."""
         meaning = self._meaning if visible.settings.semantic else None
-        known = self._views.get(view)
+        key = (view, visible.owner)
+        known = self._views.pop(key, None)
         if known is None or known.meaning is not meaning:
-            known = self._views[view] = _ViewIndex(meaning)
+            known = _ViewIndex(meaning)
+        self._views[key] = known
+        owners = [one for one in self._views if one[1] is not None]
+        for one in owners[: max(0, len(owners) - _MOST_OWNERS)]:
+            del self._views[one]
         return known
 
     def _follow(self, known: _ViewIndex, routes: Mapping[str, Route]) -> Generator[None]:
@@ -185,7 +192,7 @@ class Searches:
             internal(error)
         waiting, known.waiting = known.waiting or [], None
         for then in waiting:
-            then()
+            then(known.index)
 
     def _load(self) -> None:
         """Load the model, beside the event loop."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from muxway.catalog import lock_text
 from muxway.catalog.kinds import PROMPTS, TEMPLATES, TOOLS
 from muxway.catalog.locking import LOCKED_KINDS, Drift, LockedServer, compare, hold, records_of
+from muxway.catalog.schema_changes import Difference
 from muxway.log import EventLog
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 log = EventLog("gateway")
+
+NOT_LOCKED: Final = Drift("", "server", (Difference("risk", "is not in muxway.lock"),), new=True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -39,9 +42,15 @@ class Lock:
         locked = self.servers.get(source.upstream)
         natives = {TOOLS: source.tools, PROMPTS: source.prompts, TEMPLATES: source.templates}
         if not self.enforced:
-            return source if locked is None else replace(source, drifts=tuple(self._drifts(locked, source, greeting)))
+            if self.problem:
+                return source  # Without a lock nothing differs; that was told.
+            found = [NOT_LOCKED] if locked is None else self._drifts(locked, source, greeting)
+            return replace(source, drifts=tuple(found))
         held = {kind: hold(source.upstream, kind, natives[kind], locked) for kind in LOCKED_KINDS}
-        about = [] if locked is None else self._drifts(locked, source, greeting, of_things=False)
+        about = [NOT_LOCKED] if locked is None else self._drifts(locked, source, greeting, of_things=False)
+        if locked is None:
+            # Not even its resources: nobody has looked at whom one would ask for them.
+            source = replace(source, resources=(), reads=False, completes=False)
         return replace(
             source,
             tools=held[TOOLS].natives,
