@@ -18,6 +18,7 @@ from muxway.errors import InvalidParams, RpcError
 from muxway.likeness import short
 from muxway.regexes import Regex, encoded
 from muxway.wire import envelopes
+from muxway.wire.framing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 MOST_VALUES: Final = 300_000
 """Commas in a result that an expression is evaluated over: to decode that many values is the longest single step."""
-_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 _PLAIN_TYPES: Final = {"integer": int, "number": (int, float), "boolean": bool}
 
 
@@ -292,7 +292,7 @@ def _data(fields: Params) -> Any:
     text = envelopes.text((block or {}).get("text"))
     if text is None:
         raise _Unfit("it has neither structured content nor a single text")
-    return _value(text.strip().encode().translate(_SPACES))
+    return _value(one_line(text.strip().encode()))
 
 
 def _value(raw: Raw | bytes) -> Any:

@@ -15,6 +15,7 @@ from msgspec import Raw
 from muxway.config.templates import Condition, Constant, Operation, Reference, Template, Text
 from muxway.errors import RpcError
 from muxway.wire import envelopes
+from muxway.wire.framing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,6 @@ LARGEST_COMPARED: Final = 64 * 1024
 MOST_COMMAS: Final = 500_000
 """Commas in what `forEach` goes through: to find its items takes time for each of its values."""
 _NULL: Final = Raw(b"null")
-_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 class Unfit(Exception):
@@ -265,7 +265,7 @@ def read_result(raw: bytes) -> StepOutcome:
     data = text.strip().encode()
     if len(texts) == 1 and data[:1] in (b"{", b"["):
         # A message is one line; in JSON, line ends stand only between values.
-        flat = data.translate(_SPACES)
+        flat = one_line(data)
         if (envelopes.members(flat) if data[:1] == b"{" else envelopes.items(flat)) is not None:
             return StepOutcome(Raw(flat))
     return StepOutcome(Raw(envelopes.encode(text)))

@@ -13,6 +13,7 @@ import msgspec
 
 from muxway.clients import notifications
 from muxway.log import EventLog
+from muxway.wire.framing import one_line
 from muxway.wire.pieces import FEW_PARTS, LARGE, PAYLOAD, is_large
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _MOST_LOSSY_BYTES: Final = 1024 * 1024
 """The same in bytes, for every client: a server may say more at once than anybody can read."""
 _LOOKED_AT: Final = 256 * 1024
 """Bytes that are searched for line breaks at once."""
-_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 log = EventLog("http")
 
@@ -58,11 +58,8 @@ def views(data: bytes | Parts) -> Sequence[memoryview]:
 
 def event(data: bytes, id_: str | None = None, kind: bytes = b"message") -> bytes:
     """One server-sent event."""
-    if b"\n" in data or b"\r" in data:
-        # Between the tokens of JSON a line break means no more than a space, and here it would end the event.
-        data = data.replace(b"\r", b" ").replace(b"\n", b" ")
     head = b"" if id_ is None else b"id: " + id_.encode() + b"\n"
-    return b"%bevent: %b\ndata: %b\n\n" % (head, kind, data)
+    return b"%bevent: %b\ndata: %b\n\n" % (head, kind, one_line(data))
 
 
 def message_event(frame: Sequence[Buffer], id_: str | None = None) -> tuple[bytes | Parts, bool]:
@@ -93,10 +90,8 @@ def _in_one_line(frame: Sequence[Buffer]) -> Iterator[memoryview]:
         view = memoryview(part)
         for start in range(0, len(view), _LOOKED_AT):
             piece = bytes(view[start : start + _LOOKED_AT])
-            if b"\n" in piece or b"\r" in piece:
-                yield memoryview(piece.translate(_SPACES))
-            else:
-                yield view[start : start + _LOOKED_AT]
+            line = one_line(piece)
+            yield view[start : start + _LOOKED_AT] if line is piece else memoryview(line)
 
 
 class Outlet:
