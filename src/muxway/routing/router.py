@@ -289,14 +289,14 @@ class Router:
 
     def _not_found(self, visible: Visible, kind: Kind, name: str, caller: Caller) -> RpcError:
         catalog = visible.catalog(kind)
-        # Where middleware may hide some from this caller, those are not to be told, either.
+        # Where middleware may hide some from this caller nothing tells those from what there is not.
         hides = visible.chain is not None and visible.chain.hides(kind)
         near = [] if hides else catalog.nearest(name)
         data = {"muxway": {"nearest": near}} if near else None
         problem = catalog.find(name).problem or f"{kind.not_found}: {short(name)}"
         if kind is PROMPTS:
             return InvalidParams(problem, data=data)
-        if not has_prefix(name) and all(one.prefix for one in visible.whole.servers.values()):
+        if not hides and not has_prefix(name) and all(one.prefix for one in visible.whole.servers.values()):
             return InvalidParams(f"Tool name must be prefixed with server key: {short(name)}", data=data)
         return ToolNotFound(problem, code=caller.revision.unknown_tool_code, data=data)
 
