@@ -6,7 +6,6 @@ import base64
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.parse
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..interop import drive, peers
+from ..ports import free_port
 from ..serve.harness import initialize
 from ..serve.test_serve import Served
 
@@ -146,8 +146,7 @@ def inspected(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MCP_AUTO_OPEN_ENABLED", "true")
     monkeypatch.setenv("MCP_INSPECTOR_SECRET_STORE", "memory")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        callback = f"http://127.0.0.1:{free.getsockname()[1]}/oauth/callback"
+    callback = f"http://127.0.0.1:{free_port()}/oauth/callback"
     inspector = peers.node_script("@modelcontextprotocol/inspector/clients/launcher/build/index.js")
     where = [served.url("/mcp"), "--transport", "http", "--callback-url", callback]
     done = drive.finish([*inspector, "--cli", *where, "--method", "tools/list"])

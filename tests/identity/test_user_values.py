@@ -128,7 +128,6 @@ async def typed(*words: str, said: str = "") -> tuple[int, str]:
     return process.returncode or 0, (out + err).decode()
 
 
-@pytest.mark.timeout(120)
 async def test_the_user_who_runs_it_gives_keys_by_a_command(program: Path, tmp_path: Path) -> None:
     """docs/identity.md#keys: from stdin, never from the command line; a gateway that runs goes on by itself."""
     file = tmp_path / "muxway.json"

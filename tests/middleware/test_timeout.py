@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from muxway.calls.backend import StillStarting
     from muxway.calls.ports import Sink
 
+pytestmark = pytest.mark.leaping
+
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 

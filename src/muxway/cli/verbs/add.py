@@ -158,7 +158,8 @@ def command(
             bundle.remove()
         raise
     click.echo(f"{badge('ok')}  {found.name} is in {file.path}")
-    click.echo(dim(f"The way back: muxway remove {shlex.quote(found.name)}"))
+    way_back = ["muxway", "remove", found.name, *(() if config is None else ("-c", config))]
+    click.echo(dim(f"The way back: {one_line(shlex.join(way_back))}"))
 
 
 def _of_registry(
