@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.log import EventLog
 from muxway.net.metronome import Metronome
+from muxway.wire.pieces import FEW_PARTS, LARGE, PAYLOAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +31,8 @@ _FEW: Final = 32
 """Lines in one read that are large."""
 _PIPE_SIZE: Final = 1024 * 1024
 _LARGE_PART: Final = 256 * 1024
-_FEW_PARTS: Final = 6
-"""Parts of most frames; a listing has more."""
+_JOINED: Final = 64 * 1024
+"""Bytes of several frames up to which it is quicker to copy them together than to name each to the system."""
 _MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
 log = EventLog("pipes")
 
@@ -176,29 +177,35 @@ class PipeWriter:
         self._close_fd = close_fd
         self._loop = asyncio.get_running_loop()
         self._frames: deque[bytes | memoryview] = deque()
-        self._flush_planned = False
+        self._planned = False
+        """Whether what is queued is written without another word: when the turn ends, or when there is room."""
         self._waiting = False
-        self._closing = False
+        """Whether that is when there is room."""
+        self._takes = True
+        """Whether it is open and is not about to close."""
         self._drains: list[asyncio.Future[None]] = []
         self.queued = 0
         self.open = True
         self.on_drained: Callable[[], None] | None = None
         """Called each time the queue has become empty after it had to wait."""
 
-    def send(self, frame: Sequence[Buffer], _about: object = None) -> None:
+    def send(self, frame: Sequence[Buffer | memoryview], _about: object = None) -> None:
         """Queue one frame. It leaves when the turn ends, with all others of the turn; what it is, matters elsewhere."""
-        if not self.open or self._closing:
+        if not self._takes:
             return
-        if len(frame) > _FEW_PARTS and any(type(part) is bytes and len(part) > _LARGE_PART for part in frame):
-            # A listing of megabytes, encoded once for everybody, is not copied for each.
-            self._frames.extend(map(bytes, frame))
-            self.queued += sum(len(bytes(part)) for part in frame)
+        size = len(frame)
+        if size > PAYLOAD and (
+            len(frame[PAYLOAD]) > LARGE or (size > FEW_PARTS and any(len(part) > _LARGE_PART for part in frame))
+        ):
+            # A listing of megabytes, encoded once for everybody, is not copied for each, nor what takes long to copy.
+            self._frames.extend(map(memoryview, frame))
+            self.queued += sum(map(len, frame))
         else:
             data = b"".join(frame)
             self._frames.append(data)
             self.queued += len(data)
-        if not self._flush_planned and not self._waiting:
-            self._flush_planned = True
+        if not self._planned:
+            self._planned = True
             if self._turn.reading:
                 self._turn.dirty.append(self)
             else:
@@ -206,39 +213,40 @@ class PipeWriter:
 
     async def drained(self) -> None:
         """Wait until everything queued has been taken by the other side, or it is gone."""
-        if self.open and (self._frames or self._flush_planned):
+        if self.open and (self._frames or self._planned):
             drain: asyncio.Future[None] = self._loop.create_future()
             self._drains.append(drain)
             await drain
 
     def close(self) -> None:
         """Send what can be sent without waiting, then close."""
-        if self.open and not self._closing:
-            self._closing = True
+        if self._takes:
+            self._takes = False
             if not self._waiting:
                 self._write()
             self._end()
 
     def flush(self) -> None:
         """Send what is queued, as far as the pipe takes it."""
-        self._flush_planned = False
+        self._planned = False
+        if not self.open:
+            return
         frames = self._frames
-        if len(frames) == 1 and not self._waiting:
-            # Nearly always so: one message, and a pipe with room for it.
-            frame = frames[0]
+        if self.queued <= _JOINED:
+            # Nearly always so: few bytes, and a pipe with room for them.
+            data = frames.popleft() if len(frames) == 1 else b"".join(frames)
+            frames.clear()
             try:
-                written = os.write(self._fd, frame)
+                written = os.write(self._fd, data)
             except OSError:
                 written = 0  # the long way round finds out what to make of it
             self.queued -= written
-            if written == len(frame):
-                frames.clear()
+            if not self.queued:
                 if self._drains:
                     self._end_drains()
                 return
-            frames[0] = memoryview(frame)[written:]
-        if self.open:
-            self._write()
+            frames.append(memoryview(data)[written:])
+        self._write()
 
     def _write(self) -> None:
         frames = self._frames
@@ -265,14 +273,14 @@ class PipeWriter:
         self._done_waiting()
 
     def _wait(self) -> None:
-        if not self._waiting and not self._closing:
-            self._waiting = True
+        if not self._waiting and self._takes:
+            self._planned = self._waiting = True
             self._loop.add_writer(self._fd, self._write)
 
     def _done_waiting(self) -> None:
         self._end_drains()
         if self._waiting:
-            self._waiting = False
+            self._planned = self._waiting = False
             self._loop.remove_writer(self._fd)
             if self.on_drained is not None:
                 self.on_drained()
@@ -291,7 +299,7 @@ class PipeWriter:
         if self._waiting:
             self._waiting = False
             self._loop.remove_writer(self._fd)
-        self.open = False
+        self.open = self._takes = False
         self._frames.clear()
         self.queued = 0
         self._end_drains()
