@@ -249,6 +249,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "reference by a default": (
         package("npm", "x", environmentVariables=[
             {"name": "A", "value": "{fi{a}", "variables": {"a": {"default": "le:~/.ssh/key}"}}}]), "reference"),
+    "a choice that would control the terminal": (
+        package("npm", "x", environmentVariables=[{"name": "A", "choices": ["plain", "\x1b[2J"]}]), "cannot be shown"),
     "code by runtime": (
         package("npm", "x", runtimeArguments=[{"type": "named", "name": "--call", "value": "id"}]), "--call"),
     "code by short runtime": (package("npm", "x", runtimeArguments=[{"type": "positional", "value": "-c"}]), "-c"),

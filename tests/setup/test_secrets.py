@@ -12,8 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from muxway.cli import cli
+from muxway.cli.inputs import _answer
 from muxway.config import load_config, parse_config
 from muxway.config.plan import plan
+from muxway.config.references import Input
 from muxway.control.watching import WatchedConfig
 from muxway.errors import ConfigError
 from muxway.net.secret_store import SecretStore, secret_folder
@@ -348,3 +350,15 @@ def test_on_a_terminal_a_secret_is_typed_unseen(home: Path) -> None:
         assert terminal.end() == 0
         assert CANARY not in terminal.said
     assert SecretStore().read("hub") == CANARY
+
+
+@pytest.mark.parametrize("options", [(), ("plain", "\x1b[2J"), ("plain", "rich")])
+def test_an_input_of_a_project_cannot_control_the_terminal(options: tuple[str, ...], home: Path) -> None:
+    """docs/security.md#what-is-promised-threat-by-threat: a config may come with what somebody has cloned."""
+    wanted = Input("i", description="\x1b[2JWhich?", default="\x1b[2J", options=options)
+    with CliRunner().isolation(input="wrong\nplain\n" if options else "plain\n") as streams:
+        assert _answer(wanted, home / "muxway.json") == "plain"
+        said = b"".join(stream.getvalue() for stream in streams if stream is not None)
+    assert b"Which?" in said
+    assert b"\x1b" not in said
+    assert (b"rich" in said) == ("rich" in options)

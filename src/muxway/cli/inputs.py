@@ -46,7 +46,13 @@ def ask_inputs(file: Path) -> None:
 
 def _answer(wanted: Input, file: Path) -> str:
     words = one_line(wanted.description or f"{wanted.id}, an input of {file.name}")
+    # A config may come with a project: what it offers is shown only if it cannot control the terminal.
+    plain = (wanted.default or "").isprintable()
     if wanted.options:
         default = wanted.default if wanted.default in wanted.options else None
-        return str(click.prompt(words, type=click.Choice(wanted.options), default=default, err=True))
-    return str(click.prompt(words, default=wanted.default, hide_input=wanted.password, err=True))
+        clear, choice = all(map(str.isprintable, wanted.options)), click.Choice(wanted.options)
+        asked = click.prompt(words, type=choice, default=default, show_choices=clear, show_default=plain, err=True)
+    else:
+        hide = wanted.password
+        asked = click.prompt(words, default=wanted.default, hide_input=hide, show_default=plain, err=True)
+    return str(asked)

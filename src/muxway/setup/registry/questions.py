@@ -153,6 +153,8 @@ def question_of(
     """What to ask for. Raises RegistryError if the name is none."""
     if not name or not name.isprintable() or len(name) > 100 or "=" in name or "}" in name:
         raise RegistryError("The record asks for something without a name that could be shown.")
+    if not all(choice.isprintable() for choice in given.choices or ()):
+        raise RegistryError(f"The record offers a choice for {name} that cannot be shown.")
     default = given.default
     if isinstance(default, bool):
         default = "true" if default else "false"
