@@ -498,7 +498,12 @@ async def test_what_a_middleware_takes_out_of_a_list_cannot_be_used(revision: st
             told = str(way.params)
             shown = "Steps" in told or "made" in told or (way.method != "resources/read" and "subscribe" in way.method)
             if not shown and (way.method != "completion/complete" or "prompt" in told):
-                assert "not found" in (await client.ask(*way)).error["message"], way
+                error = (await client.ask(*way)).error["message"]
+                if way.params.get("name") == "Box":
+                    nobodys = (await client.call("Pot")).error["message"]
+                    assert error == nobodys.replace("Pot", "Box")
+                else:
+                    assert "not found" in error, way
         assert heard(server) == before
         assert "content" in (await client.call("Steps")).result
         assert [tool.name for tool in await gateway.list_tools()] == ["Steps", "db__slow", "db__asks"]
