@@ -440,7 +440,7 @@ def read_id(raw: Raw | bytes) -> bytes | None:
     """
     if len(raw) > LONGEST_ID:
         return None
-    written = raw if isinstance(raw, bytes) else bytes(raw)
+    written = raw if type(raw) is bytes else bytes(raw)
     if (written.isdigit() and written[0] != _ZERO) or _PLAIN_ID(written) is not None:
         return written
     string = text(written) if written[:1] == b'"' else None
