@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Mapping
 from heapq import nlargest
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from muxway.search.words import telling, terms
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from muxway.search.meaning import Meaning, Vectors
 
@@ -121,7 +121,7 @@ def fields_of(tool: Indexed) -> tuple[list[str], ...]:
 
 
 def _object(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:
@@ -133,9 +133,9 @@ def weights_of(tool: Indexed) -> dict[str, float]:
     weights: dict[str, float] = {}
     for field, found in zip(FIELDS, fields_of(tool), strict=True):
         if found:
-            counts = field.counts(len(found))
+            counts, known = field.counts(len(found)), weights.get
             for term in found:
-                weights[term] = weights.get(term, 0.0) + counts
+                weights[term] = known(term, 0.0) + counts
     return weights
 
 
@@ -160,36 +160,36 @@ class Segment:
     def build(cls, tools: Iterable[Indexed], meaning: Meaning | None = None) -> Generator[None, None, Segment]:
         """Build one, in steps of well under a millisecond."""
         segment = cls()
-        # Two arrays for each term, and nothing that the garbage collector would look through again and again.
-        tools_with: dict[str, array[int]] = {}
-        impacts_of: dict[str, array[float]] = {}
+        # Number of a tool, what the term counts there, number, ..: an array for each term, and nothing that the garbage
+        # collector would look through again and again.
+        postings: dict[str, array[float]] = {}
+        known = postings.get
         for number, tool in enumerate(tools):
             segment.names.append(tool.public)
             segment.definitions.append(tool.definition)
             for term, weight in weights_of(tool).items():
-                if term not in tools_with:
-                    tools_with[term], impacts_of[term] = array("I"), array("f")
-                tools_with[term].append(number)
-                impacts_of[term].append(weight / (_K1 + weight))
+                if (having := known(term)) is None:
+                    postings[term] = array("d", (number, weight / (_K1 + weight)))
+                else:
+                    having.append(number)
+                    having.append(weight / (_K1 + weight))
             yield
-        for number, (term, having) in enumerate(tools_with.items()):
-            segment._starts[sys.intern(term)] = number
-            segment._tools.extend(having)
-            segment._impacts.extend(impacts_of[term])
-            segment._offsets.append(len(segment._tools))
-            if number % _STEP == 0:
-                yield
+        starts, offsets, unpacked = segment._starts, segment._offsets, iter(postings.items())
+        while some := [*islice(unpacked, _STEP)]:
+            for term, having in some:
+                starts[sys.intern(term)] = len(starts)
+                offsets.append(offsets[-1] + len(having) // 2)
+            packed = array("d", b"".join(having for _, having in some))
+            segment._tools.extend(map(int, packed[::2]))
+            segment._impacts.extend(packed[1::2].tolist())
+            yield
         if meaning is not None:
             segment.vectors = yield from meaning.vectors(segment.definitions)
         return segment
 
     def is_of(self, tools: Sequence[Indexed]) -> bool:
         """Whether it is what these make."""
-        return (
-            len(tools) == len(self.names)
-            and all(tool.public == name for tool, name in zip(tools, self.names, strict=True))
-            and all(tool.definition == one for tool, one in zip(tools, self.definitions, strict=True))
-        )
+        return self.definitions == [tool.definition for tool in tools] and self.names == [tool.public for tool in tools]
 
     def postings(self, term: str) -> tuple[array[int], array[float]] | None:
         """The tools that have a term, by number, and what it counts there; None: no tool has it."""
