@@ -1,11 +1,14 @@
 """The indexes of search views, kept in step with what is listed, and the answers of `search_tools`.
 
 An index is made when a client first lists or searches, a little in each turn of the loop, and brought up to date at the
-next search: who never searches pays nothing. What a caller sees is decided by the snapshot, never by the index.
+next search: who never searches pays nothing. What a caller sees is decided by the snapshot, never by the index. Where
+servers list something of their own for each user, each has an index of what is listed for them, and of nothing else;
+segments that would be the same are shared.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from muxway.calls.incidents import attempt, internal
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
 
     from muxway.calls.call import Call
+    from muxway.calls.identity import Owner
     from muxway.calls.ports import Running
     from muxway.catalog.model import Route
     from muxway.routing.snapshot import Visible
@@ -26,28 +30,30 @@ if TYPE_CHECKING:
     from muxway.search.meaning import Meaning
 
     Give = Callable[[str], None]
+    Use = Callable[[Index], None]
 
 _LONGEST_NAME: Final = 256
 _TURN: Final = 0.002
 """Seconds of indexing after which others have their turn: there may be thousands of tools, and nobody is to notice."""
-_MOST_TRIES: Final = 3
-"""How often a search waits for an index to be brought in step, where lists never stand still."""
+_MOST_INDEXES: Final = 64
+_MOST_TOOLS: Final = 50_000
+"""Indexes that are kept, those that were used last, and tools in all of them; one is kept, however large."""
 
 
 class _Search:
     """One search that waits. Implements `Running`."""
 
-    __slots__ = ("_go", "_refuse", "over")
+    __slots__ = ("_look", "_refuse", "over")
 
-    def __init__(self, go: Callable[[], None], refuse: Give) -> None:
-        self._go = go
+    def __init__(self, look: Use, refuse: Give) -> None:
+        self._look = look
         self._refuse = refuse
         self.over = False
 
-    def go(self) -> None:
+    def go(self, index: Index) -> None:
         """Go on, unless nobody wants it any more. Others wait for the same: what goes wrong here is not theirs."""
         if not self.over:
-            attempt(self._failed, self._go)
+            attempt(self._failed, partial(self._look, index))
 
     def _failed(self, error: RpcError) -> None:
         self.over = True
@@ -59,21 +65,24 @@ class _Search:
         self.over = True
 
 
-class _ViewIndex:
-    """The index of one view, and who waits for it."""
+class _KeptIndex:
+    """The last index of a view, or of one user of it, and who waits for the next."""
+
+    __slots__ = ("index", "meaning", "waiting")
 
     def __init__(self, meaning: Meaning | None) -> None:
         self.meaning = meaning
         self.index = Index(meaning)
         self.waiting: list[Callable[[], None]] | None = None
-        """Whoever waits until it is in step; None: it is not being made."""
+        """Whoever waits until the one that is being made is there; None: none is."""
 
 
 class Searches:
     """The indexes of all search views."""
 
     def __init__(self) -> None:
-        self._views: dict[str | None, _ViewIndex] = {}
+        self._kept: dict[tuple[str | None, Owner | None], _KeptIndex] = {}
+        """By view and user; the last was used last."""
         self._meaning: Meaning | None = None
         self._loading: list[Callable[[], None]] | None = None
         """Whoever waits until the model is loaded; None: it is loaded, or nobody has asked for it yet."""
@@ -81,11 +90,12 @@ class Searches:
 
     def prepare(self, view: str | None, visible: Visible) -> None:
         """Somebody may search soon: begin to make the index."""
-        self._when_in_step(view, visible, lambda: None)
+        self._with_index(view, visible, lambda _: None)
 
     def forget(self, view: str | None) -> None:
         """A view is gone."""
-        self._views.pop(view, None)
+        for key in [key for key in self._kept if key[0] == view]:
+            del self._kept[key]
 
     def answer(self, view: str | None, visible: Visible, call: Call, give: Give, refuse: Give) -> Running | None:
         """Answer a call of `search_tools`, now or as soon as the index is made; `refuse` it if it cannot be used."""
@@ -94,23 +104,23 @@ class Searches:
             refuse(wanted)
             return None
 
-        def found(hidden: Collection[str] | RpcError) -> None:
+        def found(index: Index, hidden: Collection[str] | RpcError) -> None:
             if search.over:
                 return
             search.over = True
             if isinstance(hidden, RpcError):
                 refuse(hidden.message)
             else:
-                give(self._text(self._of(view, visible).index, visible, wanted, hidden))
+                give(self._text(index, visible, wanted, hidden))
 
-        def look() -> None:
+        def look(index: Index) -> None:
             if visible.chain is None:
-                found(())
+                found(index, ())
             else:
-                visible.chain.hidden(TOOLS, call.caller, found)
+                visible.chain.hidden(TOOLS, call.caller, partial(found, index))
 
         search = _Search(look, refuse)
-        self._when_in_step(view, visible, search.go)
+        self._with_index(view, visible, search.go)
         return None if search.over else search
 
     # --- the answer ---------------------------------------------------------------------------
@@ -153,39 +163,57 @@ class Searches:
 
     # --- indexes ------------------------------------------------------------------------------
 
-    def _when_in_step(self, view: str | None, visible: Visible, then: Callable[[], None], tries: int = 0) -> None:
+    def _with_index(self, view: str | None, visible: Visible, use: Use) -> None:
+        """Use the index of what is visible, now or as soon as it is made."""
         if visible.settings.semantic and not self._asked_for_meaning:
             self._load()
         if self._loading is not None:
-            self._loading.append(lambda: self._when_in_step(view, visible, then, tries))
+            self._loading.append(lambda: self._with_index(view, visible, use))
             return
-        known = self._of(view, visible)
-        if (visible.before_rules or visible).tools.routes is known.index.of or tries >= _MOST_TRIES:
-            then()
-            return
-        if known.waiting is not None:
-            known.waiting.append(lambda: self._when_in_step(view, visible, then, tries + 1))
-            return
-        known.waiting = [then]
-        in_turns(self._follow(known, (visible.before_rules or visible).tools.routes), _TURN)
+        kept, routes = self._of(view, visible), (visible.before_rules or visible).tools.routes
+        if kept.index.of is routes:
+            use(kept.index)
+        elif kept.waiting is not None:
+            # It may be made of an earlier list, or of a later one.
+            kept.waiting.append(lambda: self._with_index(view, visible, use))
+        else:
+            kept.waiting = []
+            in_turns(self._make(kept, routes, use), _TURN)
 
-    def _of(self, view: str | None, visible: Visible) -> _ViewIndex:
-        """The index of a view; another one if the configuration says otherwise now whether words have a meaning."""
+    def _of(self, view: str | None, visible: Visible) -> _KeptIndex:
+        """What is kept for these callers; another one if the configuration says otherwise whether words have a meaning.
+
+        What is listed for one user alone is in no index but theirs.
+        """
         meaning = self._meaning if visible.settings.semantic else None
-        known = self._views.get(view)
-        if known is None or known.meaning is not meaning:
-            known = self._views[view] = _ViewIndex(meaning)
-        return known
+        key = view, visible.owner
+        kept = self._kept.pop(key, None)
+        if kept is None or kept.meaning is not meaning:
+            kept = _KeptIndex(meaning)
+        self._kept[key] = kept
+        return kept
 
-    def _follow(self, known: _ViewIndex, routes: Mapping[str, Route]) -> Generator[None]:
+    def _make(self, kept: _KeptIndex, routes: Mapping[str, Route], use: Use) -> Generator[None]:
+        index = Index(kept.meaning)
         try:
-            others = [one.index for one in self._views.values() if one is not known]
-            yield from known.index.follow(routes, others)
-        except Exception as error:  # noqa: BLE001 - those who wait must go on, with what there is
+            same = [one.index for one in self._kept.values() if one.meaning is kept.meaning]
+            yield from index.follow(routes, (kept.index, *reversed(same)))
+            kept.index = index
+        except Exception as error:  # noqa: BLE001 - those who wait must go on, with what there was
             internal(error)
-        waiting, known.waiting = known.waiting or [], None
-        for then in waiting:
-            then()
+        self._trim()
+        waiting, kept.waiting = kept.waiting or [], None
+        use(kept.index)
+        for go in waiting:
+            go()
+
+    def _trim(self) -> None:
+        """Let go of what was used longest ago, if there is too much."""
+        tools = 0
+        for number, (key, kept) in enumerate(reversed([*self._kept.items()])):
+            tools += kept.index.size
+            if number and (number >= _MOST_INDEXES or tools > _MOST_TOOLS):
+                del self._kept[key]
 
     def _load(self) -> None:
         """Load the model, beside the event loop."""

@@ -40,8 +40,8 @@ _RANK: Final = 10
 """How many of each ranking are put together, and how much the first of them are ahead."""
 _STEP: Final = 256
 """Terms that are packed at a time."""
-_MOST_KEPT: Final = 2000
-"""Terms whose postings are kept together once they were asked for."""
+_KEPT: Final = 50
+"""Postings, for each tool, that are kept joined once their terms were asked for."""
 
 
 class Indexed(Protocol):
@@ -187,10 +187,6 @@ class Segment:
             segment.vectors = yield from meaning.vectors(segment.definitions)
         return segment
 
-    def is_of(self, tools: Sequence[Indexed]) -> bool:
-        """Whether it is what these make."""
-        return self.definitions == [tool.definition for tool in tools] and self.names == [tool.public for tool in tools]
-
     def postings(self, term: str) -> tuple[array[int], array[float]] | None:
         """The tools that have a term, by number, and what it counts there; None: no tool has it."""
         number = self._starts.get(term)
@@ -203,7 +199,7 @@ class Segment:
 class _JoinedSegments:
     """Some segments as one: all of an index, or those of one server."""
 
-    __slots__ = ("_bases", "_segments", "_terms", "names", "vectors")
+    __slots__ = ("_bases", "_segments", "_size", "_terms", "names", "vectors")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = segments
@@ -217,6 +213,8 @@ class _JoinedSegments:
         self.vectors = [segment.vectors for segment in segments]
         self._terms: dict[str, tuple[array[int], array[float]]] = {}
         """Postings of all segments, of terms that were asked for: many queries have the same words."""
+        self._size = 0
+        """How many postings these are."""
 
     def postings(self, term: str) -> tuple[array[int], array[float]]:
         """The tools that have a term, by number, and what it counts there."""
@@ -227,8 +225,11 @@ class _JoinedSegments:
                 if (found := segment.postings(term)) is not None:
                     tools.extend([base + one for one in found[0]])
                     impacts.extend(found[1])
-            if len(self._terms) >= _MOST_KEPT:
+            # A term that no tool has costs something, too.
+            self._size += 1 + len(tools)
+            if self._size > _KEPT * len(self.names):
                 self._terms.clear()
+                self._size = 1 + len(tools)
             known = self._terms[term] = tools, impacts
         return known
 
@@ -280,8 +281,10 @@ class Index:
         yield
         segments: dict[str, Segment] = {}
         for server, tools in by_server.items():
-            known = [one for index in (self, *others) if (one := index.segments.get(server)) is not None]
-            segment = next((one for one in known if one.is_of(tools)), None)
+            # Of many users most have the same.
+            known = dict.fromkeys(one for index in (self, *others) if (one := index.segments.get(server)) is not None)
+            names, definitions = [tool.public for tool in tools], [tool.definition for tool in tools]
+            segment = next((one for one in known if one.definitions == definitions and one.names == names), None)
             segments[server] = segment or (yield from Segment.build(tools, self._meaning))
             yield
         self._segments, self._parts, self.of = segments, {}, routes
@@ -290,6 +293,11 @@ class Index:
     def segments(self) -> Mapping[str, Segment]:
         """The tools of each server."""
         return self._segments
+
+    @property
+    def size(self) -> int:
+        """How many tools are in it."""
+        return sum(len(segment.names) for segment in self._segments.values())
 
     def _part(self, server: str | None) -> _JoinedSegments:
         part = self._parts.get(server)
