@@ -19,6 +19,7 @@ from muxway.wire import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from muxway.catalog.model import Native
 
@@ -32,6 +33,8 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What is locked of a definition, by the name of its kind."""
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>)]+", re.IGNORECASE)
+_NAME: Final = re.compile(r"[\w-]+(?:[./:][\w-]+)*")
+_PART: Final = re.compile(r"[\w-]+")
 _HINTS: Final[Mapping[str, bool]] = {
     "readOnlyHint": True,
     "destructiveHint": False,
@@ -134,29 +137,34 @@ def records_of(kind: Kind, natives: Iterable[Native]) -> dict[str, Record]:
 
 def compare(locked: LockedServer, now: LockedServer) -> list[Drift]:
     """How a server differs from what was locked, in the order of the lock file."""
-    drifts = [
+    lists = (compare_list(kind, locked.of(kind), now.of(kind)) for kind in LOCKED_KINDS)
+    return [*compare_server(locked, now), *(drift for one in lists for drift in one)]
+
+
+def compare_server(locked: LockedServer, now: LockedServer) -> list[Drift]:
+    """How it differs in what it says of itself."""
+    return [
         Drift("", name, found)
         for name, found in (
             ("source", _source(locked.source, now.source)),
             ("serverInfo", _info(locked.server_info, now.server_info)),
-            ("instructions", tuple(text_changes("instructions", locked.instructions, now.instructions, ()))),
+            ("instructions", tuple(text_changes("instructions", locked.instructions, now.instructions, frozenset()))),
         )
         if found
     ]
-    for kind in LOCKED_KINDS:
-        before, after = locked.of(kind), now.of(kind)
-        others = {*before, *after}
-        for name in sorted(others):
-            drift = compare_one(kind.name, name, before.get(name), after.get(name), others)
-            if drift is not None:
-                drifts.append(drift)
-    return drifts
+
+
+def compare_list(kind: Kind, before: Mapping[str, Record], after: Mapping[str, Record]) -> list[Drift]:
+    """How what it lists of a kind differs."""
+    names = {*before, *after}
+    drifts = (compare_one(kind.name, name, before.get(name), after.get(name), names) for name in sorted(names))
+    return [drift for drift in drifts if drift is not None]
 
 
 def compare_one(
-    kind: str, name: str, before: Record | None, after: Record | None, others: Iterable[str] = ()
+    kind: str, name: str, before: Record | None, after: Record | None, names: AbstractSet[str] = frozenset()
 ) -> Drift | None:
-    """How one thing differs; None: not at all. `others` are the names of all that the server has of its kind."""
+    """How one thing differs; None: not at all. `names` are those of all that the server has of its kind."""
     if after is None:
         return Drift(kind, name, (Difference("breaking", "is not there any more"),), gone=True)
     if before is None:
@@ -169,7 +177,7 @@ def compare_one(
         if old == new:
             continue
         if one in ("title", "description"):
-            found += text_changes(one, str(old or ""), str(new or ""), {*others} - {name})
+            found += text_changes(one, str(old or ""), str(new or ""), names, name)
         elif one == "annotations":
             found += _hints(_object(old), _object(new))
         elif one == "inputSchema":
@@ -183,25 +191,30 @@ def compare_one(
     return Drift(kind, name, tuple(found)) if found else None
 
 
-def text_changes(what: str, before: str, after: str, others: Iterable[str]) -> list[Difference]:
-    """Words that models read have changed: what is suspicious about the new ones comes first."""
+def text_changes(what: str, before: str, after: str, names: AbstractSet[str], own: str = "") -> list[Difference]:
+    """Words that models read have changed: what is suspicious about the new ones comes first.
+
+    Takes time by the length of the texts alone, however many names there are.
+    """
     if before == after:
         return []
     found: list[Difference] = []
     if not hygiene.is_visible(after):
         found.append(Difference("risk", f"{what} has hidden characters"))
-    urls = [url for url in _URL.findall(after) if url not in before]
-    if urls:
-        found.append(Difference("risk", f"{what} has an address that was not in it: {_short(urls[0])}"))
-    named = [name for name in sorted(others) if len(name) > 3 and _says(after, name) and not _says(before, name)]
+    known = {*_URL.findall(before)}
+    url = next((url for url in _URL.findall(after) if url not in known), None)
+    if url is not None:
+        found.append(Difference("risk", f"{what} has an address that was not in it: {_short(url)}"))
+    named = [name for name in _said(after) - _said(before) - {own} if len(name) > 3 and name in names]
     if named:
-        found.append(Difference("risk", f"{what} speaks of another tool: {named[0]}"))
+        found.append(Difference("risk", f"{what} speaks of another tool: {min(named)}"))
     found.append(Difference("risk", f"{what} is {_short(after)!r}, was {_short(before)!r}"))
     return found
 
 
-def _says(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
+def _said(text: str) -> set[str]:
+    """All in a text that may be a name."""
+    return {*_NAME.findall(text), *_PART.findall(text)}
 
 
 def _hints(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Difference]:
@@ -271,7 +284,7 @@ def hold(server: str, kind: Kind, natives: Sequence[Native], locked: LockedServe
     shown: list[Native] = []
     refused: dict[str, str] = {}
     drifts: list[Drift] = []
-    names = [native.name for native in natives]
+    names = {native.name for native in natives}
     for native in natives:
         record = known.get(native.name)
         drift = compare_one(kind.name, native.name, record, record_of(kind, native), names)
@@ -283,7 +296,7 @@ def hold(server: str, kind: Kind, natives: Sequence[Native], locked: LockedServe
             shown.append(_as_locked(native, record))
             refused[native.name] = refusal(server, kind, drift)
     drifts += [
-        drift for name in sorted(known.keys() - {*names}) if (drift := compare_one(kind.name, name, known[name], None))
+        drift for name in sorted(known.keys() - names) if (drift := compare_one(kind.name, name, known[name], None))
     ]
     return HeldList(natives if len(shown) == len(natives) and not refused else shown, refused, tuple(drifts))
 
