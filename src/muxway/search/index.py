@@ -36,7 +36,7 @@ _PARAMETER_TEXT: Final = 1500
 """Characters that are looked at."""
 _MOST_PARAMETERS: Final = 100
 _FUSED: Final = 50
-_RANK: Final = 10
+_RANK: Final = 5
 """How many of each ranking are put together, and how much the first of them are ahead."""
 _STEP: Final = 256
 """Terms that are packed at a time."""
