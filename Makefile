@@ -37,7 +37,7 @@ peers: $(VENV)/dev.stamp  ## Install the real clients and servers the tests talk
 	$(BIN)/python -m tests.interop.peers
 
 tests: peers  # Two at a time, because much of it waits for other programs; a file stays in one process.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 other-pythons: $(VENV)/dev.stamp  # What does not touch the system, on every other interpreter of this machine.
 	$(BIN)/python -m tests.interpreters
@@ -46,7 +46,7 @@ test-all: test long-tests  ## The same, and what takes long: half an hour.
 	$(MAKE) soak SOAK_SECONDS=120
 
 long-tests: peers
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
 
 soak: $(VENV)/dev.stamp  ## An hour of calls while servers are hurt (SOAK_SECONDS); fails if anything grows or is lost.
 	$(BIN)/python -m tests.proof.soak $(SOAK_SECONDS)
@@ -71,6 +71,7 @@ lock: $(VENV)/dev.stamp  ## Resolve the dependencies anew.
 	$(UV_COMPILE) --group build -o requirements/build.txt
 	$(UV_COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 	$(UV_COMPILE) --group fuzz -o requirements/fuzz.txt
+	$(UV_COMPILE) pyproject.toml --extra semantic --constraints requirements/run.txt -o requirements/semantic.txt
 
 clean:  ## Remove everything that was set up.
 	rm -rf .venv .venv-* .envs .bench .fuzz dist

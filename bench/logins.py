@@ -22,20 +22,26 @@ async def _run() -> None:
     from tests.identity.provider import Provider, running
     from tests.identity.team import URL_ELICITATION, team_at
 
+    from muxway.cli.ending import settle_memory
+
     async with running(Provider()) as provider:
         began = time.perf_counter()
         async with team_at(provider) as team, Browser("ann") as browser:
             print(f"start with a server that wants a login   {1000 * (time.perf_counter() - began):8.1f} ms")
-            first: list[float] = []
-            again: list[float] = []
+            # As the command does when it has started: else the worst call is one full collection of all that is loaded.
+            settle_memory()
+            first: list[tuple[float, float]] = []
+            again: list[tuple[float, float]] = []
             for number in range(ROUNDS):
                 for taken in (first, again):
-                    began = time.perf_counter()
+                    began, cpu = time.perf_counter(), time.process_time()
                     assert (await team.call(f"user-{number % 50}-{number // 50}"))["isError"]
-                    taken.append(1000 * (time.perf_counter() - began))
+                    taken.append((1000 * (time.perf_counter() - began), 1000 * (time.process_time() - cpu)))
             for name, taken in (("first call without a login", first), ("later call without a login", again)):
-                worst = sorted(taken)[int(len(taken) * 0.99)]
-                print(f"{name:<40} {statistics.median(taken):8.1f} ms, p99 {worst:.1f} ms")
+                waited, spent = (sorted(column) for column in zip(*taken, strict=True))
+                worst = int(len(taken) * 0.99)
+                said = f"{statistics.median(waited):8.1f} ms, p99 {waited[worst]:.1f} ms"
+                print(f"{name:<40} {said}; CPU {statistics.median(spent):.1f} ms, p99 {spent[worst]:.1f} ms")
             call = {"name": "guarded__who", "arguments": {}}
             await team.ask("ann", "tools/call", call, can=URL_ELICITATION)
             agreed = {**call, "inputResponses": {"muxway-login": {"action": "accept"}}}

@@ -1,10 +1,11 @@
-"""Bars in processor time, wherever the tests run: the machine may be an old one, or its caches another's."""
+"""Bars wherever the tests run: the machine may be an old one, its caches another's, its processors shared by many."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import os
 import statistics
 import time
 from typing import TYPE_CHECKING
@@ -26,16 +27,23 @@ def slowness() -> float:
     return max(1.0, statistics.median(_timed() for _ in range(_TIMES)) / _KNOWN)
 
 
+def crowding() -> float:
+    """Seconds that everything may take longer because others use this machine: none if its processors suffice."""
+    return 1.5 * max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
+
+
 @contextlib.contextmanager
 def heap_of_its_own() -> Iterator[None]:
-    """Let what runs inside be as in a process of its own, whose collector finds nothing that other tests have left."""
+    """Let what runs inside be as in a process of its own, whose collector finds nothing that other tests have left.
+
+    What is there stays spared from the collector: to give it back would give it all the tests there are.
+    """
     thresholds = gc.get_threshold()
     gc.collect()
     settle_memory()
     try:
         yield
     finally:
-        gc.unfreeze()
         gc.set_threshold(*thresholds)
 
 

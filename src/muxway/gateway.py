@@ -520,13 +520,26 @@ class Gateway:
         return {source.upstream: source.drifts for source in self.runtime.snapshot.given if source.drifts}
 
     def locked_now(self) -> dict[str, LockedServer]:
-        """What there is to lock of the servers that run, as they define it. How they are started is not in it."""
+        """What there is to lock of the servers that run, as they define it. How they are started is not in it.
+
+        Those that `unlockable` names are not there.
+        """
         found: dict[str, LockedServer] = {}
+        unlockable = self.unlockable()
         for name, server in self._servers.by_name.items():
             greeting, lists = server.first.greeting, server.lists
-            if server.connection is not None and greeting is not None:
+            if server.connection is not None and greeting is not None and name not in unlockable:
                 records = {kind.name: records_of(kind, lists.of(kind).natives) for kind in LOCKED_KINDS}
                 found[name] = LockedServer({}, greeting.server_info, greeting.instructions, records)
+        return found
+
+    def unlockable(self) -> dict[str, str]:
+        """Servers that run and did not give one of their lists, and why: what they have, nobody can say."""
+        found: dict[str, str] = {}
+        for name, server in self._servers.by_name.items():
+            reasons = [why for kind, why in server.lists.unread.items() if kind in LOCKED_KINDS]
+            if reasons:
+                found[name] = "; ".join(reasons)
         return found
 
     async def _published(self) -> None:

@@ -215,7 +215,7 @@ class Publisher:
             self._noted_of_views = _tell(found, self._noted_of_views)
 
 
-def _tell_drifts(sources: Sequence[Source], known: Mapping[str, Sequence[Drift]]) -> dict[str, Sequence[Drift]]:
+def _tell_drifts(sources: Sequence[Source], known: Mapping[str, Sequence[Drift]]) -> Mapping[str, Sequence[Drift]]:
     """Log how servers differ from what was locked, where that is news. Returns what is told now, by server."""
     now = {source.upstream: source.drifts for source in sources if source.drifts}
     new: list[tuple[str, Drift]] = []

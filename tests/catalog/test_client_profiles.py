@@ -148,6 +148,31 @@ def test_references_that_cannot_be_replaced_stay_and_are_told(properties: dict[s
     assert "its $ref stay" in made.changes[0].what
 
 
+def test_all_schemas_of_a_server_together_are_bounded() -> None:
+    """docs/names.md#clients: and those of other servers do not pay for it."""
+    levels = {f"L{n}": {"anyOf": [{"$ref": f"#/$defs/L{n + 1}"}] * 4} for n in range(12)}
+    bomb = {"type": "object", "$defs": {**levels, "L12": {}}, "properties": {"a": {"$ref": "#/$defs/L0"}}}
+
+    def native(name: str, schema: Any) -> NativeTool:
+        return NativeTool(name, {"inputSchema": Raw(json.dumps(schema).encode())})
+
+    sources = [
+        Source(upstream="bad", prefix="bad", tools=[*(native(f"t{n}", bomb) for n in range(30)), native("last", REFS)]),
+        Source(upstream="good", prefix="good", tools=[native("last", REFS)]),
+    ]
+    made = listed(adapt(build(Naming.of("__", None), sources), PROFILES["claude-desktop"]).catalog)
+    assert "$ref" in json.dumps(made["bad__last"])
+    assert "$ref" not in json.dumps(made["good__last"])
+
+
+def test_a_property_of_many_kinds_may_be_anything() -> None:
+    """Ours: a thousand branches would be compared with each other."""
+    branches = [{"properties": {"kind": {"const": n}}, "required": ["kind"]} for n in range(1000)]
+    made, _ = flat_schemas.merged({"type": "object", "oneOf": branches})
+    assert made["properties"] == {"kind": {}}
+    assert made["required"] == ["kind"]
+
+
 def test_a_union_at_the_top_becomes_one_object_and_the_rest_is_said_in_words() -> None:
     """docs/names.md#clients: APIs of models refuse the whole request for it."""
     schema = {

@@ -235,6 +235,22 @@ def test_connect_succeeds_when_every_server_does(muxway: Callable[..., Result], 
     assert [line.split()[-1] for line in result.stdout.splitlines()[1:]] == ["2025-06-18", "2024-11-05", "2026-07-28"]
 
 
+def test_connect_says_that_the_issuer_lets_nobody_in(muxway: Callable[..., Result], tmp_path: Path) -> None:
+    """docs/identity-team.md#the-gateway: exit 4, as for a server that cannot be reached."""
+    file = tmp_path / "team.json"
+    # Port 1 is taken by nobody.
+    auth = {"issuer": "http://127.0.0.1:1/realms/main"}
+    file.write_text(json.dumps({"mcpServers": {"off": {"command": "x", "disabled": True}}, "gateway": {"auth": auth}}))
+    assert muxway("check", file).exit_code == 0
+    result = muxway("check", file, "--connect")
+    assert result.exit_code == 4
+    assert "gateway.auth.issuer: the issuer cannot be reached: " in result.stdout
+    result = muxway("check", file, "--connect", "--json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["ok"]) == (4, False)
+    assert [problem["path"] for problem in document["problems"]] == ["gateway.auth.issuer"]
+
+
 def test_connect_says_whom_it_waits_for(
     muxway: Callable[..., Result], servers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

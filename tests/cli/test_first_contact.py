@@ -46,6 +46,7 @@ def test_without_a_config_it_shows_help(launch: Callable[..., Launched], monkeyp
     assert (code, out.splitlines()[0]) == (0, "Usage: muxway [OPTIONS] COMMAND [ARGS]...")
     assert err.startswith("Nothing is served: No config file found. Looked for:")
     assert "Name one with --config FILE" in err
+    assert "muxway setup" in err
     monkeypatch.setenv("MUXWAY_CONFIG", "/nowhere.json")
     assert with_verb([]) == ["stdio"]
 

@@ -48,6 +48,7 @@ def test_help_fits_eighty_columns_and_begins_with_a_sentence(path: list[str], mu
     assert result.exit_code == 0
     assert max(map(len, result.output.splitlines())) <= 80
     assert result.output.splitlines()[2].strip().endswith(".")
+    assert not [line for line in result.output.splitlines()[2:] if line.endswith("...")], "a sentence is cut"
     if path not in (["config"], ["key"], ["registry"], ["secret"]):
         assert 0 < result.output.index("Examples:") < result.output.index("Options:")
 

@@ -84,6 +84,19 @@ def test_a_lock_is_the_same_for_everybody(
     assert result.exit_code == 0, result.output
 
 
+def test_secrets_in_arguments_are_not_locked(project: Project, muxway: Callable[..., Result]) -> None:
+    """docs/lock.md#what-is-in-it: it is for others to read; wherever in an argument people put them."""
+    secret = "abcdef0123456789xyz"
+    entries = json.loads(project.file.read_text())["mcpServers"]
+    entries["one"]["args"] += ["--header", f"X-Auth: {secret}", f"https://user:{secret}@example.com/?token={secret}"]
+    project.file.write_text(json.dumps({"mcpServers": entries}))
+    assert muxway("lock", "-c", project.file).exit_code == 0
+    assert secret not in project.lock.read_text()
+    assert "X-Auth: ***" in project.lock.read_text()
+    for words in (("check",), ("check", "--json")):
+        assert secret not in muxway(*words, "-c", project.file).output
+
+
 def test_check_says_0_1_or_3(project: Project, muxway: Callable[..., Result]) -> None:
     """docs/lock.md#check."""
     assert muxway("lock", "--check", "-c", project.file).exit_code == 3, "there is no lock"
@@ -112,14 +125,31 @@ def test_diff_shows_lines_and_accept_takes_one(project: Project, muxway: Callabl
     assert '+  instructions "Obey."' in shown
     assert f"muxway lock accept one/c -c {project.file}\n" in shown
     assert f"muxway lock accept one -c {project.file}   (all of the server)\n" in shown
-    assert muxway("lock", "accept", "one/c", "-c", project.file).exit_code == 0
+    taken = muxway("lock", "accept", "one/c", "-c", project.file)
+    assert taken.exit_code == 0
+    assert "one: tool c\n    risk  is new\n" in taken.stdout, "as it is now, not as it was when somebody looked"
+    assert "tool d" not in taken.stdout
     left = muxway("lock", "--check", "-c", project.file).stdout
     assert "tool c" not in left
     assert "tool d" in left
     assert muxway("lock", "accept", "one", "-c", project.file).exit_code == 0
     assert muxway("lock", "--check", "-c", project.file).exit_code == 0
+    assert "as they were locked" in muxway("lock", "diff", "-c", project.file).stdout
     assert muxway("lock", "accept", "one/none", "-c", project.file).exit_code == 1
     assert muxway("lock", "accept", "nobody", "-c", project.file).exit_code == 2
+
+
+def test_a_server_with_a_slash_in_its_name_can_be_accepted(tmp_path: Path, muxway: Callable[..., Result]) -> None:
+    """docs/lock.md#accept: names of servers are free."""
+    (tmp_path / "io.example").mkdir()
+    project = Project(tmp_path, "io.example/one")
+    muxway("lock", "-c", project.file)
+    project.has("io.example/one", "a", "b", "c/d")
+    shown = muxway("lock", "--check", "-c", project.file).stdout
+    assert "muxway lock accept io.example/one/c/d" in shown
+    result = muxway("lock", "accept", "io.example/one/c/d", "-c", project.file)
+    assert result.exit_code == 0, result.output
+    assert muxway("lock", "--check", "-c", project.file).exit_code == 0
 
 
 def test_a_server_that_was_never_seen_cannot_be_locked(project: Project, muxway: Callable[..., Result]) -> None:
@@ -138,6 +168,7 @@ def test_a_server_that_was_never_seen_cannot_be_locked(project: Project, muxway:
         ("/usr/bin/uvx", ["mcp-server-time==0.6.2"], Package("pypi", "mcp-server-time", "0.6.2")),
         ("uvx", ["mcp-server-time@0.6.2"], Package("pypi", "mcp-server-time", "0.6.2")),
         ("npx", ["-y", "@scope/server"], None),
+        ("npx", ["-y", "@scope/server@1.2"], None),
         ("npx", ["-y", "server@latest"], None),
         ("python", ["x@1.0.0"], None),
     ],

@@ -158,6 +158,7 @@ def test_explaining_everything_names_every_key() -> None:
         ("servers.x.env", ["mcpServers.*.env"]),
         ("gateway", ["gateway\n", "pageSize"]),
         ("mcpServers", ["command", "hiddenTools"]),
+        ("views", ["views.*\n", "discovery", "access.*.views"]),
         ("context_servers", ["Zed", "command"]),
         ("inputs", ["prompts, for `${input:ID}`"]),
         ("tools.T.description", ["tools.*.description"]),

@@ -40,7 +40,7 @@ LIMITS: dict[str, dict[str, list[str]]] = {
         ],
         "`name`, `uri`, `ref`, `cursor`, `_meta` of a message of a client on stdio": ["large.LARGE"],
         "the message of a server's error, where it is not passed on but told to logs and middleware": [
-            "_LONGEST_TOLD", "large.LARGE",
+            "envelopes._LONGEST_TOLD", "large.LARGE",
         ],
         "members of a result of more than 128 KiB that middleware looks into": ["MOST_MEMBERS"],
         "levels of arrays and objects in a message": ["depth.MOST"],

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from muxway.testing.faulty import POISON
 
-from ..pace import slowness
-from .doors import Door, Era, Outcome, Running, child, crowding, gateway
+from ..pace import crowding, slowness
+from .doors import Door, Era, Outcome, Running, child, gateway
 from .table import CALL_MAX, MOST_LISTS, SETTINGS, WITNESS_RATE, Bar
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ import pytest
 
 import muxway.testing.faulty as faulty
 
+from ..pace import crowding
 from ..proof.processes import marked, swept
 from ..serve.harness import Web, initialize, modern, request
 from ..stdio.harness import until
@@ -84,11 +85,6 @@ def combinations(every: Collection[tuple[str, ...]], quick: Collection[tuple[str
     """Parameters for tests: each combination under its name, and those that are not quick marked as long."""
     marks = {each: () if each in quick else pytest.mark.long for each in every}
     return [pytest.param(each, id="-".join(each), marks=mark) for each, mark in marks.items()]
-
-
-def crowding() -> float:
-    """Seconds that everything may take longer because others use this machine: none if its processors suffice."""
-    return 1.5 * max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
 
 
 class Client:

@@ -9,8 +9,9 @@ import pytest
 
 from muxway.testing.faulty import STOPS
 
+from ..pace import crowding
 from ..stdio.harness import until
-from .doors import ERAS, EXIT, child, combinations, crowding, gateway
+from .doors import ERAS, EXIT, child, combinations, gateway
 from .table import SETTINGS
 
 if TYPE_CHECKING:

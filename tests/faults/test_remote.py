@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ..pace import crowding
 from . import remote
 from .calling import Report, run
-from .doors import DOORS, ERAS, EXIT, child, combinations, crowding, gateway
+from .doors import DOORS, ERAS, EXIT, child, combinations, gateway
 from .table import CALL_TIMEOUT, MEMORY, REMOTE_CALLS, SETTINGS, STREAM_CALLS, WITNESS_STALL
 
 if TYPE_CHECKING:

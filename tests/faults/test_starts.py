@@ -12,7 +12,8 @@ import pytest
 
 from muxway.testing import faulty
 
-from .doors import DOORS, ERAS, child, combinations, crowding, gateway
+from ..pace import crowding
+from .doors import DOORS, ERAS, child, combinations, gateway
 from .table import BETA_READY, MOST_PAGES, MOST_STARTS, SETTINGS, START_TIMEOUT, STARTS, Start
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from muxway.catalog.naming import Naming, Separator, goes_round
 from muxway.catalog.resources import ResourceCatalog, build_resources
 from muxway.testing import ScriptedServer
 from tests.catalog.making import source
+from tests.pace import crowding
 from tests.serve.harness import a_web
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ async def test_two_gateways_in_a_ring_start_list_at_once_and_report_it() -> None
             began = asyncio.get_running_loop().time()
             # Each asks the other for its list for sessions: the answer may come as an event.
             listed = (await client.ask("tools/list")).outcome["result"]["tools"]
-            assert asyncio.get_running_loop().time() - began < 2
+            assert asyncio.get_running_loop().time() - began < 2 + crowding()
             names = [tool["name"] for tool in listed]
             assert {"here__echo", f"{neighbour}__here__echo"} <= {*names}
             assert len(names) < 20

@@ -170,6 +170,7 @@ async def check(world: World, client: RawClient) -> tuple[int, int]:
     return there, absent
 
 
+@pytest.mark.leaping  # or it lasts so long that lists grow old, and what is not listed is looked for
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
 async def test_in_a_view_what_is_not_listed_is_unknown(view: str, revision: str) -> None:
@@ -186,6 +187,7 @@ async def test_in_a_view_what_is_not_listed_is_unknown(view: str, revision: str)
         assert there > 0
 
 
+@pytest.mark.leaping  # or it lasts so long that lists grow old, and what is not listed is looked for
 @pytest.mark.parametrize("case", ENTRIES)
 async def test_what_a_server_is_configured_to_hide_is_unknown(case: str) -> None:
     """docs/security.md#what-is-promised-threat-by-threat: the same for what nobody is to see."""

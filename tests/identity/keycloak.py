@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tarfile
 import time
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..interop import peers
+from ..ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,8 +101,7 @@ class Keycloak:
 
     def __init__(self, folder: Path) -> None:
         home = _home()
-        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-            port, management = one.getsockname()[1], other.getsockname()[1]
+        port, management = free_port(), free_port()
         data = folder / "keycloak"
         # Its own files are left as they were fetched: what it builds and keeps is in this folder.
         shutil.copytree(home, data, symlinks=True)

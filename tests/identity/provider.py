@@ -70,6 +70,8 @@ class Provider:
     challenge: str | None = ""
     """What it says to whom it does not know; empty: what it should."""
     has_metadata: bool = True
+    refusal: dict[str, str] = field(default_factory=dict)
+    """What browsers bring back instead of a code."""
     url: str = ""
 
     def count(self, path: str) -> int:
@@ -131,6 +133,9 @@ class Provider:
         code = secrets.token_urlsafe(16)
         self.codes[code] = (given, request.cookies.get("user", self.user))
         answer = {"code": code, "state": given["state"], **({"iss": self.url} if self.iss else {})}
+        if self.refusal:
+            answer = {**answer, **self.refusal}
+            del answer["code"]
         raise web.HTTPFound(f"{given['redirect_uri']}?{urlencode(answer)}")
 
     async def token(self, request: web.Request) -> web.Response:

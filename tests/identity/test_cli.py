@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 BROWSER = Path(__file__).parents[1] / "conformance" / "browser.py"
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def a_config(provider: Provider, tmp_path: Path, **oauth: Any) -> Path:
     file = tmp_path / "servers.json"

@@ -229,7 +229,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.timeout(120)
 async def test_twelve_processes_with_one_rotating_token_renew_it_once(provider: Provider, store: TokenStore) -> None:
     """docs/identity.md#the-token-store: 12 processes, 1 refresh, 12 good calls."""
     config = server(provider)
@@ -248,7 +247,6 @@ async def test_twelve_processes_with_one_rotating_token_renew_it_once(provider: 
     assert provider.spent
 
 
-@pytest.mark.timeout(120)
 async def test_a_kill_during_a_refresh_leaves_a_whole_store(provider: Provider, store: TokenStore) -> None:
     """docs/identity.md#the-token-store: at 50 points of a refresh; the lock is free and the file whole each time."""
     config = server(provider)

@@ -23,6 +23,7 @@ from muxway.errors import UpstreamError
 from muxway.identity import pages
 from muxway.testing import RawClient
 
+from ..pace import crowding
 from .logging_in import log_in, server
 from .provider import visit
 
@@ -78,7 +79,7 @@ async def test_it_starts_without_a_login_and_a_call_says_what_to_run(provider: P
         client = await client_of(gateway, revision)
         began = time.monotonic()
         result = (await client.call("guarded__who", {})).result
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 0.5 + crowding()
         assert result["isError"] is True
         assert result["content"][0]["text"] == 'server "guarded" needs a login: run `muxway login guarded`'
         refused = (await client.ask("prompts/get", {"name": "guarded__x"})).message["error"]

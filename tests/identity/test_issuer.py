@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
+from muxway.config import parse_config
 from muxway.identity import issuer as asking
+from muxway.identity.inspection import inspect_issuer
 from muxway.identity.jwks import from_issuer
 from muxway.net.http_errors import HttpTrouble
 
@@ -18,6 +20,8 @@ from .issuing import TestIssuer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from muxway.config.auth import AuthSettings
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -110,13 +114,13 @@ async def test_metadata_that_is_not_the_issuers_own_is_not_believed(lie: str, pl
 async def test_clients_of_2025_03_26_find_the_issuers_metadata_at_our_root(place: Place) -> None:
     """MCP 2025-03-26, basic/authorization: they look at the host of the MCP server, and know of no other place."""
     async with serving(place) as url:
-        document = asking.IssuerDocument(url)
+        document = asking.IssuerMetadata(url)
         first = document.document()
         assert isinstance(first, asyncio.Task)
         await first
         assert document.document() is None  # It cannot be had; nobody is asked again for a while.
         place.pages["/.well-known/openid-configuration"] = {"issuer": url, "token_endpoint": f"{url}/token"}
-        document = asking.IssuerDocument(url)
+        document = asking.IssuerMetadata(url)
         again = [document.document() for _ in range(3)]
         assert isinstance(again[0], asyncio.Task)
         assert again[0] is again[2]
@@ -166,3 +170,65 @@ async def test_an_issuer_that_says_nothing_is_not_waited_for(monkeypatch: pytest
         with pytest.raises(HttpTrouble, match="did not answer"):
             await from_issuer(url, f"{url}/keys")
         over.set()
+
+
+OWN = "/.well-known/oauth-authorization-server"
+WHOLE = {"authorization_endpoint": "{url}/auth", "token_endpoint": "{url}/token", "jwks_uri": "{url}/keys"}
+
+
+@pytest.mark.parametrize(
+    ("pages", "auth", "wrong"),
+    [
+        (None, {}, "gateway.auth.issuer: the issuer cannot be reached: "),
+        ({}, {}, "gateway.auth.issuer: the issuer has no metadata: it answered with status 404 at "),
+        ({OWN: {"issuer": "{url}/"}}, {}, "gateway.auth.issuer: the issuer has metadata of another issuer, {url}/: "),
+        ({OWN: {"issuer": "{url}"}}, {}, "gateway.auth.issuer: the issuer does not say where its keys are"),
+        ({OWN: {"issuer": "{url}", **WHOLE}}, {}, "gateway.auth.issuer: the issuer answered with status 404"),
+        (
+            {OWN: {"issuer": "{url}", **WHOLE}, "/keys": {"keys": [{"kty": "oct", "k": "AAAA"}]}},
+            {},
+            "gateway.auth.issuer: the issuer has no key that signs access tokens",
+        ),
+        (
+            {OWN: {"issuer": "{url}", "jwks_uri": "{url}/keys"}, "/keys": {"keys": "good"}},
+            {"signOn": {"clientId": "muxway"}},
+            "gateway.auth.issuer: the issuer does not say where its authorization_endpoint is",
+        ),
+        ({OWN: {"issuer": "{url}"}}, {"jwks": "{url}/none"}, "gateway.auth.jwks: the issuer answered with status 404"),
+        # These are good.
+        ({OWN: {"issuer": "{url}", **WHOLE}, "/keys": {"keys": "good"}}, {"signOn": {"clientId": "muxway"}}, None),
+        ({OWN: {"issuer": "{url}"}}, {"introspection": {"url": "{url}/i", "clientId": "m", "clientSecret": "s"}}, None),
+    ],
+)
+async def test_a_wrong_issuer_is_found_before_anybody_is_turned_away(
+    pages: dict[str, Any] | None, auth: dict[str, Any], wrong: str | None, place: Place
+) -> None:
+    """docs/identity-team.md#the-gateway: `muxway check --connect` asks it as the gateway would."""
+    async with serving(place) as url:
+        given = json.loads(json.dumps({"pages": pages or {}, "auth": auth, "wrong": wrong or ""}).replace("{url}", url))
+        place.pages = given["pages"]
+        if place.pages.get("/keys") == {"keys": "good"}:
+            place.pages["/keys"] = {"keys": TestIssuer().jwks}
+        settings = settings_of({"issuer": url, **given["auth"]})
+        problems, doubts = ([], []) if pages is None else await inspect_issuer(settings)
+    if pages is None:
+        # Nobody is there any more.
+        problems, doubts = await inspect_issuer(settings)
+    assert doubts == []
+    assert [str(one)[: len(given["wrong"])] for one in problems] == ([given["wrong"]] if wrong else [])
+
+
+async def test_an_issuer_without_metadata_whose_keys_are_written_is_only_doubtful(place: Place) -> None:
+    """docs/identity-team.md#the-gateway: tokens are judged; only clients that come without one are lost."""
+    place.pages["/keys"] = {"keys": TestIssuer().jwks}
+    async with serving(place) as url:
+        problems, (doubt,) = await inspect_issuer(settings_of({"issuer": url, "jwks": f"{url}/keys"}))
+    assert problems == []
+    assert "clients cannot find out how to log in" in str(doubt)
+
+
+def settings_of(auth: dict[str, Any]) -> AuthSettings:
+    off = {"off": {"command": "none", "disabled": True}}
+    settings = parse_config({"mcpServers": off, "gateway": {"auth": auth}}).gateway.auth
+    assert settings is not None
+    return settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from ..interop import drive, peers
 from ..serve.harness import initialize
 from ..serve.test_serve import Served
 from .keycloak import AUDIENCE, GATEWAY_SECRET, PASSWORD, Keycloak
-from .test_real_issuer import REAL, TOOL
+from .test_real_issuer import CLIENTS, TOOL, inspected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,24 +59,36 @@ def test_groups_of_the_realm_decide_who_may_call_what(keycloak: Keycloak, tmp_pa
         served.end()
 
 
-@pytest.mark.parametrize("client", ["python1", "python2"])
+@contextlib.contextmanager
+def in_front_of(keycloak: Keycloak, folder: Path) -> Iterator[Served]:
+    """A gateway with an authorization server of its own, where people sign on at Keycloak."""
+    sign_on = {"clientId": "gateway", "clientSecret": GATEWAY_SECRET, "scopes": ["openid"]}
+    claims = {"user": "preferred_username"}
+    auth = {"issuer": keycloak.issuer, "scopes": ["mcp:tools"], "signOn": sign_on, "server": {}, "claims": claims}
+    served = Served(folder, gateway={"auth": auth, "access": [{"groups": ["dev"], "do": "allow"}, {"do": "deny"}]})
+    try:
+        yield served
+    finally:
+        served.end()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_that_keycloak_does_not_know_logs_in(
     client: str, keycloak: Keycloak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/identity-team.md#clients-that-must-register-themselves: its user signs on at Keycloak's page."""
-    sign_on = {"clientId": "gateway", "clientSecret": GATEWAY_SECRET, "scopes": ["openid"]}
-    claims = {"user": "preferred_username"}
-    auth = {"issuer": keycloak.issuer, "scopes": ["mcp:tools"], "signOn": sign_on, "server": {}, "claims": claims}
-    served = Served(tmp_path, gateway={"auth": auth, "access": [{"groups": ["dev"], "do": "allow"}, {"do": "deny"}]})
-    interpreter, mode = ("mcp1", []) if client == "python1" else ("mcp2", ["auto"])
-    try:
-        command = [peers.python(interpreter), str(REAL / f"{client}.py"), served.url("/mcp"), TOOL, *mode]
-        monkeypatch.setenv("LOGIN", f"ann:{PASSWORD}")
-        done = drive.finish(command)
+    monkeypatch.setenv("LOGIN", f"ann:{PASSWORD}")
+    with in_front_of(keycloak, tmp_path) as served:
+        done = drive.finish(CLIENTS[client](served.url("/mcp"), str(peers.ensure("node") / "node_modules")))
         assert done.returncode == 0, f"{done.stderr}\n{served.said()}"
         assert ":" in json.loads(done.stdout)["text"]
-    finally:
-        served.end()
+
+
+def test_the_inspector_logs_in_by_keycloak(keycloak: Keycloak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/identity-team.md#clients-that-must-register-themselves: with nothing but the URL."""
+    monkeypatch.setenv("LOGIN", f"ann:{PASSWORD}")
+    with in_front_of(keycloak, tmp_path) as served:
+        assert TOOL in inspected(served, tmp_path, monkeypatch)
 
 
 async def test_a_token_is_exchanged_for_one_of_a_server(keycloak: Keycloak, tmp_path: Path) -> None:

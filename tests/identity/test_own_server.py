@@ -605,6 +605,11 @@ async def test_floods_of_registrations_cost_little_and_end(company: Company, mon
         # Whom somebody has agreed to is not pushed out.
         assert clients.find(program.id) is not None
         late = clients.register(body, "10.0.1.1")
+        # Whoever has one address of an IPv6 network has all of them.
+        for number in range(client_registry._EACH_MINUTE):
+            clients.register(body, f"2001:db8:0:1::{number}")
+        with pytest.raises(client_registry.ClientError, match="too many"):
+            clients.register(body, "2001:db8:0:1:ffff::1")
         monkeypatch.setattr(clients, "_now", lambda: time.time() + 4000)
         assert clients.find(late.id) is None
 
@@ -676,6 +681,8 @@ DOCUMENTS: list[tuple[str, Any]] = [
     ("https://app.example.com/", None),
     ("https://user@app.example.com/c.json", None),
     ("https://app.example.com/../c.json", None),
+    ("https://app.example.com/a/./c.json", None),
+    ("https://app.example.com/a/%2E%2e/c.json", None),
     ("http://app.example.com/c.json", None),
     (DOCUMENT, described(client_id="https://other.example.com/c.json")),
     (DOCUMENT, described(redirect_uris=["http://evil.example.com/"])),

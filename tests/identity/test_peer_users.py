@@ -65,6 +65,16 @@ def owner(accepted: socket.socket) -> int | None:
 
 
 @on_linux
+def test_the_end_of_a_process_leaves_no_warning() -> None:
+    """Ours: a program with muxway in it, run with warnings as errors, hears nothing of the socket that is kept."""
+    code = "from muxway.net.peer_user import can_tell; assert can_tell()"
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@on_linux
 @pytest.mark.parametrize(("host", "target"), [("127.0.0.1", None), ("127.0.0.1", "::ffff:127.0.0.1"), ("::1", None)])
 def test_the_kernel_tells_who_is_there(host: str, target: str | None) -> None:
     """sock_diag(7): over IPv4, over IPv6, and over IPv4 by a socket of IPv6, as many programs do it."""

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.parse
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..interop import drive, peers
+from ..ports import free_port
 from ..serve.harness import initialize
 from ..serve.test_serve import Served
 
@@ -135,8 +135,8 @@ def test_a_client_logs_in_at_the_gateway_itself(client: str, provider: Provider,
         assert "users sign on at" in served.said()
 
 
-def test_the_inspector_logs_in(provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/identity-team.md#the-gateway: MCP Inspector's command line, with a browser that asks nothing."""
+def inspected(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tools that MCP Inspector's command line finds, once its user has logged in with a browser."""
     browser = tmp_path / "bin" / "xdg-open"
     browser.parent.mkdir()
     browser.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{REAL / "open.py"}" "$1"\n')
@@ -146,14 +146,18 @@ def test_the_inspector_logs_in(provider: Provider, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MCP_AUTO_OPEN_ENABLED", "true")
     monkeypatch.setenv("MCP_INSPECTOR_SECRET_STORE", "memory")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        callback = f"http://127.0.0.1:{free.getsockname()[1]}/oauth/callback"
+    callback = f"http://127.0.0.1:{free_port()}/oauth/callback"
+    inspector = peers.node_script("@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+    where = [served.url("/mcp"), "--transport", "http", "--callback-url", callback]
+    done = drive.finish([*inspector, "--cli", *where, "--method", "tools/list"])
+    assert done.returncode == 0, f"{done.stderr}\n{served.said()}"
+    return [tool["name"] for tool in json.loads(done.stdout)["tools"]]
+
+
+def test_the_inspector_logs_in(provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/identity-team.md#the-gateway: with nothing but the URL."""
     with running(provider, tmp_path) as served:
-        inspector = peers.node_script("@modelcontextprotocol/inspector/clients/launcher/build/index.js")
-        where = [served.url("/mcp"), "--transport", "http", "--callback-url", callback]
-        done = drive.finish([*inspector, "--cli", *where, "--method", "tools/list"])
-        assert done.returncode == 0, f"{done.stderr}\n{served.said()}"
-        assert TOOL in [tool["name"] for tool in json.loads(done.stdout)["tools"]]
+        assert TOOL in inspected(served, tmp_path, monkeypatch)
 
 
 def test_the_issuers_metadata_is_at_our_root(provider: Provider, tmp_path: Path) -> None:

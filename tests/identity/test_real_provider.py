@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -22,19 +21,13 @@ from muxway.identity.sign_in import sign_out
 from muxway.identity.store import TokenStore
 from muxway.net.http_errors import HttpTrouble
 from tests.interop import peers
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 HERE = Path(__file__).parent / "peers"
 PERSON = f"{sys.executable} {HERE / 'person.py'} %s"
-
-pytestmark = pytest.mark.timeout(120)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 @asynccontextmanager

@@ -11,9 +11,10 @@ from urllib.parse import urljoin
 import pytest
 
 from ..interop import drive, peers
+from ..ports import free_port
 from .company import CLIENT, Browser, Page
 from .test_real_issuer import REAL, Provider
-from .test_real_provider import HERE, free_port, listening, process
+from .test_real_provider import HERE, listening, process
 
 if TYPE_CHECKING:
     from pathlib import Path

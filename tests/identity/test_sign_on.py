@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,18 @@ async def test_what_the_issuer_did_not_say_to_us_signs_nobody_on(
         assert (await browser.get(f"http://{web.host}/hello")).status == 200
 
 
+async def test_who_breaks_a_sign_on_off_is_told_how_to_try_again(company: Company) -> None:
+    """docs/identity-team.md#the-page-connect: with a link to where it began."""
+    company.answer = {"error": "access_denied"}
+    async with pages_with(sign_on_at(company)) as web, Browser() as browser:
+        page = await browser.get(f"http://{web.host}/hello")
+        assert page.status == 400
+        again = f"http://{web.host}/hello?x=1"
+        assert f"<a href='{again}'>Try again</a>" in page.text
+        company.answer = {}
+        assert "ann of dev" in (await browser.get(again)).text
+
+
 async def test_a_client_that_the_issuer_refuses_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
     """docs/identity-team.md#the-page-connect: a wrong secret is the gateway's to mend, so its log has to name it."""
 
@@ -113,6 +126,33 @@ async def test_a_client_that_the_issuer_refuses_is_told_as_such(caplog: pytest.L
     async with company_of(Strict()) as company, pages_with(sign_on_at(company)) as pages, Browser() as browser:
         assert (await browser.get(f"http://{pages.host}/hello")).status == 502
     assert "the issuer does not take muxway's `clientId` and `clientSecret` (status 401)" in caplog.text
+
+
+async def test_however_many_strangers_come_while_the_issuer_is_away_it_is_asked_once() -> None:
+    """docs/security.md: a page that anybody may open makes no request for each who does."""
+
+    class Away(Company):
+        away, metadata_asked = True, 0
+
+        async def metadata(self, request: web.Request) -> web.Response:
+            self.metadata_asked += 1
+            return web.Response(status=503) if self.away else await super().metadata(request)
+
+    async with company_of(Away()) as company, pages_with(sign_on := sign_on_at(company)) as pages:
+        now = [0.0]
+        sign_on._metadata._clock = lambda: now[0]
+        at_once = await asyncio.gather(*(pages.ask("GET", "/hello") for _ in range(50)))
+        later = [await pages.ask("GET", "/hello") for _ in range(20)]
+        assert {answer.status for answer in (*at_once, *later)} == {502}
+        # Each of the two places where metadata may be, once.
+        assert company.metadata_asked == 2
+        company.away, now[0] = False, 6.0
+        assert (await pages.ask("GET", "/hello")).status == 303
+        assert company.metadata_asked == 3
+        # What is known counts while it is away again.
+        company.away, now[0] = True, 700.0
+        assert [(await pages.ask("GET", "/hello")).status for _ in range(5)] == [303] * 5
+        assert company.metadata_asked == 5
 
 
 async def test_an_answer_counts_once_and_in_the_browser_that_asked(company: Company) -> None:

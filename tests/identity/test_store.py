@@ -160,35 +160,43 @@ def test_many_processes_agree_on_one_key(tmp_path: Path) -> None:
     assert [folder.read(f"n{number}") for number in range(8)] == [f"n{number}".encode() for number in range(8)]
 
 
-WRITER = """
-import sys, time
+# Each line that it hears makes it a process of its own, which writes until it is killed.
+WRITERS = """
+import os, sys
 sys.path.insert(0, sys.argv[1])
 from tests.identity.test_store import login
 from muxway.identity.store import TokenStore
 store = TokenStore()
-number = 0
-while True:
-    store.write(login(access=f"{number}-" + "x" * 20000 + f"-{number}"))
-    number += 1
-    if number == 1:
-        print("begun", flush=True)
+for _ in iter(sys.stdin.readline, ""):
+    if writer := os.fork():
+        os.waitpid(writer, 0)
+        print("ended", flush=True)
+        continue
+    number = 0
+    while True:
+        store.write(login(access=f"{number}-" + "x" * 20000 + f"-{number}"))
+        number += 1
+        if number == 1:
+            print(os.getpid(), flush=True)
 """
 
 
 def test_a_kill_at_any_moment_leaves_a_whole_login(store: TokenStore) -> None:
     """docs/identity.md#the-token-store: `kill -9` at 50 moments of writing, each followed by a reading."""
     root = str(Path(__file__).parents[2])
-    for number in range(50):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, root], stdout=subprocess.PIPE)
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        time.sleep((number % 10) * 0.0007)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
-        access = store.read(KEY).token.access
-        first, _, last = access.partition("-")
-        assert last.endswith(f"-{first}")
+    command = [sys.executable, "-c", WRITERS, root]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writers:
+        assert writers.stdin is not None
+        assert writers.stdout is not None
+        for number in range(50):
+            print(file=writers.stdin, flush=True)
+            writer = int(writers.stdout.readline())
+            time.sleep((number % 10) * 0.0007)
+            os.kill(writer, signal.SIGKILL)
+            assert writers.stdout.readline() == "ended\n"
+            access = store.read(KEY).token.access
+            first, _, last = access.partition("-")
+            assert last.endswith(f"-{first}")
 
 
 async def test_the_lock_of_a_process_that_is_killed_is_free(store: TokenStore) -> None:

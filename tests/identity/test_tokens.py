@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,10 @@ def _bad_signature(issuer: TestIssuer) -> str:
     return f"{head}.{body}.{signature[:-8]}{'A' * 8}"
 
 
+def _written(value: object) -> str:
+    return urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
 FORGED: dict[str, Callable[[TestIssuer], str]] = {
     "none": lambda issuer: unsigned({"alg": "none", "kid": "k1"}, issuer.claims()),
     "none, with a signature": lambda issuer: unsigned({"alg": "none", "kid": "k1"}, issuer.claims(), b"x"),
@@ -108,6 +113,11 @@ FORGED: dict[str, Callable[[TestIssuer], str]] = {
     "kid is a number": lambda issuer: unsigned({"alg": "RS256", "kid": 1}, issuer.claims(), b"x"),
     "no alg": lambda issuer: unsigned({"kid": "k1"}, issuer.claims(), b"x"),
     "header is a list": lambda issuer: "W10.e30.eA",
+    "header is a text that names what is needed": lambda issuer: ".".join([_written("an alg"), _written({}), "eA"]),
+    "header is a list that names what is needed": lambda issuer: ".".join([_written(["alg"]), _written({}), "eA"]),
+    "alg is a list": lambda issuer: unsigned({"alg": ["RS256"], "kid": "k1"}, issuer.claims(), b"x"),
+    "alg is an object": lambda issuer: unsigned({"alg": {}, "kid": "k1"}, issuer.claims(), b"x"),
+    "typ is an object": lambda issuer: unsigned({"alg": "RS256", "kid": "k1", "typ": {}}, issuer.claims(), b"x"),
     "no base64": lambda issuer: "§.§.§",
     "opaque": lambda issuer: "just-some-text",
     "too long": lambda issuer: issuer.token(sub="x" * 20_000),

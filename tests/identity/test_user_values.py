@@ -13,11 +13,15 @@ import pytest
 from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import ConfigError, UpstreamError
+from muxway.identity.keys import KeyFile, KeyHolders
+from muxway.identity.store import TokenStore
+from muxway.identity.user_values import values_key
 
 from ..remote.scripted import Remote, reply, serving, text
+from ..serve.harness import a_web, modern
 from .company import Browser
 from .team import Team, team_at
-from .test_cli import started
+from .test_cli import BROWSER, run, started
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -124,7 +128,6 @@ async def typed(*words: str, said: str = "") -> tuple[int, str]:
     return process.returncode or 0, (out + err).decode()
 
 
-@pytest.mark.timeout(120)
 async def test_the_user_who_runs_it_gives_keys_by_a_command(program: Path, tmp_path: Path) -> None:
     """docs/identity.md#keys: from stdin, never from the command line; a gateway that runs goes on by itself."""
     file = tmp_path / "muxway.json"
@@ -158,6 +161,17 @@ async def test_the_user_who_runs_it_gives_keys_by_a_command(program: Path, tmp_p
     assert (await typed("logout", "tracker", *config))[0] == 1
 
 
+async def test_logout_of_everything_forgets_keys_too(program: Path) -> None:
+    """docs/identity.md: all of what `login` kept, by whichever config and whichever user of a gateway."""
+    servers = parse_config({"mcpServers": {"tracker": entry(program), "hub": entry(program)}}).servers
+    store = TokenStore()
+    keys = [values_key(servers["tracker"]), values_key(servers["hub"], ("https://issuer.example", "ann"))]
+    for key in keys:
+        store.keep_values(key, {"TRACKER_KEY": "s3cr3t"})
+    assert await typed("logout", "--all") == (0, "TRACKER_KEY: forgotten\nTRACKER_KEY: forgotten\n")
+    assert [store.values(key) for key in keys] == [{}, {}]
+
+
 @pytest.mark.parametrize(
     "server",
     [
@@ -175,3 +189,52 @@ def test_it_stands_in_env_and_headers_and_nowhere_else(server: dict[str, Any]) -
     found = parse_config({"mcpServers": {"tracker": {"command": "x", "env": {"A": "$${user:KEY}"}}}})
     assert found.servers["tracker"].env == {"A": "${user:KEY}"}
     assert found.servers["tracker"].user_values == ()
+
+
+@pytest.mark.timeout(120)
+async def test_a_machine_with_an_api_key_has_what_a_command_gave_for_it(
+    provider: Provider, program: Path, tmp_path: Path
+) -> None:
+    """docs/identity-team.md#machines: by `--key`; nobody else has any of it, and it ends with the key."""
+    file, keys = tmp_path / "muxway.json", KeyFile(tmp_path / "keys.json")
+    servers = {"tracker": entry(program), "guarded": {"url": provider.mcp}}
+    file.write_text(json.dumps({"mcpServers": servers, "gateway": {"keys": str(keys.path)}}))
+    config = ("--config", str(file))
+    made = {name: keys.create(name) for name in ("ci", "other")}
+    keys.read()
+    async with a_web() as web:
+        web.door.admit((), {}, KeyHolders(keys, demands=True))
+        gateway = web.world.gateway
+        await gateway.add("tracker", **entry(program))
+        await gateway.add("guarded", url=provider.mcp)
+
+        async def said(tool: str, key: str = "ci") -> str:
+            message, headers = modern("tools/call", {"name": tool, "arguments": {}})
+            answer = await web.post(message, {**headers, "Authorization": f"Bearer {made[key]}"})
+            return answer.outcome["result"]["content"][0]["text"]
+
+        async def until(tool: str, wanted: str) -> None:
+            async with asyncio.timeout(20):
+                while not (await said(tool)).startswith(wanted):
+                    await asyncio.sleep(0.05)
+
+        needed = "of yours: ask who runs muxway for it (`muxway login tracker --key ci`)"
+        assert (await said("tracker__key")).endswith(needed)
+        assert "(`muxway login guarded --key ci`)" in await said("guarded__who")
+        given = ("login", "tracker", "--set", "TRACKER_KEY=-", "--key")
+        assert (await typed(*given, "nobody", *config, said="x\n"))[0] == 1
+        assert (await typed(*given, "ci", *config, said="ci-s3cr3t\n"))[0] == 0
+        await until("tracker__key", '["<ci-s3cr3t>"')
+        opens = f"{sys.executable} {BROWSER} %s"
+        code, told = await run("login", "guarded", "--key", "ci", *config, BROWSER=opens)
+        assert code == 0, told
+        await until("guarded__who", "ann")
+        assert "guarded (key ci)" in (await typed("auth", *config))[1]
+        # Neither another key nor whoever runs it has any of that.
+        assert "needs TRACKER_KEY" in await said("tracker__key", "other")
+        assert "needs your login" in await said("guarded__who", "other")
+        assert {server.status for server in gateway.servers()} == {"login needed"}
+    code, told = await typed("key", "revoke", "ci", *config)
+    assert (code, told) == (0, "ci is revoked.\nguarded: taken back and forgotten\n")
+    assert TokenStore().all() == []
+    assert [*TokenStore().folder.glob("*-values*")] == []

@@ -80,6 +80,47 @@ async def test_what_a_login_lists_is_for_its_user_alone(provider: Provider) -> N
         assert "guarded__of-ann" in [tool.name for tool in team.gateway.tools()]
 
 
+async def test_a_client_half_way_through_a_list_of_its_user_goes_on_in_it(provider: Provider) -> None:
+    """docs/configuration.md#gateway: `pageSize`; a cursor of one user leads no other user anywhere."""
+    provider.own_tools = True
+    notes = ScriptedServer(tools={"a": {}, "b": {}, "c": {}})
+    top = {"gateway": {"pageSize": 2}}
+    async with team_at(provider, {"notes": notes}, top) as team, Browser("ann") as hers, Browser("bob") as his:
+        await team.log_in(hers)
+        await team.log_in(his)
+
+        async def page(user: str, cursor: str | None) -> tuple[list[str], str | None]:
+            listed = (await team.ask(user, "tools/list", {"cursor": cursor}))["result"]
+            return [tool["name"] for tool in listed["tools"]], listed.get("nextCursor")
+
+        names, cursor = await page("ann", None)
+        assert names == ["notes__a", "notes__b"]
+        for number in range(4):
+            await team.gateway.add(f"more{number}", server=ScriptedServer(tools={"x": {}}))
+        await page("ann", "")  # Another client of hers begins with the new list.
+        names, cursor = await page("ann", cursor)
+        assert names == ["notes__c", "guarded__who"]
+        assert "error" in await team.ask("bob", "tools/list", {"cursor": cursor})
+        await team.gateway.add("more4", server=ScriptedServer(tools={"x": {}}))
+        assert await page("ann", cursor) == (["guarded__write", "guarded__of-ann"], None)
+        assert len(await team.tools("ann")) == 2
+
+
+async def test_a_user_finds_what_a_login_lists_and_nobody_elses(provider: Provider) -> None:
+    """docs/discovery.md#who-sees-what: also by the first search, before anything was listed or called."""
+    provider.own_tools = True
+    top = {"gateway": {"discovery": "search"}}
+    async with team_at(provider, top=top) as team, Browser("ann") as hers:
+
+        async def found(user: str) -> str:
+            asked = {"name": "search_tools", "arguments": {"query": "of-ann"}}
+            return (await team.ask(user, "tools/call", asked))["result"]["content"][0]["text"]
+
+        await team.log_in(hers)
+        assert (await found("ann")).startswith("guarded__of-ann(")
+        assert "guarded (0)" in await found("bob")
+
+
 async def test_a_lock_that_is_enforced_holds_for_what_a_login_lists(provider: Provider) -> None:
     """docs/lock.md: what is not locked is neither listed nor called, in whose name ever it was listed."""
     provider.own_tools = True
@@ -243,6 +284,27 @@ async def test_somebody_elses_callback_state_or_cookie_logs_nobody_in(provider: 
         assert provider.count("/token") == 1
         for forged in ("state=x&code=y", "code=y", "", back.partition("?")[2] + "&state=z"):
             assert (await hers.get(f"{team.page}/callback?{forged}")).status == 400
+        assert await team.says("ann") == "ann"
+
+
+async def test_a_login_that_its_user_breaks_off_is_told_and_can_be_tried_again(provider: Provider) -> None:
+    """docs/identity-team.md#the-page-connect: no fault of anybody; a refusal of another kind is one of the server's."""
+    async with team_at(provider) as team, Browser("ann") as hers:
+        await team.call("ann")
+        provider.refusal = {"error": "access_denied", "error_description": "<b>cancelled</b>"}
+        page = await team.log_in(hers)
+        assert page.status == 200
+        assert "guarded: the login was refused: access_denied (&lt;b&gt;cancelled&lt;/b&gt;)" in page.text
+        assert "Nothing has changed; connect it below to try again" in page.text
+        assert "not connected" in page.text
+        provider.refusal = {"error": "server_error"}
+        assert (await team.log_in(hers)).status == 502
+        # What the page has is enough to try again.
+        provider.refusal = {}
+        form = {"csrf": page.field("csrf"), "server": "guarded", "do": "connect"}
+        assert "Disconnect" in (await hers.post(team.page, form)).text
+        provider.refusal = {"error": "access_denied"}
+        assert "Disconnect" in (await hers.post(team.page, form)).text
         assert await team.says("ann") == "ann"
 
 

@@ -15,7 +15,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -28,6 +27,7 @@ import pytest
 from tests.certificates import Authority
 from tests.docs.pages import ROOT, Block, blocks
 from tests.interop import peers
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -313,8 +313,7 @@ def test_nginx_with_the_settings_of_the_page_leads_to_muxway(desk: Desk, tmp_pat
     command = next(command for page, command in SERVING if page == "docs/reverse-proxy.md" and "TOKEN" in command)
     token = re.match(r"MUXWAY_TOKEN=(\S+)", command)
     assert token is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        outside = free.getsockname()[1]
+    outside = free_port()
     with desk.serving("docs/reverse-proxy.md", command) as (port, _):
         own_log_in = replaced.replace("the-token-of-muxway", token[1])
         for text in (

@@ -17,6 +17,8 @@ from muxway.testing import RawClient, ScriptedServer
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, World, a_world
 from tests.noting import until
 
+pytestmark = pytest.mark.leaping
+
 FORM = {
     "type": "object",
     "properties": {"name": {"type": "string", "minLength": 2}, "sure": {"type": "boolean"}},

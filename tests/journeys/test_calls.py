@@ -14,6 +14,8 @@ from muxway.servers.connection import Connection
 from muxway.testing import ScriptedServer
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world, said
 
+pytestmark = pytest.mark.leaping
+
 
 @pytest.mark.parametrize("server_revision", REVISIONS)
 @pytest.mark.parametrize("client_revision", REVISIONS)

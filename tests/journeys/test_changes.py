@@ -11,6 +11,8 @@ from muxway.testing import RawClient, ScriptedServer
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world
 from tests.noting import MODERN, SUBSCRIPTION, NoteServer, notes, until
 
+pytestmark = pytest.mark.leaping
+
 KINDS = ["tools", "prompts", "resources"]
 
 

@@ -57,6 +57,17 @@ async def test_each_client_gets_what_it_can_take(caplog: pytest.LogCaptureFixtur
         assert world.gateway.adapted()[0][1].name == "claude-code"
 
 
+async def test_schemas_are_looked_through_beside_the_event_loop() -> None:
+    """docs/behaviour.md: what a server lists holds nobody up, whichever client comes."""
+    async with a_world({"up": server()}) as world:
+        snapshot = world.gateway.runtime.snapshot
+        assert snapshot.known(None, None, "claude-code") is None
+        assert world.gateway.runtime.making(None, None, "claude-code") is not None
+        assert "oneOf" not in (await tools(await client(world, "claude-code")))["up__union"]["inputSchema"]
+        assert snapshot.known(None, None, "claude-code") is not None
+        assert snapshot.known(None, None, "") is not None
+
+
 async def test_it_can_be_switched_off_while_it_runs() -> None:
     """docs/configuration.md#gateway: `clientProfiles`."""
     async with a_world({"up": server()}, gateway={"clientProfiles": False}) as world:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, a_world
 from tests.noting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from tests.conftest import World
@@ -74,6 +75,53 @@ async def test_new_tools_are_hidden_and_changed_ones_refused(revision: str, tmp_
             assert error["data"]["muxway"]["reason"] == "locked"
         assert "not found" in (await client.call("up__new")).error["message"]
         assert sum(message.get("method") == "tools/call" for message in one.heard) == 1
+
+
+class Compact(ScriptedServer):
+    """Writes JSON without blanks, as most servers do: what is shown as it was locked is the very bytes that came."""
+
+    def say(self, line: bytes | dict[str, Any]) -> None:
+        """Send a line."""
+        super().say(line if isinstance(line, bytes) else json.dumps(line, separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize("view", [None, "renamed", "found"])
+async def test_a_tool_that_was_called_before_it_changed_is_refused(tmp_path: Path, view: str | None) -> None:
+    """docs/lock.md#enforce: the list is the same, and what calls of it lead to was known already."""
+    one = Compact(tools={"changed": None, "new": None, "same": None}, definitions=[tool("same"), tool("changed")])
+    views = {"renamed": {"shape": {"up__changed": {"name": "other"}}}, "found": {"discovery": "search"}}
+    gateway = {"lock": "enforce", "lockFile": str(tmp_path / "muxway.lock")}
+    async with a_world({"up": one}, gateway=gateway, views=views) as world:
+        lock_files.write(tmp_path / "muxway.lock", world.gateway.locked_now())
+        await world.gateway.relock()
+        client = RawClient(world.gateway.memory_door(view))
+        await client.hello()
+        listed = (await client.ask("tools/list")).result
+        call = ("call_tool", {"name": "up__changed"}) if view == "found" else ("other" if view else "up__changed", {})
+        assert "result" in (await client.call(*call)).message
+        drift(one)
+        await until(lambda: bool(world.gateway.drifts()))
+        assert (await client.ask("tools/list")).result == listed
+        assert "muxway lock accept up/changed" in (await client.call(*call)).error["message"]
+        assert sum(message.get("method") == "tools/call" for message in one.heard) == 1
+
+
+async def test_a_tool_that_changes_while_somebody_is_asked_is_refused(tmp_path: Path) -> None:
+    """docs/lock.md#enforce: whoever agrees has seen what was locked."""
+    one = Compact(tools={"changed": None, "new": None, "same": None}, definitions=[tool("same"), tool("changed")])
+    gateway = {"lock": "enforce", "lockFile": str(tmp_path / "muxway.lock")}
+    async with a_world({"up": one}, gateway=gateway, access=[{"tools": ["*"], "do": "ask"}]) as world:
+        lock_files.write(tmp_path / "muxway.lock", world.gateway.locked_now())
+        await world.gateway.relock()
+        client = RawClient(world.gateway.memory_door(), capabilities={"elicitation": {"form": {}}})
+        await client.hello()
+        client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": {}}
+        id_ = client.start("tools/call", {"name": "up__changed", "arguments": {}})
+        drift(one)
+        await until(lambda: bool(world.gateway.drifts()))
+        # Only now the client looks at what it is asked.
+        assert "muxway lock accept up/changed" in (await client.answer(id_)).error["message"]
+        assert not any(message.get("method") == "tools/call" for message in one.heard)
 
 
 async def test_accepting_one_tool_needs_no_restart_and_leaves_the_others(tmp_path: Path) -> None:
@@ -174,6 +222,40 @@ async def test_to_warn_changes_nothing_and_tells(tmp_path: Path, caplog: pytest.
         assert any(fact["about"] == "lock" and "sends your keys" in fact["text"] for fact in facts)
 
 
+async def test_a_server_that_nobody_has_locked_is_told_of(tmp_path: Path) -> None:
+    """docs/lock.md#warn: one that has come since, or goes by another name now."""
+    path = tmp_path / "muxway.lock"
+    lock_files.write(path, {})
+    gateway = {"lock": "warn", "lockFile": str(path)}
+    async with a_world({"up": server()}, gateway=gateway) as world:
+        assert await (await world.client()).tools() == ["up__same", "up__changed"]
+        assert "up: not as locked (risk): server: is not in muxway.lock" in world.gateway.servers()[0].notes
+        path.write_text("nonsense")
+        await world.gateway.relock()
+        assert world.gateway.drifts() == {}
+
+
+class Moody(ScriptedServer):
+    """A server that does not always say what its prompts are."""
+
+    refuses = True
+
+    def _page(self, message: dict[str, Any], member: str, shown: Sequence[Any]) -> dict[str, Any]:
+        page = super()._page(message, member, shown)
+        return {} if member == "prompts" and self.refuses else page
+
+
+async def test_a_list_that_a_server_does_not_give_is_not_locked_as_empty() -> None:
+    """docs/lock.md#check: what it has cannot be told."""
+    one = Moody(tools={"same": None}, prompts={"ask": None})
+    async with a_world({"up": one}) as world:
+        assert "prompts could not be listed" in world.gateway.unlockable()["up"]
+        assert world.gateway.locked_now() == {}
+        one.refuses = False
+        one.say({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"})
+        await until(lambda: [*world.gateway.locked_now()] == ["up"])
+
+
 @pytest.mark.parametrize("text", [None, "", "nonsense"])
 async def test_a_lock_that_cannot_be_read_locks_everything(text: str | None, tmp_path: Path) -> None:
     """docs/lock.md#enforce: nobody could say what was reviewed."""
@@ -181,10 +263,15 @@ async def test_a_lock_that_cannot_be_read_locks_everything(text: str | None, tmp
     if text is not None:
         path.write_text(text)
     gateway = {"lock": "enforce", "lockFile": str(path)}
-    async with a_world({"up": server()}, gateway=gateway) as world:
+    one = server()
+    one.resources = {"note://a": "A note."}
+    async with a_world({"up": one}, gateway=gateway) as world:
         client = await world.client()
         assert await client.tools() == []
         assert "error" in (await client.call("up__same")).message
+        assert (await client.ask("resources/list")).message.get("result", {"resources": []})["resources"] == []
+        assert "error" in (await client.ask("resources/read", {"uri": "note://a"})).message
+        assert not any(message.get("method") == "resources/read" for message in one.heard)
 
 
 async def test_servers_that_are_away_stay_locked(tmp_path: Path) -> None:

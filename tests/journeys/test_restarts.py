@@ -16,6 +16,8 @@ from tests.noting import until
 if TYPE_CHECKING:
     from tests.conftest import World
 
+pytestmark = pytest.mark.leaping
+
 
 def crash(server: ScriptedServer, request: dict[str, Any]) -> None:
     """A tool that kills its server."""

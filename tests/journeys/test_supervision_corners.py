@@ -475,10 +475,10 @@ async def test_a_restart_is_one_of_every_process_of_a_server() -> None:
 
 async def test_a_server_in_use_by_its_further_connections_does_not_sleep() -> None:
     """Ours: each session has a process of its own, and the first one, which nobody calls, is needed all the same."""
-    async with a_gateway(isolation="session", idleStop=0.4) as gateway:
+    async with a_gateway(isolation="session", idleStop=1.5) as gateway:
         client, _ = await client_of(gateway)
         first = gateway.servers()[0].pid
-        for _ in range(12):
+        for _ in range(18):
             await who(client)
             await asyncio.sleep(0.1)
         assert gateway.servers()[0].pid == first
@@ -555,6 +555,7 @@ async def test_secrets_in_what_a_server_says_are_not_shown(caplog: pytest.LogCap
     assert "hunter2" not in caplog.text
 
 
+@pytest.mark.leaping
 async def test_a_remote_server_that_is_heard_is_slow_and_not_lost() -> None:
     """Ours: five calls that take too long do not end the sixth, which says that it goes on."""
     up = await play(remote=True)

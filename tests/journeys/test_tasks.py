@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import Raw
 
-from muxway import Gateway
 from muxway.calls.call import Call, Caller
 from muxway.clients.session import Session
 from muxway.clients.transports.memory import MemoryClientTransport
-from muxway.config import parse_config
 from muxway.exchange import tasks
-from muxway.servers import pool
 from muxway.testing import RawClient, ScriptedServer
 from muxway.wire.revisions import NEWEST
 from tests.conftest import HANDSHAKE_REVISIONS, REVISIONS, World, a_world
@@ -27,6 +22,8 @@ from tests.noting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+pytestmark = pytest.mark.leaping
 
 FORM = {"type": "object", "properties": {"name": {"type": "string", "minLength": 2}}, "required": ["name"]}
 ELICIT = {"message": "Who?", "requestedSchema": FORM, "mode": "form"}
@@ -392,17 +389,6 @@ async def test_links_in_the_result_of_a_task_are_those_of_the_gateway(server_rev
             assert shown["result"]["content"] == content
     finally:
         server.stop_jobs()
-
-
-async def test_a_connection_of_its_own_lasts_as_long_as_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that nobody uses is ended; between two looks at a task nothing is under way on it."""
-    monkeypatch.setattr(pool, "_SWEEP", 0.1)
-    script = str(Path(__file__).with_name("task_server.py"))
-    server = {"command": sys.executable, "args": [script], "isolation": "session"}
-    config = parse_config({"mcpServers": {"up": server}, "gateway": {"instanceIdle": 0.3}})
-    async with Gateway.open(config) as gateway:
-        client = await client_of(World(gateway, {}), "2025-11-25", {})
-        assert text((await client.call("up__slow", {"seconds": 1.5})).result) == "done"
 
 
 async def test_a_compound_tool_may_have_a_subtool_that_must_be_a_task() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from muxway import Gateway
 from muxway.config import parse_config
+from muxway.servers import pool
 from tests.journeys.test_pool import client_of
 from tests.journeys.worker import TASKS
 from tests.noting import until
@@ -132,3 +133,14 @@ async def test_nothing_is_kept_of_a_process_whose_tasks_nobody_asks_after() -> N
             return link() is None
 
         await until(gone)
+
+
+async def test_a_connection_of_its_own_lasts_as_long_as_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that nobody uses is ended; between two looks at a task nothing is under way on it."""
+    monkeypatch.setattr(pool, "_SWEEP", 0.1)
+    script = str(Path(__file__).with_name("task_server.py"))
+    server = {"command": sys.executable, "args": [script], "isolation": "session"}
+    config = parse_config({"mcpServers": {"up": server}, "gateway": {"instanceIdle": 0.3}})
+    async with Gateway.open(config) as gateway:
+        client, _ = await client_of(gateway)
+        assert (await client.call("up__slow", {"seconds": 1.5})).result["content"][0]["text"] == "done"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from muxway.middleware.engine.base import Next
     from muxway.wire.envelopes import Buffer
 
+pytestmark = pytest.mark.leaping
+
 SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
 
 

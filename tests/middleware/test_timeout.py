@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from muxway.calls.backend import StillStarting
     from muxway.calls.ports import Sink
 
+pytestmark = pytest.mark.leaping
+
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
@@ -180,8 +182,11 @@ async def test_an_answer_that_comes_after_the_call_has_ended_is_passed_on() -> N
         def target(self, call: Call, *, wait: bool = True) -> Target:
             return Target("up")
 
-        def listed(self, kind: Any) -> dict[str, object]:
+        def listed(self, kind: Any, caller: Any) -> dict[str, object]:
             return {}
+
+        def unknown(self, kind: Any, name: str, caller: Any) -> Any:
+            raise AssertionError("nothing is hidden")
 
         def hold(self, wait: StillStarting, again: Any, call: Call, sink: Sink) -> Any:
             raise AssertionError("nothing starts")

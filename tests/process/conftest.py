@@ -16,6 +16,8 @@ import uvloop
 
 from muxway.net.processes.manager import ChildProcess, ProcessManager
 
+from ..pace import crowding
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
@@ -63,6 +65,7 @@ def children_of(pid: int) -> list[int]:
 async def until(condition: Callable[[], bool], *, within: float = PATIENCE) -> float:
     """Wait for the condition and return how long it took; fail when it takes too long."""
     start = time.monotonic()
+    within += crowding()
     while not condition():
         assert time.monotonic() - start < within, "it did not happen in time"
         await asyncio.sleep(0.005)
@@ -74,6 +77,7 @@ async def gone(pids: Iterable[int], *, within: float = PATIENCE) -> float:
     pids = list(pids)
     assert pids
     start = time.monotonic()
+    within += crowding()
     while left := [pid for pid in pids if is_alive(pid)]:
         assert time.monotonic() - start < within, f"still alive: {left}"
         await asyncio.sleep(0.005)

@@ -13,6 +13,7 @@ import pytest
 
 from muxway.testing import RawClient
 from tests.interop import peers
+from tests.ports import free_port
 from tests.stdio.harness import connected
 from tests.stdio.harness import muxway as muxway_process
 
@@ -138,9 +139,7 @@ async def test_an_official_server_that_offers_more_is_listed_again(kind: str) ->
 @pytest.mark.parametrize("kind", ["streamableHttp", "sse"])
 async def test_the_everything_server_is_reached(kind: str) -> None:
     """docs/transports.md#servers-by-url: the TypeScript SDK, with event ids on its streams."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     script = peers.node_script("@modelcontextprotocol/server-everything/dist/index.js")
     url = f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"
     async with asyncio.timeout(60), process(*script, kind, PORT=str(port)):

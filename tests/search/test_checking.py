@@ -100,6 +100,21 @@ def test_every_look_has_an_end() -> None:
     large = {"a": ["x"] * 100_000}
     assert found(large, {"properties": {"a": {"type": "array", "items": {"type": "string"}}}}) == []
     assert len(found({}, {"required": [f"p{number}" for number in range(1000)]})) == 9
+    many = [f"v{number}" for number in range(10_000)]
+    listed = {"properties": {"a": {"type": "array", "items": {"enum": many}}}}
+    assert found({"a": ["v9", "none of them"]}, listed) == []
+    assert len(found({"a": ["none of them"]}, {"properties": {"a": {"items": {"enum": many[:100]}}}})) == 1
+    name = "n" * 2000
+    assert (
+        found({"a": 1}, {"$defs": {name: {"type": "string"}}, "properties": {"a": {"$ref": f"#/$defs/{name}"}}}) == []
+    )
+    needed = {"items": {"required": [*many, *many, *many, *many]}}
+    assert found({"a": [{}] * 3}, {"properties": {"a": {"items": {"anyOf": [needed["items"]] * 9}}}}) == []
+    assert found({"a": 1}, {"properties": {"a": {"type": ["string", "null"] * 500}}}) == [
+        "a must be string or null, found number"
+    ]
+    assert len(found({"a": 1}, {"properties": {"a": {"minimum": 10**4000}}})[0]) < 2000
+    assert found({f"m{number}": 1 for number in range(20_000)}, {"additionalProperties": False}) == []
     deep: Any = {}
     for _ in range(200):
         deep = {"a": deep}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muxway.search.index import MOST_TERMS, Index, explained, terms_of
+from muxway.search.index import MOST_TERMS, Index, SeenTools, explained, terms_of
 from tests.search.making import follow, listed, tool
 
 TOOLS = (
@@ -65,8 +65,31 @@ def test_a_server_alone_can_be_searched() -> None:
 def test_what_a_caller_does_not_see_is_neither_found_nor_counted() -> None:
     """docs/discovery.md#who-sees-what."""
     index = index_of(*TOOLS)
-    found = index.search("text file", 5, lambda name: name != "files__read_text")
-    assert ([one.name for one in found.matches], found.total) == (["files__write_text"], 1)
+    for sees in (
+        SeenTools(listed(*TOOLS), {"files__read_text"}),
+        SeenTools({name: one for name, one in listed(*TOOLS).items() if name != "files__read_text"}),
+    ):
+        found = index.search("text file", 5, sees)
+        assert ([one.name for one in found.matches], found.total) == (["files__write_text"], 1)
+
+
+def test_what_a_caller_does_not_see_changes_no_place_and_no_score() -> None:
+    """docs/discovery.md#who-sees-what: a term that hidden tools have is rarer to who does not see them."""
+    seen = [tool("s", "one", "Handles apples."), tool("s", "two", "Handles pears.")]
+    unseen = [tool("s", f"hidden_{number}", "Handles apples.") for number in range(5)]
+    alone, among = index_of(*seen), index_of(*seen, *unseen)
+    for query in ("apples pears", "pears apples", "handles", "hidden apples"):
+        for server in (None, "s"):
+            found = among.search(query, 5, SeenTools(listed(*seen)), server)
+            assert found == alone.search(query, 5, None, server)
+
+
+def test_what_is_kept_for_callers_has_an_end() -> None:
+    """docs/discovery.md#limits: any number of callers, each with other tools."""
+    index = index_of(*TOOLS)
+    for _ in range(50):
+        index.search("text file", 5, SeenTools(listed(*TOOLS)))
+    assert len(index._narrowed) <= 8
 
 
 def test_one_changed_server_rebuilds_its_own_segment_only() -> None:

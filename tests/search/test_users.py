@@ -62,7 +62,7 @@ class Users:
 
     def segments(self, user: Identity) -> Mapping[str, Segment]:
         """What is kept for a user."""
-        return self.searches._kept[None, user.owner].index.segments
+        return self.searches._views[None, user.owner].index.segments
 
 
 async def test_no_user_is_found_what_another_ones_list_says() -> None:
@@ -110,14 +110,14 @@ async def test_a_changed_list_of_one_user_rebuilds_that_alone() -> None:
     assert dict(users.segments(BOB)) == before[1]
 
 
-@pytest.mark.parametrize(("name", "most"), [("_MOST_INDEXES", 2), ("_MOST_TOOLS", 4)])
+@pytest.mark.parametrize(("name", "most"), [("_MOST_OWNERS", 2), ("_MOST_TOOLS", 4)])
 async def test_indexes_that_were_used_longest_ago_go(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: as many as users come are not kept."""
     monkeypatch.setattr(searching, name, most)
     users = Users(ann={"a": "Feed zebras"}, bob={"b": "Paint walls"}, cid={"c": "Dig holes"})
     for user, word in ((ANN, "zebras"), (BOB, "walls"), (ANN, "zebras"), (CID, "holes")):
         assert (await users.find(user, word)).startswith("guarded__")
-    assert [owner for _, owner in users.searches._kept] == [ANN.owner, CID.owner]
+    assert [owner for _, owner in users.searches._views] == [ANN.owner, CID.owner]
     assert (await users.find(BOB, "walls")).startswith("guarded__b")
 
 

@@ -55,6 +55,11 @@ def test_forms_of_one_word_are_one_term(forms: tuple[str, ...]) -> None:
     assert len({stem(one) for one in forms}) == 1
 
 
+def test_no_text_becomes_much_longer() -> None:
+    """docs/discovery.md#limits: U+FDFA stands for four words, so a query of 2,000 of them would be one of 8,000."""
+    assert len(terms("\ufdfa" * 1000)) < 300
+
+
 def test_words_that_say_little_are_left_out() -> None:
     """docs/discovery.md#ranking: in texts and queries, not in names."""
     assert telling(terms("I want to get the weather of a city")) == ["weath", "citi"]

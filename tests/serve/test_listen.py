@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway.clients.transports.http_server import Limits
+
 from ..noting import MODERN, SUBSCRIPTION, notes, until
 from .harness import Opened, request
 from .test_http_sse import opened
@@ -175,7 +177,7 @@ async def test_a_client_that_does_not_read_is_told_each_thing_once(web: Webs) ->
     """docs/subscriptions.md#resources: what waits for a slow reader does not grow with what happens."""
     long = "note://" + "a" * 1000
     server = notes("2025-11-25", long, "note://last")
-    async with web({"up": server}) as http:
+    async with web({"up": server}, limits=Limits(stall_seconds=120)) as http:
         stream, _ = await listening(http, {"resourceSubscriptions": [long, "note://last"]})
         stream.writer.transport.pause_reading()
         for _ in range(200):

@@ -301,6 +301,20 @@ def test_a_token_does_not_travel_in_clear(host: str, run: Run) -> None:
         assert (code, "/nowhere/cert.pem: cannot be read" in said) == (3, True)
 
 
+def test_a_public_address_without_tls_does_not_go_with_a_certificate(run: Run, tmp_path: Path) -> None:
+    """docs/service.md#https: clients would be sent to the wrong place, and tokens in clear."""
+    plain = {"publicUrl": "HTTP://mcp.example.com"}
+    nowhere = str(tmp_path / "cert.pem")
+    code, said = run("--tls-cert", nowhere, gateway=plain)
+    assert (code, "Write https://" in said) == (2, True)
+    in_file = {**plain, "tls": {"cert": nowhere}}
+    assert run(gateway=in_file)[0] == 2
+    (warning,) = parse_config({"mcpServers": {"one": {"command": "none"}}, "gateway": in_file}).warnings
+    assert (warning.path, "write https://" in warning.message) == ("gateway.publicUrl", True)
+    # With a plain proxy in front it gets as far as the certificate, which is not there, so that nothing is served.
+    assert "cert.pem: cannot be read" in run("--tls-cert", nowhere, "--insecure", gateway=plain)[1]
+
+
 def test_a_key_needs_its_certificate(run: Run) -> None:
     """docs/cli.md#muxway-serve."""
     code, said = run("--tls-key", "a.key")

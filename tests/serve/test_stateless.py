@@ -12,6 +12,7 @@ from muxway.clients.transports.http_connection import HttpConnection
 from muxway.testing import ScriptedServer
 from muxway.wire.headers import encode_value
 
+from ..pace import crowding
 from .harness import BOTH, ENVELOPE, MODERN, Web, initialize, modern, request
 from .test_connections import ALLOWED, SLACK, longest_turn
 from .test_sessions import Held, reporting
@@ -463,4 +464,4 @@ async def test_a_stop_lets_calls_end_and_takes_no_new_ones(web: Webs) -> None:
         assert (await http.ask("GET", "/readyz")).status == 503
         held.release()
         assert [answer.status for answer in await asyncio.gather(*calls)] == [200, 200]
-        await asyncio.wait_for(closing, 2)
+        await asyncio.wait_for(closing, 2 + crowding())

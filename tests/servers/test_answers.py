@@ -14,6 +14,8 @@ from tests.servers.faking import play
 if TYPE_CHECKING:
     from tests.servers.faking import Play
 
+pytestmark = pytest.mark.leaping
+
 HUGE = b"9" * 401
 MAX = b"9" * 400
 

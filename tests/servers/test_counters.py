@@ -12,6 +12,8 @@ from muxway.servers.connection import Connection
 from muxway.servers.counters import ServerCounters, bucket
 from tests.servers.faking import FakeChannel, play
 
+pytestmark = pytest.mark.leaping
+
 
 @pytest.mark.parametrize("q", [0.0, 0.5, 0.9, 0.99, 1.0])
 def test_a_quantile_is_right_to_five_percent(q: float) -> None:

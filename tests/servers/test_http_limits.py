@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import socket
 import time
 import tracemalloc
 import zlib
@@ -15,6 +14,8 @@ import pytest
 from aiohttp import web
 
 import muxway
+from tests.pace import crowding
+from tests.ports import free_port
 from tests.remote.scripted import Remote, answer, behind, event, gateway, serving, stream, text, until
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ async def test_a_slow_drip_is_bounded_by_the_clock_of_its_call(how: str) -> None
         with pytest.raises(muxway.UpstreamError) as failed:
             await up.call("up.drip")
         assert failed.value.reason == "timeout"
-        assert 0.6 <= time.monotonic() - began < 2.5
+        assert 0.6 <= time.monotonic() - began < 2.5 + crowding()
         assert (await up.call("up.echo", {"a": 1})).text == '{"a": 1}'
 
 
@@ -238,9 +239,7 @@ async def test_calls_that_break_off_in_their_streams_count_too() -> None:
 
 async def test_a_server_that_went_away_is_found_again_without_anybody_doing_anything() -> None:
     """docs/behaviour.md#a-remote-server-errs: the circuit opens, and a later try closes it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
 
     @contextlib.asynccontextmanager
     async def there() -> Any:
@@ -263,7 +262,7 @@ async def test_a_server_that_went_away_is_found_again_without_anybody_doing_anyt
         await until(lambda: up.servers()[0].status is not muxway.Status.RUNNING)
         began = time.monotonic()
         assert (await broken_call(up, "echo")).reason == "not_running"
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 1 + crowding()
         async with there():
             await until(lambda: up.servers()[0].status is muxway.Status.RUNNING)
             assert (await up.call("up.echo", {"a": 2})).text == '{"a": 2}'

@@ -13,6 +13,8 @@ from muxway.servers.circuit import Circuit
 from muxway.servers.limits import ServerLimits
 from tests.servers.faking import Play, play
 
+pytestmark = pytest.mark.leaping
+
 TWO = ServerLimits(concurrency=2, queue=3, wait=10.0)
 BRIEF = ServerLimits(concurrency=1, queue=3, wait=0.2)
 

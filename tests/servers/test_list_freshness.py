@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from muxway.catalog.kinds import PROMPTS, TOOLS, Kind
 from muxway.servers.list_freshness import ListFreshness
+
+pytestmark = pytest.mark.leaping
 
 
 class Reader:

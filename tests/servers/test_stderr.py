@@ -50,6 +50,17 @@ async def test_what_was_left_out_is_told_at_the_end() -> None:
     assert shown.tail.last() == "last words"
 
 
+@pytest.mark.parametrize("npm", ["npm error", "npm ERR!"])
+async def test_of_what_npm_says_the_reason_counts(npm: str) -> None:
+    """Ours: `npx` ends with where its log is, which tells nobody that there is no such package."""
+    shown = Shown()
+    said = ["code E404", "404 Not Found - GET https://example.com/nope", "404", "A complete log of this run: /x"]
+    shown.feed("".join(f"{npm} {line}\n" for line in said).encode())
+    assert shown.tail.last() == f"{npm} 404 Not Found - GET https://example.com/nope"
+    shown.feed(b"Error: from the server itself\n")
+    assert shown.tail.last() == "Error: from the server itself"
+
+
 @pytest.mark.parametrize(
     "line", [b"x" * 100, b"\r", "é".encode() * 50, b"\x1b" * 20], ids=["text", "empty", "é", "esc"]
 )

@@ -86,6 +86,18 @@ def test_a_server_that_does_not_start_is_not_added(config: Path, muxway: Callabl
     assert "notes-mcp@0.9.0" in config.read_text()
 
 
+def test_what_takes_a_while_is_told_before(config: Path, muxway: Callable[..., Result]) -> None:
+    """Ours: nobody looks at a screen that says nothing, and wonders."""
+    done = muxway("add", "@scope/server-notes")
+    asked, started, *_ = done.stderr.splitlines()
+    assert asked == "Asking npm for the newest @scope/server-notes …"
+    assert started == "Starting it, to see whether it works …"
+    done = muxway("add", "--name", "dead", "http://127.0.0.1:9/mcp")
+    assert done.exit_code == 4
+    assert done.stderr.startswith("Connecting to it …\nError: it does not answer, and was not added: cannot be reached")
+    assert "dead" not in config.read_text()
+
+
 def test_a_path_is_meant_from_where_it_was_given(
     config: Path, muxway: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +119,7 @@ def test_a_path_is_meant_from_where_it_was_given(
         ("both", "write npm:both or pypi:both"),
         ("nothing-there", "it is not there"),
         ("npm:notes-mcp@^0.9", "no exact version"),
+        (f"npm:notes-mcp@1{'a' * 200}$", "no exact version"),
         ("npm:notes-mcp@9.9.9", "npm has no notes-mcp@9.9.9"),
         ("pypi:mcp-server-clock==3.0", "PyPI has no mcp-server-clock 3.0"),
         ("pypi:mcp-server-clock>=1", "no name of a package"),

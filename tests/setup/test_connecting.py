@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -314,10 +315,66 @@ def test_links_that_lead_nowhere_folders_and_other_names_are_left_alone(tmp_path
     file.mkdir()
     with pytest.raises(FileRefused):
         files.read(file)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileRefused, match="no plain file"):
+        files.read(tmp_path / "pipe")  # and it is not waited for whoever may write to it
     (tmp_path / "a").write_text("{}")
     os.link(tmp_path / "a", tmp_path / "b")
     with pytest.raises(FileRefused, match="hard links"):
         files.read(tmp_path / "b")
+
+
+def test_a_link_that_leads_elsewhere_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    """docs/setup.md#what-is-left-alone: what it led to is nobody's file any more."""
+    client = CLIENTS["cursor"]
+    file = put(client, "")
+    file.unlink()
+    for name in ("one.json", "two.json"):
+        (tmp_path / name).write_text("{}")
+    file.symlink_to(tmp_path / "one.json")
+    change = connect(client, stdio_entry(client, PROGRAM, ARGS), os.environ)
+    assert change is not None
+    file.unlink()
+    file.symlink_to(tmp_path / "two.json")
+    with pytest.raises(FileRefused, match="changed meanwhile"):
+        apply(change, os.environ)
+    assert {(tmp_path / name).read_text() for name in ("one.json", "two.json")} == {"{}"}
+
+
+def test_a_folder_that_is_closed_to_us_costs_only_its_client(
+    home: Path, muxway: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/setup.md#what-is-left-alone: macOS closes folders of programs to other programs."""
+    put(CLIENTS["cursor"], "{}")
+    put(CLIENTS["windsurf"], '{"mcpServers": {"a": {"command": "x"}}}')
+    stat_of = os.stat
+
+    def closed(path: os.PathLike[str] | str | int, **more: object) -> os.stat_result:
+        if not isinstance(path, int) and os.fspath(path).startswith(f"{home}/.cursor/"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return stat_of(path, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", closed)
+    result = muxway("clients")
+    assert result.exit_code == 0
+    assert "cursor: " in result.output
+    result = muxway("setup", "--yes")
+    assert (result.exit_code, "Windsurf has muxway" in result.output) == (1, True)
+    assert "Cursor is left alone" in result.stderr
+
+
+def test_a_file_of_a_group_that_we_cannot_give_is_open_to_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: the group of the file that is made is another one, which its owner did not mean."""
+    client = CLIENTS["cursor"]
+    file = put(client, "{}")
+    file.chmod(0o660)
+
+    def refused(*_: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refused)
+    connected(client)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
@@ -344,6 +401,50 @@ def test_the_newest_backups_are_kept() -> None:
     assert len(kept) == files.KEPT_BACKUPS
     assert {json.loads(path.read_text())["n"] for path in kept} == {*range(4, 14)}
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
+
+
+def test_backups_of_one_file_are_not_counted_for_another(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#the-way-back: ten of each file, whatever others are called."""
+    texts = {home / "one/muxway.json": "{}", home / "two/muxway.json": "[]", home / "one/my-muxway.json": "1"}
+    folder = home / "kept"
+    for number in range(12):
+        for file, text in texts.items():
+            if number == 0 or file.parent.name == "one":
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(text + " " * number)
+                files.back_up(files.read(file), folder)
+    kept = sorted(path.read_text().strip() for path in folder.iterdir())
+    assert kept == ["1"] * 10 + ["[]"] + ["{}"] * 10
+
+
+def test_each_file_of_a_client_gets_its_own_servers_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/setup.md#the-way-back: its variables may name one folder today and another tomorrow."""
+    client = CLIENTS["codex"]
+    entry = stdio_entry(client, PROGRAM, ARGS)
+    for folder in ("one", "two"):
+        monkeypatch.setenv("CODEX_HOME", str(tmp_path / folder))
+        put(client, f"[mcp_servers.{folder}]\ncommand = 'x'\n")
+        change = connect(client, entry, os.environ, [folder])
+        assert change is not None
+        apply(change, os.environ)
+    for folder in ("one", "two"):
+        monkeypatch.setenv("CODEX_HOME", str(tmp_path / folder))
+        file = file_of(client, os.environ)
+        file.write_text(file.read_text() + "\n[more]\n")
+        disconnected(client)
+        assert [*entries_in(file.read_text(), "TOML", client.container)] == [folder]
+
+
+@pytest.mark.parametrize("spoiled", ["backup", "created", "replaced", "after"])
+def test_a_note_that_cannot_be_used_is_none(spoiled: str) -> None:
+    """Ours: whoever edits it gets what somebody gets who has none."""
+    client = CLIENTS["cursor"]
+    file = put(client, '{"mcpServers": {"a": {"command": "x"}}}')
+    connected(client)
+    (note,) = (files.state_folder(os.environ) / "clients/cursor").glob("connected-*.json")
+    note.write_text(json.dumps({**json.loads(note.read_text()), spoiled: 5}))
+    disconnected(client)
+    assert json.loads(file.read_text()) == {"mcpServers": {"a": {"command": "x"}}}
 
 
 def test_claude_desktop_is_left_alone_while_it_runs(programs: Callable[[str, str], Path]) -> None:
@@ -401,6 +502,20 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(home: Path, muxway: 
     assert '"***"' in done.output
     assert "hunter2" not in done.output
     assert file.read_text() == text
+
+
+def test_who_has_a_server_twice_is_told(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#step-by-step: the same server in the client and behind muxway, unless `--replace` takes it out."""
+    put(CLIENTS["cursor"], '{"mcpServers": {"a": {"command": "x"}, "mine": {"command": "z"}}}')
+    (home / "servers.json").write_text('{"mcpServers": {"b": {"command": "x"}}}')
+    done = muxway("connect", "cursor", "--config", "servers.json")
+    assert "Now there twice, as muxway has them, too: a. `--replace` takes them out of Cursor." in done.output
+    done = muxway("connect", "cursor", "--config", "servers.json", "--replace")
+    assert done.exit_code == 0, done.output
+    assert "there twice" not in done.output
+    muxway("disconnect", "cursor")
+    (home / "servers.json").write_text("broken")
+    assert muxway("connect", "cursor", "--config", "servers.json").exit_code == 0
 
 
 def test_who_names_no_client_is_told_which_there_are(muxway: Callable[..., Result]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import threading
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -223,6 +225,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "range": (package("npm", "@ann/notes", "^1.0.0"), "no exact version"),
     "wildcard": (package("npm", "@ann/notes", "1.x"), "no exact version"),
     "latest": (package("npm", "@ann/notes", "latest"), "no exact version"),
+    "half a version": (package("npm", "@ann/notes", "1.2"), "no exact version"),
+    "a version that never ends": (package("npm", "@ann/notes", "1" + "a" * 200 + "$"), "no exact version"),
     "no version": (package("pypi", "ann-notes", None), "no exact version"),
     "image without tag": (package("oci", "docker.io/ann/notes", None), "no exact version"),
     "image at latest": (package("oci", "ann/notes", "latest"), "no exact version"),
@@ -262,6 +266,28 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "root in capitals": (
         package("oci", "ann/x:1", runtimeArguments=[
             {"type": "named", "name": "--mount", "value": "type=bind,SRC=/,dst=/x"}]), "has not chosen"),
+    "root by an option of a volume": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "--mount", "value": "type=volume,src=v,dst=/x,volume-driver=local,"
+             "volume-opt=type=none,volume-opt=o=bind,volume-opt=device=/"}]), "has not chosen"),
+    "root by a default of its own field": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "--mount", "value": "type=bind,{a},dst=/x",
+             "variables": {"a": {"default": "src=/"}}}]), "has not chosen"),
+    "root behind a default": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "--mount", "value": "type=bind,dst={a}",
+             "variables": {"a": {"default": "/x,src=/"}}}]), "has not chosen"),
+    "another Docker": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "-e", "value": "DOCKER_HOST=tcp://evil.example"}]), "DOCKER_HOST decides"),
+    "another docker": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "positional", "value": "--env=PATH=/tmp"}]), "PATH decides"),
+    "loader for docker": (
+        package("oci", "ann/x:1", runtimeArguments=[
+            {"type": "named", "name": "--env", "value": "LD_PRELOAD={a}", "variables": {"a": {"default": "/x"}}}]),
+        "LD_PRELOAD decides"),
     "above what was chosen": (
         package("oci", "ann/x:1", runtimeArguments=[
             {"type": "named", "name": "-v", "value": "{src}/../..:/x", "variables": {"src": {}}}]), "has not chosen"),
@@ -341,6 +367,34 @@ def test_bundles_that_would_do_harm_are_refused(case: str, stub: RegistryStub, h
     assert why in " ".join(done.stderr.split())
     assert config.read_text() == TEXT
     assert not (home / ".local/share/muxway/bundles").exists()
+
+
+def spoiled(method: int) -> bytes:
+    """A bundle whose last file cannot be read: it claims to have a password, or is damaged."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("manifest.json", json.dumps(MANIFEST))
+        archive.writestr("last", "word " * 100, compress_type=method)
+    content = bytearray(file.getvalue())
+    local, central = content.rindex(b"PK\x03\x04"), content.rindex(b"PK\x01\x02")
+    if method == zipfile.ZIP_STORED:
+        content[local + 6] |= 1
+        content[central + 8] |= 1
+    else:
+        content[local + 45 : local + 55] = bytes(10)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_LZMA])
+def test_a_bundle_that_cannot_be_unpacked_leaves_nothing(
+    method: int, stub: RegistryStub, home: Path, config: Path
+) -> None:
+    """docs/setup.md#the-registry: it has a password, or is damaged inside."""
+    stub.records = [record(NAME, packages=[stub.bundle(spoiled(method))])]
+    done = told("add", NAME, "--secret", "key", given="x\n")
+    assert (done.exit_code, "cannot be unpacked" in done.stderr) == (1, True), done.output + done.stderr
+    assert config.read_text() == TEXT
+    assert [*(home / ".local/share/muxway/bundles").iterdir()] == []
 
 
 def test_a_bundle_with_another_digest_is_refused(stub: RegistryStub, config: Path) -> None:

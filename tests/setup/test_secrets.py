@@ -72,6 +72,25 @@ def test_what_is_no_secret_is_refused(name: str, given: str) -> None:
     assert SecretStore().all() == []
 
 
+def test_one_that_is_damaged_costs_no_other(home: Path) -> None:
+    """docs/setup.md#secrets: the others can be listed and set, and it can be set again."""
+    told("secret", "set", "hub", given=CANARY)
+    (file,) = (home / ".local/share/muxway/secrets").glob("*.sealed")
+    told("secret", "set", "other", given=CANARY)
+    file.write_bytes(b"damaged")
+    shown = told("secret", "list")
+    assert (shown.exit_code, "other" in shown.stdout, "damaged" in shown.stderr) == (1, True, True)
+    assert told("secret", "set", "third", given=CANARY).exit_code == 0
+    assert "hub is changed" in told("secret", "set", "hub", given=CANARY).output
+    assert [secret.name for secret in SecretStore().all()] == ["hub", "other", "third"]
+
+
+def test_a_name_that_is_no_text_is_that_of_no_secret() -> None:
+    """Ours: a command line may have any bytes."""
+    gone = told("secret", "rm", os.fsdecode(b"\xff"))
+    assert (gone.exit_code, "not set" in gone.stderr) == (1, True)
+
+
 def test_bytes_that_are_no_text_are_refused() -> None:
     """docs/setup.md#secrets: a secret is text."""
     assert told("secret", "set", "hub", given=b"\xff\xfe").exit_code == 1
@@ -248,6 +267,30 @@ def test_import_and_setup_move_clear_secrets_into_the_store(home: Path, muxway: 
     gone = muxway("remove", "web")
     assert "muxway secret rm" in gone.output
     assert "web.Authorization" in gone.output
+
+
+def test_what_a_client_calls_a_secret_is_text(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#what-is-imported: no client has muxway's secrets, and none of its servers gets one by import."""
+    (home / ".cursor").mkdir()
+    SecretStore().write("hub", CANARY)
+    text = {"A": "x ${secret:hub}", "B": "$$${secret:hub}", "C": "${env:HOME}"}
+    entry = {"command": "x", "args": ["${secret:other}"], "env": text}
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
+    done = muxway("import", "cursor")
+    assert done.exit_code == 0, done.output
+    assert "evil has ${secret:hub}, which is mere text in cursor" in done.output
+    assert "evil has ${secret:other}" in done.output
+    assert "needs a secret" not in done.output
+    server = load_config(home / ".config/muxway/muxway.json").servers["evil"]
+    assert server.args == ("${secret:other}",)
+    assert server.env == {"A": "x ${secret:hub}", "B": "$${secret:hub}", "C": str(home)}
+    assert "nothing to import" in muxway("import", "cursor").output
+    # A file that is named may be a config of muxway's: its references are kept, and told.
+    file = home / "other.json"
+    file.write_text(json.dumps({"mcpServers": {"mine": {"command": "y", "env": {"A": "${secret:hub}"}}}}))
+    done = muxway("import", file)
+    assert "mine gets the secret hub, which is set already" in done.output
+    assert load_config(home / ".config/muxway/muxway.json").servers["mine"].env == {"A": CANARY}
 
 
 def test_add_keeps_secrets_in_the_store_if_asked_to(

@@ -102,7 +102,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     assert [*config["mcpServers"]] == ["notes", "clock", "hub", "text"]
     assert config["mcpServers"]["hub"]["env"] == {"KEY": "${input:hub-key}"}
     assert "memo  of codex is there already, as notes" in done.output
-    assert "hub needs a secret: muxway secret set hub-key" in done.output
+    assert "hub needs a secret: muxway secret set hub-key" in done.output.splitlines()[-1], "also where it is seen"
     now = entries(home)
     assert {name: [*there] for name, there in now.items()} == {
         ".cursor/mcp.json": ["muxway"],
@@ -114,6 +114,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     for there in now.values():
         prefixes = {name.partition("__")[0] for name in tools_of(there["muxway"])}
         assert prefixes == {"notes", "clock", "text"}
+        assert "--watch" in there["muxway"]["args"], "so that what is added later is there, too"
     assert "// mine\r\n" in (home / ".cursor/mcp.json").read_bytes().decode()
     again = muxway("setup", "--yes")
     assert again.exit_code == 0, again.output
@@ -121,6 +122,7 @@ def test_five_clients_get_the_tools_of_all_and_their_files_back(home: Path, muxw
     back = muxway("disconnect", "--all")
     assert back.exit_code == 0, back.output
     assert {name: (home / name).read_bytes() for name in FILES} == before
+    assert muxway("disconnect", "--all").output == "✓ ok  No client has muxway.\n"
 
 
 def test_where_nobody_can_be_asked_it_says_what_is_missing(home: Path, muxway: Callable[..., Result]) -> None:
@@ -254,3 +256,38 @@ def test_clients_are_shown_with_what_they_have(home: Path, muxway: Callable[...,
     assert not any(about["connected"] for about in found.values())
     assert len(json.loads(muxway("clients", "--all", "--json").output)) >= 18
     assert "not connected  2 servers" in muxway("clients").output
+
+
+def test_what_a_file_says_cannot_control_the_terminal(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/security.md#what-is-promised-threat-by-threat: also not in what is told of a file that is left alone."""
+    file = home / ".cursor/mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": {"\\u001b]0;x\\u0007": {}, "\\u001b]0;x\\u0007": {}}}')
+    (home / "muxway.json").write_text("{}")
+    for words in (("connect", "cursor"), ("setup", "--yes"), ("import",), ("import", file), ("clients",)):
+        result = muxway(*words)
+        assert "\x1b" not in result.output + result.stderr, words
+        assert "\x07" not in result.output + result.stderr, words
+
+
+def test_secrets_in_comments_are_not_shown(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#secrets: what somebody has taken out for now is a secret still."""
+    secret = "abcdef0123456789xyz"
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text(
+        f'{{ // "GITHUB_TOKEN": "{secret}"\n  "mcpServers": {{ // curl -H "Authorization: Bearer {secret}"\n'
+        f'    "a": {{"command": "x", "args": ["plain-words"]}} // --token={secret}\n  }}\n}}\n'
+    )
+    (home / ".codex").mkdir()
+    (home / ".codex/config.toml").write_text(
+        f"[mcp_servers.b]\ncommand = 'y' # password: {secret}\n# gh: ghp_{secret}\n"
+    )
+    for words in (
+        ("setup", "--dry-run"),
+        ("setup", "--yes"),
+        ("connect", "cursor", "--dry-run"),
+        ("disconnect", "--all"),
+    ):
+        result = muxway(*words)
+        assert secret not in result.output, words
+    assert "plain-words" in result.output

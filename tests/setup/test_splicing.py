@@ -127,3 +127,12 @@ def test_a_file_of_megabytes_takes_no_time() -> None:
     assert time.process_time() - began < 10
     assert entries_in(after, "JSON", ("mcpServers",)) == {"muxway": ENTRY}
     assert after.startswith(text.removesuffix("}"))
+
+
+@pytest.mark.parametrize(
+    "text", ["extensions: {}\n", "extensions: {a: {x: 1}}\n", "extensions: {\n  a: 1, # mine\n  b: 2\n}\nc: 3\n"]
+)
+def test_what_was_put_into_a_flow_mapping_comes_out_again(text: str) -> None:
+    """docs/setup.md#the-way-back: also once somebody has written elsewhere in the file."""
+    put_in = with_entry(text, "YAML", ("extensions",), ("muxway", ENTRY))
+    assert without_entry(put_in + "more: 1\n", "YAML", ("extensions",), "muxway") == text + "more: 1\n"

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from muxway.testing import RawClient
 
+from ..pace import crowding
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
@@ -121,7 +123,7 @@ def children_of(pid: int) -> list[int]:
 
 async def until(condition: Callable[[], bool], seconds: float) -> None:
     """Wait until something is so; fail if it is not after that long."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds + crowding()
     while not condition():
         assert time.monotonic() < end, f"not so after {seconds} s"
         await asyncio.sleep(0.02)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from muxway.testing import RawClient
+from tests.pace import crowding
 from tests.stdio.harness import CHILD, alive, child, children_of, connected, muxway, until
 
 
@@ -178,7 +179,7 @@ async def test_a_server_that_hangs_holds_the_first_listing_only_so_long(tmp_path
         client = await connected(process, "good")
         began = time.monotonic()
         assert "good__echo" in await client.tools()
-        assert time.monotonic() - began < 2, "only the start is waited for, not each listing"
+        assert time.monotonic() - began < 2 + crowding(), "only the start is waited for, not each listing"
 
 
 async def test_a_config_that_starts_muxway_itself_ends_somewhere(tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
         await process.ended()
-        assert time.monotonic() - began < 1.5
+        assert time.monotonic() - began < 1.5 + crowding()
         await until(lambda: not alive(pids), 2)
 
 

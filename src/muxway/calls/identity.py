@@ -37,8 +37,18 @@ class Identity:
     def owner(self) -> Owner:
         """Whose logins at servers it may use. No issuer is called like the kinds of those who have none."""
         if self.key:
-            return "key", f"{self.key} {self.subject}"
+            return key_owner(self.key, self.subject)
         return (self.issuer, self.subject) if self.subject else ("client", f"{self.client} {self.issuer}")
+
+
+def key_owner(name: str, mark: str) -> Owner:
+    """Whose something is that belongs to an API key: to this one of its name, and to none that comes after it."""
+    return "key", f"{name} {mark}"
+
+
+def key_name(owner: Owner) -> str | None:
+    """The name of the API key that something belongs to, if it belongs to one."""
+    return owner[1].partition(" ")[0] if owner[0] == "key" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muxway.catalog import flat_schemas
+from muxway.catalog.kinds import TOOLS
 from muxway.catalog.naming import Naming
 from muxway.errors import ParseError
 from muxway.wire import envelopes
@@ -29,6 +30,8 @@ _LONGEST_NAME: Final = 256
 _PORTABLE: Final = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 _SENTENCE: Final = re.compile(r"[.!?。！？](?=\s|$)|\n\n")
 _CUT: Final = "…"
+_MUCH: Final = 256 * 1024
+_UNIONS: Final = (b'"oneOf"', b'"anyOf"', b'"allOf"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +180,11 @@ def adapt(catalog: Catalog, profile: ClientProfile) -> Adapted:
     routes: dict[str, Route] = {}
     changes: list[Adaptation] = []
     taken = {*catalog.routes}
+    rooms: dict[str, list[int]] = {}
     for listed, route in catalog.routes.items():
         name = _fitting(listed, route, profile, taken)
-        definition, done = _definition(route.definition, profile, name if name != listed else None)
+        room = rooms.setdefault(route.upstream, [flat_schemas.MOST_NODES_IN_ALL])
+        definition, done = _definition(route.definition, profile, name if name != listed else None, room)
         if name != listed:
             taken.add(name)
             done = (f"listed as {name}", *done)
@@ -194,10 +199,27 @@ def adapt(catalog: Catalog, profile: ClientProfile) -> Adapted:
     return Adapted(replace(catalog, routes=routes, _aliases={}), tuple(changes), tuple(warnings))
 
 
+def takes_long(listed: bytes) -> bool:
+    """Whether to adapt tools may hold up everybody: there is much of them, or there are schemas to look through."""
+    return len(listed) > _MUCH or b'"$ref"' in listed or any(word in listed for word in _UNIONS)
+
+
+def relisted(result: bytes, adapted: Adapted, profile: ClientProfile) -> bytes:
+    """A list of tools under their public names, perhaps not all or changed, as the client takes it."""
+    members = envelopes.members(result) or {}
+    names = {route.public: name for name, route in adapted.catalog.routes.items() if name != route.public}
+    room = [flat_schemas.MOST_NODES_IN_ALL]
+    tools: list[envelopes.Buffer] = []
+    for tool in envelopes.items(members.get(TOOLS.member, b"[]")) or ():
+        name = envelopes.text((envelopes.members(tool) or {}).get(TOOLS.identity))
+        tools.append(_definition(bytes(tool), profile, names.get(name or ""), room)[0])
+    return envelopes.object_of({**members, TOOLS.member: b"[%b]" % b",".join(tools)}.items())
+
+
 def changes_of(route: Route, profile: ClientProfile) -> tuple[str, ...]:
     """What would be done to one tool for a client, if no other stood in the way of its name."""
     name = _fitting(route.public, route, profile, set())
-    _, done = _definition(route.definition, profile, None)
+    _, done = _definition(route.definition, profile, None, [flat_schemas.MOST_NODES_IN_ALL])
     return done if name == route.public else (f"listed as {name}", *done)
 
 
@@ -215,7 +237,9 @@ def _fitting(listed: str, route: Route, profile: ClientProfile, taken: set[str])
     return name
 
 
-def _definition(definition: bytes, profile: ClientProfile, name: str | None) -> tuple[bytes, tuple[str, ...]]:
+def _definition(
+    definition: bytes, profile: ClientProfile, name: str | None, room: list[int]
+) -> tuple[bytes, tuple[str, ...]]:
     """A definition as the client takes it, under another name if one is given, and what was done to it."""
     long = profile.longest_description is not None and len(definition) > profile.longest_description
     # To look for a word in bytes is quick, and most definitions have none of these.
@@ -228,7 +252,7 @@ def _definition(definition: bytes, profile: ClientProfile, name: str | None) -> 
     done: list[str] = []
     notes: list[str] = []
     if refs or unions:
-        schema, notes = _schema(members.get("inputSchema", b""), refs=refs, unions=unions, done=done)
+        schema, notes = _schema(members.get("inputSchema", b""), room, refs=refs, unions=unions, done=done)
         if schema is not None:
             changed["inputSchema"] = schema
     description = envelopes.text(members.get("description")) or ""
@@ -246,10 +270,9 @@ def _definition(definition: bytes, profile: ClientProfile, name: str | None) -> 
     return envelopes.object_of({**members, **changed}.items()), tuple(done)
 
 
-_UNIONS: Final = (b'"oneOf"', b'"anyOf"', b'"allOf"')
-
-
-def _schema(raw: envelopes.Buffer, *, refs: bool, unions: bool, done: list[str]) -> tuple[bytes | None, list[str]]:
+def _schema(
+    raw: envelopes.Buffer, room: list[int], *, refs: bool, unions: bool, done: list[str]
+) -> tuple[bytes | None, list[str]]:
     """An input schema as a client takes it (None: as it is), and what its description has to say instead."""
     try:
         schema: object = envelopes.value(raw)
@@ -261,7 +284,7 @@ def _schema(raw: envelopes.Buffer, *, refs: bool, unions: bool, done: list[str])
     before = after = cast("dict[str, Any]", schema)
     notes: list[str] = []
     if refs:
-        flat = flat_schemas.inlined(after)
+        flat = flat_schemas.inlined(after, room)
         if flat is None:
             done.append("its $ref stay: they go in a circle, or would become too large")
         elif flat != after:

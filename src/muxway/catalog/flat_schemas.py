@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 _MOST_NODES: Final = 5_000
 """Objects and arrays that a schema may have once its references are replaced: a few can multiply."""
+MOST_NODES_IN_ALL: Final = 100_000
+"""The same for all schemas of a server: some second of work."""
+_MOST_CHOICES: Final = 20
+"""What a property may be, in different branches of a union, before it may be anything."""
 _DEEPEST: Final = 64
 _MOST_TOLD: Final = 6
 """Alternatives that are told of in words."""
@@ -25,9 +29,13 @@ class _TooMuch(Exception):
     """References that go in a circle, lead out of the schema, or would become too large."""
 
 
-def inlined(schema: Schema) -> Schema | None:
-    """The schema with what its local references lead to in their place; None if that cannot be done."""
-    left = [_MOST_NODES]
+def inlined(schema: Schema, room: list[int] | None = None) -> Schema | None:
+    """The schema with what its local references lead to in their place; None if that cannot be done.
+
+    `room` is how many objects and arrays there may be, of which those that are looked at are taken off.
+    """
+    most = _MOST_NODES if room is None else min(_MOST_NODES, room[0])
+    left = [most]
 
     def walk(node: object, inside: frozenset[str], depth: int) -> Any:
         left[0] -= 1
@@ -56,6 +64,9 @@ def inlined(schema: Schema) -> Schema | None:
         return walk(schema, frozenset(), 0)
     except _TooMuch:
         return None
+    finally:
+        if room is not None:
+            room[0] -= most - max(0, left[0])
 
 
 def _at(schema: Schema, reference: str) -> object:
@@ -89,9 +100,9 @@ def merged(schema: Schema) -> tuple[Schema, list[str]]:
                 known = properties.get(name)
                 if known is None:
                     properties[name] = one
-                elif known != one and one is not True and one != {}:
+                elif known != {} and known != one and one is not True and one != {}:
                     properties[name] = _either(known, one)
-        needs = [_strings(branch.get("required")) for branch in branches]
+        needs = [dict.fromkeys(_strings(branch.get("required"))) for branch in branches]
         if word == "allOf":
             required.update(dict.fromkeys(name for names in needs for name in names))
         elif needs:
@@ -118,7 +129,9 @@ def _either(known: Any, other: Any) -> Any:
     """A property that is one thing in one branch and another in the next."""
     members = _object(known)
     choices: list[Any] = members["anyOf"] if [*members] == ["anyOf"] else [known]
-    return known if other in choices else {"anyOf": [*choices, other]}
+    if other in choices:
+        return known
+    return {"anyOf": [*choices, other]} if len(choices) < _MOST_CHOICES else {}
 
 
 def _told(word: str, needs: list[list[str]]) -> list[str]:

@@ -35,7 +35,7 @@ _MEMBER: Final = re.compile(r"([A-Za-z_.]+) (.*)").fullmatch
 
 
 class BadLock(MuxwayError):
-    """A lock file that cannot be read, or was changed by hand without its digests."""
+    """A lock file that cannot be read, says something twice, or was changed by hand without its digests."""
 
 
 def written(servers: Mapping[str, LockedServer]) -> str:
@@ -84,6 +84,20 @@ def _value(text: str) -> Any:
     return envelopes.value(text.encode())
 
 
+def _text(text: str) -> str:
+    value = _value(text)
+    if not isinstance(value, str):
+        raise ValueError("there must be a text")
+    return value
+
+
+def _put(there: dict[str, Any], name: str, value: object) -> None:
+    """Note what a line says. A merge may put two there, of which nobody has said which one holds."""
+    if name in there:
+        raise ValueError(f"{name!r} stands there twice")
+    there[name] = value
+
+
 def read(text: str) -> dict[str, LockedServer]:
     """What was locked. Raises BadLock."""
     servers: dict[str, _LockReading] = {}
@@ -96,8 +110,8 @@ def read(text: str) -> dict[str, LockedServer]:
             if line == "version 1":
                 version = True
             elif line.startswith("server "):
-                name = str(_value(line.removeprefix("server ")))
-                server = servers[name] = _LockReading()
+                server = _LockReading()
+                _put(servers, _text(line.removeprefix("server ")), server)
             elif server is None or not version:
                 raise ValueError("it does not begin with `version 1` and a server")
             elif line.startswith("    "):
@@ -116,8 +130,7 @@ class _LockReading:
 
     def __init__(self) -> None:
         self._source: dict[str, str] = {}
-        self._info: dict[str, Any] = {}
-        self._instructions = ""
+        self._said: dict[str, Any] = {}
         self._records: dict[str, dict[str, Record]] = {}
         self._digests: dict[tuple[str, str], str] = {}
         self._record: Record | None = None
@@ -127,16 +140,17 @@ class _LockReading:
         """A line about the server."""
         if match := _THING(line):
             self._kind = _KINDS[match[1]]
-            name = str(_value(match[2]))
-            self._record = self._records.setdefault(self._kind, {})[name] = {}
+            name = _text(match[2])
+            self._record = {}
+            _put(self._records.setdefault(self._kind, {}), name, self._record)
             self._digests[self._kind, name] = match[3]
         elif line.startswith("source "):
             name, _, value = line.removeprefix("source ").partition(" ")
-            self._source[name] = str(_value(value))
+            _put(self._source, name, _text(value))
         elif line.startswith("serverInfo "):
-            self._info = dict(_value(line.removeprefix("serverInfo ")))
+            _put(self._said, "serverInfo", dict(_value(line.removeprefix("serverInfo "))))
         elif line.startswith("instructions "):
-            self._instructions = str(_value(line.removeprefix("instructions ")))
+            _put(self._said, "instructions", _text(line.removeprefix("instructions ")))
         else:
             raise ValueError("this is not a line of a lock file")
 
@@ -145,9 +159,9 @@ class _LockReading:
         if self._record is None:
             raise ValueError("this belongs to no tool, prompt or template")
         if match := _PROPERTY(line):
-            self._record["inputSchema"]["properties"][str(_value(match[1]))] = _value(match[2])
+            _put(self._record["inputSchema"]["properties"], _text(match[1]), _value(match[2]))
         elif (match := _MEMBER(line)) and match[1] in FIELDS[self._kind]:
-            self._record[match[1]] = _value(match[2])
+            _put(self._record, match[1], _value(match[2]))
         else:
             raise ValueError("this is not a line of a lock file")
 
@@ -159,4 +173,5 @@ class _LockReading:
                     f"muxway.lock: {_WORDS[kind]} {name!r} of {server!r} was changed by hand: its digest is another. "
                     "Use `muxway lock accept`"
                 )
-        return LockedServer(self._source, self._info, self._instructions, self._records)
+        info, instructions = self._said.get("serverInfo", {}), self._said.get("instructions", "")
+        return LockedServer(self._source, info, instructions, self._records)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from muxway.catalog import hygiene
 from muxway.catalog.kinds import PROMPTS, TEMPLATES, TOOLS, Kind
-from muxway.catalog.schema_changes import Difference, of_input, of_output
+from muxway.catalog.schema_changes import Difference, of_input, of_output, same
 from muxway.errors import ParseError
 from muxway.wire import envelopes
 
@@ -33,8 +34,8 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What is locked of a definition, by the name of its kind."""
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>)]+", re.IGNORECASE)
-_NAME: Final = re.compile(r"[\w-]+(?:[./:][\w-]+)*")
-_PART: Final = re.compile(r"[\w-]+")
+_NAME: Final = re.compile(r"[\w-]+(?:[./][\w-]+)*")
+"""What may be the name of a tool in a text."""
 _HINTS: Final[Mapping[str, bool]] = {
     "readOnlyHint": True,
     "destructiveHint": False,
@@ -148,7 +149,7 @@ def compare_server(locked: LockedServer, now: LockedServer) -> list[Drift]:
         for name, found in (
             ("source", _source(locked.source, now.source)),
             ("serverInfo", _info(locked.server_info, now.server_info)),
-            ("instructions", tuple(text_changes("instructions", locked.instructions, now.instructions, frozenset()))),
+            ("instructions", tuple(text_changes("instructions", locked.instructions, now.instructions))),
         )
         if found
     ]
@@ -162,40 +163,46 @@ def compare_list(kind: Kind, before: Mapping[str, Record], after: Mapping[str, R
 
 
 def compare_one(
-    kind: str, name: str, before: Record | None, after: Record | None, names: AbstractSet[str] = frozenset()
+    kind: str, name: str, before: Record | None, after: Record | None, others: AbstractSet[str] = frozenset()
 ) -> Drift | None:
-    """How one thing differs; None: not at all. `names` are those of all that the server has of its kind."""
+    """How one thing differs; None: not at all. `others` are the names of all that the server has of its kind."""
     if after is None:
         return Drift(kind, name, (Difference("breaking", "is not there any more"),), gone=True)
     if before is None:
         return Drift(kind, name, (Difference("risk", "is new"),), new=True)
+    # To Python `true` is 1, which nobody could use to say anything; and this is done for every tool of every list.
     if before == after:
         return None
     found: list[Difference] = []
     for one in FIELDS[kind]:
         old, new = before.get(one), after.get(one)
-        if old == new:
+        if same(old, new):
             continue
-        if one in ("title", "description"):
-            found += text_changes(one, str(old or ""), str(new or ""), names, name)
-        elif one == "annotations":
+        if one in ("title", "description") and _are(str, old, new):
+            found += text_changes(one, old or "", new or "", others, name)
+        elif one == "annotations" and _are(dict, old, new):
             found += _hints(_object(old), _object(new))
         elif one == "inputSchema":
             found += of_input(old, new)
         elif one == "outputSchema":
             found += of_output(old, new)
-        elif one == "arguments":
+        elif one == "arguments" and _are_arguments(old) and _are_arguments(new):
             found += _arguments(old, new)
-        else:
+        elif one in ("name", "mimeType", "_meta.ui"):
             found.append(Difference("risk", f"{one} is {_short(canonical(new))}, was {_short(canonical(old))}"))
+        else:
+            found.append(Difference("breaking", f"{one} has changed, and is not as MCP says"))
     return Drift(kind, name, tuple(found)) if found else None
 
 
-def text_changes(what: str, before: str, after: str, names: AbstractSet[str], own: str = "") -> list[Difference]:
-    """Words that models read have changed: what is suspicious about the new ones comes first.
+def _are(type_: type, *values: object) -> bool:
+    return all(one is None or isinstance(one, type_) for one in values)
 
-    Takes time by the length of the texts alone, however many names there are.
-    """
+
+def text_changes(
+    what: str, before: str, after: str, others: AbstractSet[str] = frozenset(), name: str = ""
+) -> list[Difference]:
+    """Words that models read have changed: what is suspicious about the new ones comes first."""
     if before == after:
         return []
     found: list[Difference] = []
@@ -205,44 +212,53 @@ def text_changes(what: str, before: str, after: str, names: AbstractSet[str], ow
     url = next((url for url in _URL.findall(after) if url not in known), None)
     if url is not None:
         found.append(Difference("risk", f"{what} has an address that was not in it: {_short(url)}"))
-    named = [name for name in _said(after) - _said(before) - {own} if len(name) > 3 and name in names]
+    # By the words of the text: a server may have thousands of tools, and all of them may change at once.
+    new = {*_NAME.findall(after)} - {*_NAME.findall(before)} - {name}
+    named = sorted(one for one in new if len(one) > 3 and one in others)
     if named:
         found.append(Difference("risk", f"{what} speaks of another tool: {min(named)}"))
     found.append(Difference("risk", f"{what} is {_short(after)!r}, was {_short(before)!r}"))
     return found
 
 
-def _said(text: str) -> set[str]:
-    """All in a text that may be a name."""
-    return {*_NAME.findall(text), *_PART.findall(text)}
-
-
 def _hints(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Difference]:
     for name, less in _HINTS.items():
         old, new = (one.get(name, _UNSAID[name]) for one in (before, after))
-        if old != new:
-            yield Difference("safe" if new == less else "risk", f"{name} is {canonical(new)}, was {canonical(old)}")
-    rest = [name for name in sorted({*before, *after} - _HINTS.keys()) if before.get(name) != after.get(name)]
+        if not same(old, new):
+            said = f"{name} is {_short(canonical(new))}, was {_short(canonical(old))}"
+            yield Difference("safe" if new is less else "risk", said)
+    rest = [name for name in sorted({*before, *after} - _HINTS.keys()) if not same(before.get(name), after.get(name))]
     for name in rest:
         yield Difference("risk", f"annotations.{name} is {_short(canonical(after.get(name)))}")
 
 
+def _are_arguments(value: object) -> bool:
+    """Whether these are the arguments of a prompt, each with a name of its own."""
+    if value is None:
+        return True
+    names = [_object(one).get("name") for one in _list(value)]
+    named = all(isinstance(name, str) for name in names) and len({*names}) == len(names)
+    return isinstance(value, list) and named
+
+
 def _arguments(before: object, after: object) -> Iterable[Difference]:
-    old, new = ({str(_object(one).get("name")): _object(one) for one in _list(given)} for given in (before, after))
+    old, new = ({str(_object(one)["name"]): _object(one) for one in _list(given)} for given in (before, after))
     for name in sorted({*old, *new}):
         was, is_ = old.get(name), new.get(name)
         if is_ is None:
             yield Difference("breaking", f"argument {name} is not there any more")
         elif was is None:
             required = is_.get("required") is True
-            yield Difference("breaking" if required else "safe", f"argument {name} is new{', and required' * required}")
-        elif was != is_:
+            class_ = "breaking" if required else "risk" if {*is_} - {"name", "required"} else "safe"
+            yield Difference(class_, f"argument {name} is new{', and required' * required}")
+        else:
             if is_.get("required") is True and was.get("required") is not True:
                 yield Difference("breaking", f"argument {name} is required now")
             elif was.get("required") is True and is_.get("required") is not True:
                 yield Difference("safe", f"argument {name} is not required any more")
-            if was.get("description") != is_.get("description"):
-                yield Difference("risk", f"the description of argument {name} has changed")
+            for member in sorted({*was, *is_} - {"required"}):
+                if not same(was.get(member), is_.get(member)):
+                    yield Difference("risk", f"the {member} of argument {name} has changed")
 
 
 def _source(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[Difference, ...]:
@@ -306,7 +322,12 @@ def refusal(server: str, kind: Kind, drift: Drift) -> str:
     what = "; ".join(f"{one.what} ({one.class_})" for one in drift.differences[:3])
     more = f"; and {len(drift.differences) - 3} more" if len(drift.differences) > 3 else ""
     said = f"{kind.word} {drift.name!r} of server {server!r} is not what muxway.lock says: {what}{more}"
-    return f"{said}. Look at it with `muxway lock diff`, then `muxway lock accept {server}/{drift.name}`"
+    return f"{said}. Look at it with `muxway lock diff`, then `{accepting(server, drift.name)}`"
+
+
+def accepting(server: str, name: str) -> str:
+    """The command that takes something as it is now. Whoever copies it has a shell, and names are a server's own."""
+    return shlex.join(("muxway", "lock", "accept", f"{server}/{name}"))
 
 
 def _as_locked(native: Native, record: Record) -> Native:

@@ -94,27 +94,28 @@ def target(config: str | None) -> ReadFile:
     return files.read(path.absolute())
 
 
-def servers_of(file: ReadFile, origin: str) -> list[FoundServer]:
+def servers_of(file: ReadFile, origin: str, *, of_client: bool = False) -> list[FoundServer]:
     """The servers of a file. Raises ConfigError."""
-    return servers_in(file.text, format_of(file.path, file.text), file.path, origin, os.environ)
+    form = format_of(file.path, file.text)
+    return servers_in(file.text, form, file.path, origin, os.environ, of_client=of_client)
 
 
 def servers_of_client(client: KnownClient) -> list[FoundServer]:
     """The servers that a client has, muxway left out. Raises MuxwayError."""
-    found = servers_of(files.read(file_of(client, os.environ)), client.id)
+    found = servers_of(files.read(file_of(client, os.environ)), client.id, of_client=True)
     return [server for server in found if not server.is_muxway]
 
 
 def show_difference(file: ReadFile, after: str | None) -> None:
     """Print what changes in a file, line by line. What looks like a secret is hidden, wherever it stands."""
     kind = format_of(file.path, file.text or after or "{")
-    mask = mask_of(*(plain_data(text, kind, str(file.path)) for text in (file.text, after or "")))
     name = one_line(str(file.path))
     before = [] if file.data is None else file.text.splitlines()
-    lines = difflib.unified_diff(
+    lines = [*difflib.unified_diff(
         before, [] if after is None else after.splitlines(), name if file.data is not None else "/dev/null",
         name if after is not None else "/dev/null", lineterm="",
-    )  # fmt: skip
+    )]  # fmt: skip
+    mask = mask_of(*(plain_data(text, kind, str(file.path)) for text in (file.text, after or "")), lines=lines)
     for line in lines:
         shown = one_line_of(mask(line))
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
@@ -201,6 +202,16 @@ def show_merged(merged: Merged, file: ReadFile) -> None:
         if server.secrets:
             places = ", ".join(map(one_line, server.secrets))
             click.echo(f"{badge('warning')}  {one_line(server.name)} has secrets in clear: {places}")
+        for name in server.texts:
+            text = one_line(f"${{secret:{name}}}")
+            where = one_line(server.origin)
+            click.echo(
+                f"{badge('warning')}  {one_line(server.name)} has {text}, which is mere text in {where} and stays it; "
+                "if the secret is meant, write it into the config"
+            )
+        for name in server.references:
+            if SecretStore().read(name) is not None:
+                click.echo(f"  {one_line(server.name)} gets the secret {one_line(name)}, which is set already")
     show_variables(merged.added)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from muxway.log import printable
+
 FAILED = 1
 """Something went wrong at run time."""
 CONFIG_INVALID = 3
@@ -22,6 +24,10 @@ class Failed(click.ClickException):
     """Ends the command with a message on stderr, which says what to do."""
 
     exit_code = FAILED
+
+    def __init__(self, message: str) -> None:
+        # What went wrong is told in words of files, servers and registries, which may hold anything.
+        super().__init__("\n".join(map(printable, message.split("\n"))))
 
 
 class BadConfig(Failed):

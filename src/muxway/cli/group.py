@@ -61,6 +61,7 @@ VERBS = {
 """Verb → its line in `muxway --help`. The verb's own file is `muxway/cli/verbs/<verb>.py`."""
 
 _EXAMPLES = [
+    "muxway setup",
     "muxway demo",
     "muxway check servers.json --connect",
     "muxway --config servers.json       (what an MCP client launches)",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80, "show_default": True}
 """click's settings for every command."""
+_LONGEST_SENTENCE = 200
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
@@ -26,6 +27,10 @@ class Verb(click.Command):
     def __init__(self, *args: Any, examples: Sequence[str] = (), **keys: Any) -> None:
         super().__init__(*args, context_settings=SETTINGS, **keys)
         self._examples = examples
+
+    def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002 - click's signature
+        """Its first sentence, whole: what does not fit into the line goes on in the next."""
+        return super().get_short_help_str(_LONGEST_SENTENCE)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(ctx, formatter)

@@ -39,12 +39,13 @@ def ask_inputs(file: Path) -> None:
     store = SecretStore()
     for name in wanted:
         if store.read(name) is None:
-            store.write(name, _answer(inputs.get(name) or Input(name, password=True)))
+            wanted_input = inputs.get(name) or Input(name, password=True)
+            store.write(name, _answer(wanted_input, file))
             click.echo(f"{badge('ok')}  kept; another one: muxway secret set {one_line(name)}", err=True)
 
 
-def _answer(wanted: Input) -> str:
-    words = one_line(wanted.description or wanted.id)
+def _answer(wanted: Input, file: Path) -> str:
+    words = one_line(wanted.description or f"{wanted.id}, an input of {file.name}")
     if wanted.options:
         default = wanted.default if wanted.default in wanted.options else None
         return str(click.prompt(words, type=click.Choice(wanted.options), default=default, err=True))

@@ -139,15 +139,15 @@ def wrapped(word: str, text: str, lines: int | None = None) -> list[str]:
 
 
 class StatusLine:
-    """One line on stderr that is written over again and again; nothing at all unless that is a terminal."""
+    """One line on stderr that is written over again and again; nothing at all unless that is a terminal which can."""
 
     def __init__(self) -> None:
-        self._on = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self.on = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._shown = False
 
     def show(self, text: str) -> None:
         """Replace what the line says."""
-        if self._on:
+        if self.on:
             # A terminal that nobody has given a size has none.
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
             click.echo(f"\r\x1b[K{text[: columns - 1]}", err=True, nl=False, color=True)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,9 +29,9 @@ _QUIET_FOR = 0.4
 """Seconds before the user is told what is being waited for: most servers are ready by then."""
 _REDRAW = 0.2
 _TELL_EVERY = 10.0
+"""Seconds between two lines about it where stderr is no terminal."""
 _NAMED = 3
 """Servers that are named in one line of a terminal; the others are counted."""
-"""Seconds between two lines about it where stderr is no terminal."""
 
 
 @contextlib.asynccontextmanager
@@ -107,7 +106,7 @@ def _shown_waiting(gateway: Gateway) -> Generator[None]:
     loop = asyncio.get_running_loop()
     began = loop.time()
     line = StatusLine()
-    on_terminal = sys.stderr.isatty()
+    on_terminal = line.on
 
     def tell() -> None:
         nonlocal timer
@@ -117,17 +116,18 @@ def _shown_waiting(gateway: Gateway) -> Generator[None]:
         failed = sum(server.status in (Status.FAILED, Status.RESTARTING) for server in servers)
         names = ", ".join(waiting)
         if on_terminal and len(waiting) > _NAMED:
-            # The line is cut at the end of the terminal, and the time that it ends with shows that something goes on.
             names = f"{', '.join(waiting[:_NAMED])} and {len(waiting) - _NAMED} more"
-        parts = [f"waiting for {names} ({loop.time() - began:.0f} s)"]
+        waited = f"{loop.time() - began:.0f} s"
+        parts = [f"waiting for {names}"]
         if len(servers) > 1:
             there = f"{len(servers) - len(waiting) - failed} of {len(servers)} servers are there"
             parts = [there, *([f"{failed} failed"] if failed else []), *parts]
         said = ", ".join(parts)
         if on_terminal:
-            line.show(said)
+            # The line is cut at the end of the terminal, and the time shows that something goes on.
+            line.show(f"{waited}: {said}")
         elif waiting:
-            click.echo(said, err=True)
+            click.echo(f"{said} ({waited})", err=True)
         timer = loop.call_later(_REDRAW if on_terminal else _TELL_EVERY, tell)
 
     timer = loop.call_later(_QUIET_FOR if on_terminal else _TELL_EVERY, tell)

@@ -45,7 +45,8 @@ def find_config(explicit: str | None = None, environ: Mapping[str, str] | None =
     looked = "\n".join(f"  {file}" for file in (here / any_of_ours, here / ".mcp.json", user / any_of_ours))
     raise _not_found(
         f"No config file found. Looked for:\n{looked}\n"
-        f"Name one with --config FILE or $MUXWAY_CONFIG, or create muxway.json with: {MINIMAL}"
+        "Name one with --config FILE or $MUXWAY_CONFIG, have `muxway setup` make one of the servers in your clients, "
+        f"or create muxway.json with: {MINIMAL}"
     )
 
 

@@ -130,11 +130,11 @@ def explain(key: str | None = None) -> str:
         for section in SECTIONS
         if last in section.by_spelling and _is_within(head, section)
     ]
-    if rows:
-        return "\n\n".join(_explain_row(section, row, last) for section, row in rows)
     sections = [section for section in SECTIONS if key in {section.name, section.name.removesuffix(".*")}]
-    if sections:
-        return "\n\n".join(map(_explain_section, sections))
+    if rows and head:
+        sections = []  # a path is of one key; a name like `views` is a section first, and a key of others, too
+    if sections or rows:
+        return "\n\n".join((*map(_explain_section, sections), *(_explain_row(one, row, last) for one, row in rows)))
     if key in TOP_LEVEL:
         return f"{key}\n  {TOP_LEVEL[key]}"
     containers = [users for path, users in CONTAINERS if key == ".".join(path)]

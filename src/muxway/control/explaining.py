@@ -14,6 +14,7 @@ import msgspec
 from muxway.calls.identity import Identity
 from muxway.catalog.client_profiles import PROFILES, changes_of
 from muxway.catalog.kinds import TOOLS
+from muxway.catalog.locking import accepting
 from muxway.catalog.naming import SEPARATORS, spellings
 from muxway.errors import RpcError
 
@@ -262,7 +263,7 @@ class _Tool:
             if (drift.kind, drift.name) == (TOOLS.name, self._native):
                 for one in drift.differences:
                     yield _fact("lock", f"{one.what} ({one.class_})", "gateway", "lock")
-                accept = f"muxway lock accept {self._source.upstream}/{self._native}"
+                accept = accepting(self._source.upstream, self._native)
                 yield _fact(
                     "lock", f"until somebody says `{accept}`, it is not called" if self._source.locked else accept
                 )

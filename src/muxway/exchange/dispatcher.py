@@ -8,23 +8,29 @@ from typing import TYPE_CHECKING, Any, Final
 from muxway.calls.backend import StillStarting
 from muxway.calls.call import LIBRARY
 from muxway.calls.incidents import attempt, internal
+from muxway.calls.ports import aside
+from muxway.calls.sinks import Passing
+from muxway.catalog import client_profiles
+from muxway.catalog.client_profiles import PROFILES
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.errors import CallRefused, MethodNotFound, RpcError, ToolNotFound, UpstreamError
 from muxway.exchange import completion, logins, prompts, resources, tasks, tools
 from muxway.likeness import short
+from muxway.routing.listings import cursor_of
 from muxway.wire import envelopes
 from muxway.wire.asking import REPEATABLE
 from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from muxway.calls.backend import Held, WaitingCalls
+    from muxway.calls.backend import Backend, Held, WaitingCalls
     from muxway.calls.call import Call, Caller
     from muxway.calls.ports import Running, Sink
     from muxway.calls.server_request import ServerRequest
     from muxway.catalog.kinds import Kind
     from muxway.exchange.runtime import Runtime
+    from muxway.routing.listings import Listing
     from muxway.routing.router import Router
     from muxway.routing.snapshot import Snapshot, Visible
     from muxway.routing.target import Target
@@ -72,6 +78,31 @@ class _HeldCall:
         self._queue.pop(self, None)
         if self._running is not None:
             self._running.cancel(reason)
+
+
+class _ForClient(Passing):
+    """A list that middleware has seen under public names, made one for a client that cannot take everything."""
+
+    def __init__(self, sink: Sink, sees: Callable[[], Visible | None], visible: Visible) -> None:
+        super().__init__(sink)
+        self._sees = sees
+        self._visible = visible
+
+    def done(self, *result: Buffer) -> None:
+        # What there is may be something else by now.
+        visible = self._sees() or self._visible
+        if visible.adapted is None:
+            self._sink.done(*result)
+            return
+        listed = b"".join(result)
+        work = partial(client_profiles.relisted, listed, visible.adapted, PROFILES[visible.client])
+        if client_profiles.takes_long(listed):
+            aside(work, lambda outcome: attempt(self._sink.failed, lambda: self._sink.done(outcome())))
+        else:
+            self._sink.done(work())
+
+    def failed(self, error: RpcError) -> None:
+        self._sink.failed(error)
 
 
 class Dispatcher:
@@ -139,7 +170,11 @@ class Dispatcher:
             if making is not None:
                 return _HeldCall(making.held, self._router, self.handle, call, sink, counts=False)
             visible = self._look(call.caller)
-        return self._answer(visible, call, sink) if visible.chain is None else visible.chain.handle(call, sink)
+        if visible.chain is None:
+            return self._answer(visible, call, sink)
+        if visible.before_client is not None and call.method == TOOLS.method and visible.relisted(TOOLS):
+            sink = _ForClient(sink, partial(self.find, call.caller), visible)
+        return visible.chain.handle(call, sink)
 
     def around(self, call: Call, sink: Sink, answer: Answer) -> Running | None:
         """The same for requests that the client's side answers itself, by what it gives."""
@@ -230,6 +265,11 @@ class Dispatcher:
             return self.hold(wait, partial(self._agreed, target), call, sink)
 
     def _prepare_and_send(self, target: Target, call: Call, sink: Sink) -> Running | None:
+        if self.runtime.snapshot.settings.locked and target.route is not None and target.kind is not None:
+            # It may have waited for somebody to agree, or for a middleware, and have changed meanwhile.
+            refusal = self.seen(call.caller).refusal(target.kind, target.server, target.route.native)
+            if refusal is not None:
+                raise refusal
         if target.kind is TOOLS:
             return self._retry_or_send(target, tools.prepare(target, call), sink)
         if call.method == "prompts/get":
@@ -278,39 +318,51 @@ class Dispatcher:
 
     def _list(self, visible: Visible, kind: Kind, call: Call, sink: Sink) -> Running | None:
         runtime, stateless = self.runtime, call.caller.revision.stateless
+        if visible.before_client is not None and kind is TOOLS and visible.relisted(TOOLS):
+            visible = visible.before_client
         if kind is TOOLS and visible.discovery is not None:
             self.runtime.searches.prepare(self.view, visible)
             if not visible.discovery.pinned.texts and not call.everything:
                 # It is the same whatever servers have.
                 sink.done(*visible.lists[stateless][kind].answer(call))
                 return None
+        waiting, backends = self._listing(visible, call)
+        if waiting is not None:
+            return _HeldCall(waiting, self._router, self.answer, call, sink)
+        self._router.renew(visible, kind)
+        # Servers whose part may be out of date are asked for it again, for the next time.
+        parts = [backend.asked(kind.method) for backend in backends]
+        holds = min((part for part in parts if part is not None), default=None)
+        listing = visible.lists[stateless][kind]
+        if call.everything and kind is TOOLS:
+            listing = visible.everything(stateless=stateless)
+        elif kind is TOOLS and visible.pins and not stateless and call.caller.party is not None:
+            listing = runtime.pin(call.caller.party, visible)
+        earlier: Iterable[Listing] = ()
+        if cursor_of(call) is not None:
+            earlier = runtime.half_read.earlier(self.view, visible, kind, stateless=stateless)
+        else:
+            runtime.half_read.begun(self.view, visible, listing, stateless=stateless)
+        sink.done(*listing.answer(call, earlier, holds))
+        return None
+
+    def _listing(self, visible: Visible, call: Call) -> tuple[dict[Held, None] | None, list[Backend]]:
+        """Where to wait until servers have listed what they have for a caller, if need be; and these servers."""
+        runtime = self.runtime
         if runtime.waiting_listings is not None:
-            return _HeldCall(runtime.waiting_listings, self._router, self.answer, call, sink)
+            return runtime.waiting_listings, []
         backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
         if runtime.snapshot.own_lists.servers and call.caller.identity is not None:
             owner = call.caller.identity.owner
             backends = [backend.of(owner) for backend in backends]
             arriving = next((queue for one in backends if (queue := one.arriving) is not None), None)
             if arriving is not None:
-                return _HeldCall(arriving, self._router, self.answer, call, sink)
-        if not stateless:
+                return arriving, backends
+        if not call.caller.revision.stateless:
             opening = next((queue for one in backends if (queue := one.opening) is not None), None)
             if opening is not None:
-                return _HeldCall(opening, self._router, self.answer, call, sink)
-        self._router.renew(visible, kind)
-        # Servers whose part may be out of date are asked for it again, for the next time.
-        parts = [backend.asked(kind.method) for backend in backends]
-        holds = min((part for part in parts if part is not None), default=None)
-        key = (visible.class_in(self.view), stateless, kind)
-        # Of lists that are for one user alone, only the one in force is known.
-        earlier = runtime.half_read.get(key, ()) if "cursor" in call.params and visible.owner is None else ()
-        listing = visible.lists[stateless][kind]
-        if call.everything and kind is TOOLS and visible.discovery is not None:
-            listing = visible.everything(stateless=stateless)
-        elif kind is TOOLS and visible.pins and not stateless and call.caller.party is not None:
-            listing = runtime.pin(call.caller.party, visible)
-        sink.done(*listing.answer(call, earlier, holds))
-        return None
+                return opening, backends
+        return None, backends
 
     def _gone(self, visible: Visible, call: Call) -> RpcError | None:
         """What to say of a tool that is only in the list which its session keeps; None: it is not."""
@@ -323,8 +375,13 @@ class Dispatcher:
         return ToolNotFound(why, code=call.caller.revision.unknown_tool_code)
 
     def _search(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
-        if self.runtime.waiting_listings is not None:
-            return _HeldCall(self.runtime.waiting_listings, self._router, self.answer, call, sink)
+        # Who searches wants to know what there is, as who lists does; but comes more often, so nothing is waited for
+        # that is only perhaps out of date.
+        waiting, backends = self._listing(visible, call)
+        if waiting is not None:
+            return _HeldCall(waiting, self._router, self.answer, call, sink)
+        for backend in backends:
+            backend.asked(TOOLS.method)
         give = partial(self._forwarder.give, call, sink)
         return self.runtime.searches.answer(self.view, visible, call, give, partial(give, failed=True))
 
@@ -349,9 +406,13 @@ class Dispatcher:
         visible = self.seen(call.caller)
         return self._router.resolve(visible.whole if call.caller.depth else visible, call, wait=wait)
 
-    def listed(self, kind: Kind) -> Mapping[str, object]:
-        """What there is of a kind, by name; another object as soon as that changes."""
-        return self.visible.listed(kind)
+    def listed(self, kind: Kind, caller: Caller) -> Mapping[str, object]:
+        """What there is of a kind for a caller, by its public name; another object as soon as that changes."""
+        return self.seen(caller).listed(kind)
+
+    def unknown(self, kind: Kind, name: str, caller: Caller) -> RpcError:
+        """What is said of a name that nothing has, or nothing that a caller may know of."""
+        return self._router.unknown(self.seen(caller), kind, name, caller)
 
     def screen(self, server: str, caller: Caller, params: dict[str, Buffer]) -> dict[str, Buffer] | None:
         """What a server logs outside of any call, as a caller may see it; None: not at all."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from muxway.calls.backend import WaitingCalls
 from muxway.calls.incidents import internal
@@ -15,6 +14,7 @@ from muxway.exchange.approvals import Approvals
 from muxway.exchange.change_notices import ChangeNotices, ListListener
 from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.forwarding import Forwarder
+from muxway.exchange.half_read import HalfRead
 from muxway.exchange.logins import Logins
 from muxway.exchange.open_sessions import OpenSessions
 from muxway.exchange.subscriptions import Subscriptions
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from muxway.calls.call import Caller
     from muxway.calls.identity import Identity, Owner
     from muxway.catalog.build import Source
-    from muxway.catalog.kinds import Kind
     from muxway.config.model import GatewaySettings
     from muxway.exchange.change_notices import Changes, Who
     from muxway.exchange.seal import Seal
@@ -37,13 +36,6 @@ if TYPE_CHECKING:
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
     from muxway.routing.snapshot import Classes, ClassKey, Looking, OwnLists, Settings
-
-_HALF_READ: Final = 8
-"""Lists before the one in force in which a client may still turn pages."""
-
-
-_MOST_HALF_READ: Final = 4096
-"""Views, classes of callers, eras and kinds of which such lists are kept."""
 
 
 class PinnedList(NamedTuple):
@@ -108,8 +100,7 @@ class Runtime:
         """What callers are told whose calls need a login first."""
         self.on_left: list[Callable[[object], None]] = []
         """Called with each client session that has ended."""
-        self.half_read: dict[tuple[ClassKey, bool, Kind], deque[Listing]] = {}
-        """The last lists of each class of callers, era and kind: a client half way goes on where it began."""
+        self.half_read = HalfRead()
         self.pinned: dict[object, PinnedList] = {}
         """What sessions keep that are in a view with `pin`."""
         self.waiting_listings: dict[Held, None] | None = None
@@ -281,13 +272,13 @@ class Runtime:
         looks: dict[Who, Visible | Looking] = {who: seen or last.looking(*who) for who, seen in before_of.items()}
         for view in views:
             if view is None or view in snapshot.views:
-                self._keep_half_read(view, before[view], snapshot.visible(view))
+                self.half_read.replaced(view, before[view], snapshot.visible(view))
             else:
                 self._forget_view(view)
         for key, made in last.classes.items():
             view, judge, client = key
             if (judge, client) == (made.judge, made.client) and (view is None or view in snapshot.views):
-                self._keep_half_read(view, made, snapshot.classes.get(key))
+                self.half_read.replaced(view, made, snapshot.classes.get(key))
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
         if self.waiting_listings is None:
             self.notices.changed(
@@ -338,27 +329,12 @@ class Runtime:
 
         go_on()
 
-    def _keep_half_read(self, view: str | None, before: Visible, now: Visible | None) -> None:
-        for stateless in (False, True):
-            for kind, listing in before.lists[stateless].items():
-                new = None if now is None else now.lists[stateless][kind]
-                key = (before.class_in(view), stateless, kind)
-                size = listing.size if new is None else new.size
-                if size != listing.size:
-                    # Nobody can turn pages of another size.
-                    self.half_read.pop(key, None)
-                elif size is not None and (new is None or new.pages is not listing.pages):
-                    self.half_read.setdefault(key, deque(maxlen=_HALF_READ)).append(listing)
-                    if len(self.half_read) > _MOST_HALF_READ:
-                        del self.half_read[next(iter(self.half_read))]
-
     def _forget_view(self, view: str) -> None:
         """Keep nothing of a view that is gone. Whoever is still there has its dispatcher, which shows nothing."""
         if self._searches is not None:
             self._searches.forget(view)
         self._dispatchers.pop(view, None)
-        for key in [key for key in self.half_read if key[0][0] == view]:
-            del self.half_read[key]
+        self.half_read.forget(view)
 
     def pin(self, party: object, visible: Visible) -> Listing:
         """The list of tools that a session keeps: the one it got first, which is what there is now if it has none."""

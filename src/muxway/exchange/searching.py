@@ -16,7 +16,7 @@ from muxway.calls.ports import aside, in_turns, log
 from muxway.catalog.kinds import TOOLS
 from muxway.errors import RpcError
 from muxway.search import answers
-from muxway.search.index import Index
+from muxway.search.index import Index, SeenTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 _LONGEST_NAME: Final = 256
 _TURN: Final = 0.002
 """Seconds of indexing after which others have their turn: there may be thousands of tools, and nobody is to notice."""
-_MOST_INDEXES: Final = 64
+_MOST_OWNERS: Final = 32
 _MOST_TOOLS: Final = 50_000
-"""Indexes that are kept, those that were used last, and tools in all of them; one is kept, however large."""
+"""Users with lists of their own whose indexes are kept, those who searched last, and tools in all of these."""
 
 
 class _Search:
@@ -81,7 +81,7 @@ class Searches:
     """The indexes of all search views."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str | None, Owner | None], _KeptIndex] = {}
+        self._views: dict[tuple[str | None, Owner | None], _KeptIndex] = {}
         """By view and user; the last was used last."""
         self._meaning: Meaning | None = None
         self._loading: list[Callable[[], None]] | None = None
@@ -94,8 +94,8 @@ class Searches:
 
     def forget(self, view: str | None) -> None:
         """A view is gone."""
-        for key in [key for key in self._kept if key[0] == view]:
-            del self._kept[key]
+        for key in [key for key in self._views if key[0] == view]:
+            del self._views[key]
 
     def answer(self, view: str | None, visible: Visible, call: Call, give: Give, refuse: Give) -> Running | None:
         """Answer a call of `search_tools`, now or as soon as the index is made; `refuse` it if it cannot be used."""
@@ -144,13 +144,8 @@ class Searches:
                 return answers.nothing("", _counts(visible, hidden), server)
             return self._hits(visible, listed[: wanted.limit], len(listed), wanted)
         exact = named(wanted.query.strip())
-        narrowed = visible.before_rules is not None or bool(hidden)
-        found = index.search(
-            wanted.query,
-            wanted.limit,
-            (lambda name: name in routes and name not in hidden) if narrowed or index.of is not routes else None,
-            server,
-        )
+        sees = SeenTools(routes, hidden) if hidden or index.of is not routes else None
+        found = index.search(wanted.query, wanted.limit, sees, server)
         best = [routes[one.name] for one in found.matches if exact is None or one.name != exact.public]
         shown = [*([exact] if exact is not None else []), *best][: wanted.limit]
         if not shown:
@@ -187,16 +182,16 @@ class Searches:
         """
         meaning = self._meaning if visible.settings.semantic else None
         key = view, visible.owner
-        kept = self._kept.pop(key, None)
+        kept = self._views.pop(key, None)
         if kept is None or kept.meaning is not meaning:
             kept = _KeptIndex(meaning)
-        self._kept[key] = kept
+        self._views[key] = kept
         return kept
 
     def _make(self, kept: _KeptIndex, routes: Mapping[str, Route], use: Use) -> Generator[None]:
         index = Index(kept.meaning)
         try:
-            same = [one.index for one in self._kept.values() if one.meaning is kept.meaning]
+            same = [one.index for one in self._views.values() if one.meaning is kept.meaning]
             yield from index.follow(routes, (kept.index, *reversed(same)))
             kept.index = index
         except Exception as error:  # noqa: BLE001 - those who wait must go on, with what there was
@@ -208,12 +203,13 @@ class Searches:
             go()
 
     def _trim(self) -> None:
-        """Let go of what was used longest ago, if there is too much."""
+        """Let go of the indexes of those users who searched longest ago, if there is too much. One is kept."""
         tools = 0
-        for number, (key, kept) in enumerate(reversed([*self._kept.items()])):
-            tools += kept.index.size
-            if number and (number >= _MOST_INDEXES or tools > _MOST_TOOLS):
-                del self._kept[key]
+        owned = [key for key in reversed(self._views) if key[1] is not None]
+        for number, key in enumerate(owned):
+            tools += self._views[key].index.size
+            if number and (number >= _MOST_OWNERS or tools > _MOST_TOOLS):
+                del self._views[key]
 
     def _load(self) -> None:
         """Load the model, beside the event loop."""

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from muxway.clients.transports.guesses import network_of
 from muxway.errors import MuxwayError
 from muxway.log import EventLog, printable
 from muxway.net.guarded_fetch import FetchError, GuardedFetch
@@ -92,6 +93,10 @@ def _without_port(uri: str) -> tuple[str, str, str] | None:
     if parts is None or parts.scheme != "http" or parts.hostname not in _LOOPBACK:
         return None
     return parts.hostname, parts.path, parts.query
+
+
+def _has_dot_segment(path: str) -> bool:
+    return not {".", ".."}.isdisjoint(path.lower().replace("%2e", ".").split("/"))
 
 
 def is_loopback_uri(uri: str) -> bool:
@@ -191,6 +196,7 @@ class OAuthClients:
         minute = int(self._now() // 60)
         if minute != self._minute:
             self._minute, self._registered = minute, {}
+        address = network_of(address)
         for whose, most in ((address, _EACH_MINUTE), ("", _ALL_MINUTE)):
             if self._registered.get(whose, 0) >= most:
                 raise ClientError("slow_down", "too many clients register themselves at present: try again in a minute")
@@ -229,7 +235,7 @@ class OAuthClients:
 
     async def _read_document(self, url: str) -> OAuthClient:
         parts = _parts(url)
-        if parts is None or not parts.hostname or parts.path in ("", "/") or "/." in parts.path:
+        if parts is None or not parts.hostname or parts.path in ("", "/") or _has_dot_segment(parts.path):
             raise ClientError("invalid_client", "The id of the program is no address of a document.")
         try:
             answer = await self._fetch(url)

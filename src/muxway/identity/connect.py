@@ -12,6 +12,7 @@ import getpass
 import secrets
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -21,7 +22,8 @@ from muxway.clients.pages import PageAnswer, read_fields
 from muxway.errors import MuxwayError
 from muxway.exchange.logins import LoginPage
 from muxway.identity.credentials import login_key
-from muxway.identity.login import LIFETIME
+from muxway.identity.gateway_client import DOCUMENT, GatewayClient
+from muxway.identity.login import LIFETIME, LoginDeclined
 from muxway.identity.sign_in import SignIn, sign_out
 from muxway.identity.sign_on import CALLBACK, LASTS, SignedOn, csrf_field, is_own_form
 from muxway.identity.store import LOCAL, TokenStore
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from muxway.identity.login import PendingLogin
     from muxway.identity.sealed_cookies import SealedCookies
     from muxway.identity.sign_on import SignOn
-    from muxway.identity.store import Registration
 
 PATH: Final = "/connect"
 BACK: Final = "/connect/callback"
@@ -130,13 +131,14 @@ class ConnectPages:
         self._cookies, self._sign_on = cookies, sign_on
         self._begun: dict[str, _OpenLogin] = {}
         self._links: dict[str, _Linked] = {}
-        self._registered: dict[tuple[str, str], Registration] = {}
-        """By server and issuer: one registration for all users, as it says who the gateway is."""
+        self._client = GatewayClient(base, base + BACK)
 
     @property
     def handlers(self) -> dict[str, PageHandler]:
         """Who answers, by path."""
         handlers: dict[str, PageHandler] = {PATH: self._page, BACK: self._back}
+        if self._client.document_url is not None:
+            handlers[DOCUMENT] = self._client.document
         return handlers if self._sign_on is None else {**handlers, CALLBACK: self._sign_on.callback}
 
     # --- links for clients --------------------------------------------------------------------
@@ -256,21 +258,18 @@ class ConnectPages:
         return await self._disconnect(visitor, config)
 
     async def _connect(self, visitor: _PageReader, config: ServerConfig) -> PageAnswer:
-        def registered(issuer: str) -> Registration | None:
-            return self._registered.get((config.name, issuer))
-
+        known_as = partial(self._client.known_as, config.name, config.oauth)
         try:
             sign_in = SignIn(config, TokenStore(), owner=visitor.owner)
             async with asyncio.timeout(_BEGIN):
-                pending = await sign_in.begin(self._base + BACK, registered)
+                pending = await sign_in.begin(self._base + BACK, known_as)
             link = pending.link
         except (MuxwayError, TimeoutError) as error:
             log.warning(
                 "login failed", upstream=config.name, user=visitor.who.user, error=str(error) or "it takes too long"
             )
             return await self._show(visitor, config.name, f"{config.name} {_told(error)}", 502)
-        if pending.registration.kind == "registered":
-            self._registered[config.name, pending.found.server.issuer] = pending.registration
+        self._client.begun(config.name, pending)
         self._make_room(visitor.owner)
         self._begun[pending.state] = _OpenLogin(sign_in, pending, config.name, visitor.owner, visitor.who.csrf)
         return send_to(link)
@@ -334,9 +333,15 @@ class ConnectPages:
         del self._begun[begun.pending.state]
         try:
             await begun.sign_in.finish(begun.pending, request.query)
+        except LoginDeclined as declined:
+            self._client.came_back(begun.server, begun.pending)
+            log.info("login declined", upstream=begun.server, user=visitor.who.user, why=declined)
+            note = f"{begun.server}: {_told(declined)}. Nothing has changed; connect it below to try again."
+            return await self._show(visitor, begun.server, note)
         except MuxwayError as error:
             log.warning("login failed", upstream=begun.server, user=visitor.who.user, error=error)
             return await self._show(visitor, begun.server, f"{begun.server}: {_told(error)}", 502)
+        self._client.came_back(begun.server, begun.pending)
         log.info("logged in", upstream=begun.server, user=visitor.who.user)
         self._tell(begun.server, visitor, self._done(begun.server, begun.owner))
         return send_to(self._base + PATH)

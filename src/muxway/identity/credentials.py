@@ -14,6 +14,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Final
 
+from muxway.calls.identity import key_name
 from muxway.identity.challenges import Challenge, read_challenge
 from muxway.identity.login_watch import LoginWatch
 from muxway.identity.store import EARLY, LOCAL, Login, LoginKey, WantedLogin, canonical
@@ -93,7 +94,8 @@ class ServerCredentials:
         self._renewed = ("", 0.0)
         """The last token that took the place of a rejected one, and when."""
         self._renewal: asyncio.Task[None] | None = None
-        self._watch = LoginWatch(self._is_logged_in, of_many=way is not None)
+        # For API keys, as for whoever runs the gateway, a command logs in.
+        self._watch = LoginWatch(self._is_logged_in, of_many=way is not None and key_name(owner) is None)
         self._steps: dict[frozenset[str], tuple[int, float]] = {}
         """How often a login was asked for to get these scopes, and when last."""
         self._lacking: str | None = None

@@ -1,15 +1,22 @@
-"""How a server's logins are: for `muxway check --connect`. Asks its metadata, sends no credentials."""
+"""How a server's logins are, and the issuer of the gateway: for `muxway check --connect`.
+
+Asks for metadata and keys, sends no credentials.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from muxway.errors import Problem
 from muxway.identity.credentials import fetch_for, login_key, takes_login
 from muxway.identity.discovery import NoLogin, OAuthError, discover
+from muxway.identity.issuer import fetch_metadata
 from muxway.identity.login import choose_scopes
 from muxway.identity.sign_in import probe
+from muxway.net.http_errors import HttpTrouble
 
 if TYPE_CHECKING:
+    from muxway.config.auth import AuthSettings
     from muxway.config.model import ServerConfig
     from muxway.identity.discovery import Discovered
     from muxway.identity.store import TokenStore
@@ -75,3 +82,37 @@ def _breaches(found: Discovered) -> list[str]:
     if found.scopes is not None and "offline_access" in found.scopes:
         said.append("its metadata lists offline_access among the scopes, which is for the authorization server to do")
     return said
+
+
+async def inspect_issuer(auth: AuthSettings) -> tuple[list[Problem], list[Problem]]:
+    """Whether the issuer is there, is the one that is written, and has what tokens and sign-ons are judged by.
+
+    Returns why nobody would be let in, or could sign on, and what is only doubtful.
+    """
+    # Only for those who have one: the libraries take their part of a start.
+    from muxway.identity.jwks import from_issuer, usable
+    from muxway.identity.sign_on import read_provider
+
+    at = "gateway.auth.issuer"
+    problems, doubts = list[Problem](), list[Problem]()
+    # What introspection judges needs no keys, unless people sign on.
+    wants_keys = auth.introspection is None or auth.jwks is not None or auth.sign_on is not None
+    try:
+        said = await fetch_metadata(auth.issuer)
+        if auth.sign_on is not None:
+            read_provider(said)
+    except HttpTrouble as trouble:
+        if auth.sign_on is not None or (wants_keys and auth.jwks is None):
+            problems.append(Problem(path=at, message=f"the issuer {trouble.what}"))
+        else:
+            why = (
+                f"the issuer {trouble.what}. Tokens are judged without that, but clients cannot find out how to log in"
+            )
+            doubts.append(Problem(path=at, message=why))
+    if wants_keys and (auth.jwks is not None or not problems):
+        try:
+            usable(await from_issuer(auth.issuer, auth.jwks))
+        except HttpTrouble as trouble:
+            where = at if auth.jwks is None else "gateway.auth.jwks"
+            problems.append(Problem(path=where, message=f"the issuer {trouble.what}"))
+    return problems, doubts

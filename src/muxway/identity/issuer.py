@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from muxway.config.auth import is_secure
 from muxway.errors import ParseError, SpawnError
+from muxway.log import printable
 from muxway.net.http_errors import HttpTrouble
 from muxway.wire import envelopes
 
@@ -70,37 +71,61 @@ async def fetch_metadata(issuer: str) -> dict[str, Any]:
         try:
             found = await fetch_json(url)
         except HttpTrouble as error:
-            trouble = error
+            if error.broken or error.reason == "timeout":
+                # Nobody is there: another path of the same host fares no better.
+                raise
+            trouble = HttpTrouble(f"has no metadata: it {error.what} at {url}", error.reason)
             continue
         if found.get("issuer") != issuer:
             # Compared as it is written (RFC 8414 §3.3).
-            raise HttpTrouble("has metadata of another issuer: write `issuer` exactly as its metadata does")
+            named = printable(str(found.get("issuer")))[:200]
+            raise HttpTrouble(f"has metadata of another issuer, {named}: write `issuer` exactly as its metadata does")
         return found
     raise trouble
 
 
-class IssuerDocument:
-    """The issuer's metadata, for clients of 2025-03-26: they look for it at our own root, and nowhere else."""
+class IssuerMetadata:
+    """What an issuer says of itself, asked once for all who want to know, and not again for a while if it failed.
+
+    What is known goes on counting while the issuer is away.
+    """
 
     def __init__(self, issuer: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer, self._clock = issuer, clock
-        self._document: bytes | None = None
+        self._said: dict[str, Any] | None = None
+        self._text: bytes | None = None
+        self._trouble = HttpTrouble("has no metadata")
         self._again = float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
+    async def read(self) -> dict[str, Any]:
+        """What it says. Raises HttpTrouble."""
+        if (asking := self._ask()) is not None:
+            # Shielded: the others who wait for it must not lose it if this one is not wanted any more.
+            await asyncio.shield(asking)
+        if self._said is None:
+            raise HttpTrouble(self._trouble.what, self._trouble.reason)
+        return self._said
+
     def document(self) -> bytes | asyncio.Task[None] | None:
-        """What is known, for some minutes; None if it cannot be had at present; what to wait for if it is not known."""
-        if self._clock() < self._again:
-            return self._document
-        if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        """The same as text; None if it cannot be had at present; what to wait for if it is not known.
+
+        For clients of 2025-03-26: they look for it at our own root, and nowhere else.
+        """
+        return self._ask() or self._text
+
+    def _ask(self) -> asyncio.Task[None] | None:
+        """What finds out; None if that is not due."""
+        if self._asking is None and self._clock() >= self._again:
+            self._asking = asyncio.get_running_loop().create_task(self._find_out())
         return self._asking
 
-    async def _ask(self) -> None:
+    async def _find_out(self) -> None:
         try:
-            self._document, seconds = envelopes.encode(await fetch_metadata(self._issuer)), _KEPT
-        except HttpTrouble:
-            seconds = _PATIENCE  # What is known goes on being told.
+            self._said, seconds = await fetch_metadata(self._issuer), _KEPT
+            self._text = envelopes.encode(self._said)
+        except HttpTrouble as trouble:
+            self._trouble, seconds = trouble, _PATIENCE
         finally:
             self._asking = None
         self._again = self._clock() + seconds

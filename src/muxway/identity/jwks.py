@@ -121,10 +121,7 @@ class IssuerKeys:
 
     async def _learn(self) -> None:
         try:
-            keys = _usable(await self._fetch(self._issuer, self._url))
-            if not keys:
-                raise HttpTrouble("has no key that signs access tokens")
-            self._keys, self._fetched = keys, self._clock()
+            self._keys, self._fetched = usable(await self._fetch(self._issuer, self._url)), self._clock()
         except HttpTrouble as trouble:
             kept = "; those that are known go on counting" if self._keys else ""
             log.warning(f"no keys: the issuer {trouble.what}{kept}", issuer=self._issuer)
@@ -137,13 +134,16 @@ class IssuerKeys:
             self._fetching.cancel()
 
 
-def _usable(listed: Iterable[Any]) -> dict[str, list[PublicKey]]:
+def usable(listed: Iterable[Any]) -> dict[str, list[PublicKey]]:
+    """The keys among these that can sign tokens, by their ids. Raises HttpTrouble if there is none."""
     keys: dict[str, list[PublicKey]] = {}
     for one in list(listed)[:_MOST]:
         key = _public_key(one)
         if key is not None:
             kid = cast("dict[str, Any]", one).get("kid")
             keys.setdefault(kid if isinstance(kid, str) else "", []).append(key)
+    if not keys:
+        raise HttpTrouble("has no key that signs access tokens")
     return keys
 
 

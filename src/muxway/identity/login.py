@@ -40,6 +40,10 @@ class NotOurs(OAuthError):
     """What came back does not belong to this login, which goes on waiting."""
 
 
+class LoginDeclined(OAuthError):
+    """The user, or the authorization server in the user's place, does not allow it: the login ends there."""
+
+
 def choose_scopes(
     found: Discovered, challenge: Challenge, oauth: OAuthConfig, more: Sequence[str] = (), before: Sequence[str] = ()
 ) -> tuple[str, ...]:
@@ -146,6 +150,7 @@ class PendingLogin:
 
         Raises:
             NotOurs: it belongs to another login, or to none.
+            LoginDeclined: the user does not want to.
             OAuthError: it says no, or says it in the name of somebody else.
         """
         said = self._said(query)
@@ -153,7 +158,8 @@ class PendingLogin:
         self._check_issuer(said)
         if "error" in said:
             why = printable(said.get("error_description", ""))[:200]
-            raise OAuthError(f"the login was refused: {printable(said['error'])[:80]}{f' ({why})' if why else ''}")
+            kind = LoginDeclined if said["error"] == "access_denied" else OAuthError
+            raise kind(f"the login was refused: {printable(said['error'])[:80]}{f' ({why})' if why else ''}")
         if not said.get("code"):
             raise OAuthError("the answer has no code in it")
         return said["code"]

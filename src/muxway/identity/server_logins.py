@@ -6,6 +6,7 @@ import shlex
 from functools import partial
 from typing import TYPE_CHECKING
 
+from muxway.calls.identity import key_name
 from muxway.servers.state import State
 from muxway.servers.users import each_of
 
@@ -119,6 +120,8 @@ class ServerLogins:
 
     def _way(self, name: str, owner: Owner) -> str:
         """What somebody who is not the one who runs the gateway is told to do to log in to a server."""
+        if (key := key_name(owner)) is not None:
+            return f"ask who runs muxway for it (`{shlex.join(['muxway', 'login', name, '--key', key])}`)"
         if self.connect_pages is None or not self.connect_pages.knows(owner):
             return "ask who runs muxway for a login that is shared (`oauth.shared`), or for a sign-on"
         return f"open {self.connect_pages.link(name)}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muxway.config.model import ServerConfig
     from muxway.identity.device import DeviceCode
     from muxway.identity.discovery import Discovered
-    from muxway.identity.store import Registration, TokenStore
+    from muxway.identity.store import AuthorizationServer, Registration, TokenStore
 
 _ACCEPT: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 _HELLO: Final = msgspec.json.encode(
@@ -127,17 +127,17 @@ class SignIn:
                 return await self._keep(await pending.finish(fetch, query))
 
     async def begin(
-        self, redirect_uri: str, registered: Callable[[str], Registration | None] = lambda _: None
+        self, redirect_uri: str, known_as: Callable[[AuthorizationServer], Registration | None] = lambda _: None
     ) -> PendingLogin:
         """Begin a login whose answer comes to this address, which somebody else looks after. Raises as `by_browser`.
 
-        `registered` gives how we are known by this address at an issuer, if we are.
+        `known_as` gives how we are known by this address at an authorization server, if we are.
         """
         async with fetch_for(self._config) as fetch:
             before = self._store.read(self.key)
             found = await self._discover(fetch, before)
             oauth = self._config.oauth
-            known = registered(found.server.issuer)
+            known = known_as(found.server)
             pending = await begin(fetch, self.key, found, oauth, self.scopes, redirect_uri, before, registration=known)
             self.registration = pending.registration.kind
             return pending

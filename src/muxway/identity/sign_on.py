@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import secrets
 import time
+from html import escape
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -23,10 +24,10 @@ from muxway.calls.identity import Identity
 from muxway.clients.authenticator import Rejected
 from muxway.clients.pages import read_fields
 from muxway.config.auth import is_secure
-from muxway.identity.issuer import fetch_json, fetch_metadata
+from muxway.identity.issuer import IssuerMetadata, fetch_json
 from muxway.identity.jwks import IssuerKeys
 from muxway.identity.verify_jwt import UnknownKey, check_claims, signed_claims
-from muxway.identity.web_pages import say, send_to
+from muxway.identity.web_pages import say, send_to, show
 from muxway.log import EventLog, printable
 from muxway.net.http_errors import HttpTrouble
 
@@ -42,8 +43,6 @@ CALLBACK: Final = "/sign-on/callback"
 LASTS: Final = 3600.0
 """Seconds for which somebody is known; then the issuer is asked again, which most people do not notice."""
 _BEGUN_LASTS: Final = 600.0
-_KEPT: Final = 600.0
-"""Seconds for which the issuer's metadata is remembered."""
 _SESSION: Final = "session"
 _BEGUN: Final = "sign-on"
 _MOST_USED: Final = 10_000
@@ -51,6 +50,7 @@ _LONGEST_BACK: Final = 2600
 """Bytes, as a cookie holds it, of the address of ours that a browser comes back to."""
 _MOST_GROUPS: Final = 2000
 """Characters of the names of all groups."""
+_AGAIN: Final = "Go back and begin again; the gateway's log says why."
 
 log = EventLog("auth")
 
@@ -80,7 +80,9 @@ class _OpenSignOn(msgspec.Struct, frozen=True, array_like=True):
     back: str
 
 
-class _Provider(NamedTuple):
+class Provider(NamedTuple):
+    """An issuer at which people sign on."""
+
     authorization_endpoint: str
     token_endpoint: str
     in_body: bool
@@ -90,6 +92,10 @@ class _Provider(NamedTuple):
 
 class _NotSignedOn(Exception):
     """Nobody is signed on. The text is for the log; what came may be anybody's."""
+
+
+class _Declined(_NotSignedOn):
+    """The user, or the issuer in the user's place, does not want to."""
 
 
 class SignOn:
@@ -120,7 +126,7 @@ class SignOn:
         self._cookies = cookies
         self._keys = keys or IssuerKeys(settings.issuer, settings.jwks)
         self._now = now
-        self._provider: tuple[_Provider, float] | None = None
+        self._metadata = IssuerMetadata(settings.issuer)
         self._used: dict[str, float] = {}
         """States that have been answered, and when they would have ended."""
 
@@ -154,7 +160,7 @@ class SignOn:
             # Anybody may have made it up.
             return say(400, "Nobody can sign on from here", "The address of the page is too long, or is none.")
         try:
-            provider = await self._find_provider()
+            provider = read_provider(await self._metadata.read())
         except HttpTrouble as trouble:
             log.warning(f"nobody can sign on: the issuer {trouble.what}", issuer=self._settings.issuer)
             return say(502, "Nobody can sign on", "The issuer cannot be asked at present. The gateway's log says why.")
@@ -181,20 +187,27 @@ class SignOn:
         base = self.base(request)
         forget = self._cookies.drop(base, _BEGUN)
         begun = self._cookies.get(request, base, _BEGUN, _OpenSignOn)
+        if begun is None:
+            log.warning("sign-on refused", why="it did not begin in this browser, or too long ago")
+            return say(400, "You are not signed on", _AGAIN, [forget])
         try:
-            if begun is None:
-                raise _NotSignedOn("it did not begin in this browser, or too long ago")
-            who = await self._signed_on(base, self._code(request, begun), begun)
+            provider = read_provider(await self._metadata.read())
+            who = await self._signed_on(base, self._code(request, begun, provider), begun, provider)
+        except _Declined as declined:
+            log.info("sign-on declined", why=str(declined))
+            title = "You are not signed on"
+            body = f"<h1>{title}</h1><p>The sign-on was ended before it was done.</p>"
+            return show(400, title, f"{body}<p><a href='{escape(base + begun.back)}'>Try again</a></p>", [forget])
         except _NotSignedOn as refused:
             log.warning("sign-on refused", why=str(refused))
-            return say(400, "You are not signed on", "Go back and begin again; the gateway's log says why.", [forget])
+            return say(400, "You are not signed on", _AGAIN, [forget])
         except HttpTrouble as trouble:
             log.warning(f"nobody can sign on: the issuer {trouble.what}", issuer=self._settings.issuer)
             return say(502, "You are not signed on", "The issuer did not confirm it. Begin again later.", [forget])
         log.info("signed on", user=who.user)
         return send_to(base + begun.back, [forget, self._cookies.put(base, _SESSION, who, LASTS)])
 
-    def _code(self, request: PageRequest, begun: _OpenSignOn) -> str:
+    def _code(self, request: PageRequest, begun: _OpenSignOn, provider: Provider) -> str:
         """The code in what came back, once. Raises _NotSignedOn."""
         said = read_fields(request.query)
         if said is None or not hmac.compare_digest(said.get("state", "").encode(), begun.state.encode()):
@@ -202,13 +215,13 @@ class SignOn:
         if not self._use(begun.state):
             raise _NotSignedOn("the answer has been used before")
         issuer = said.get("iss")
-        says_issuer = self._provider is not None and self._provider[0].says_issuer
         if issuer is not None and issuer != self._settings.issuer:
             raise _NotSignedOn("the answer comes from another issuer")
-        if issuer is None and says_issuer:
+        if issuer is None and provider.says_issuer:
             raise _NotSignedOn("the answer does not name the issuer, which always does")
         if "error" in said:
-            raise _NotSignedOn(f"the issuer says {printable(said['error'])[:80]}")
+            kind = _Declined if said["error"] == "access_denied" else _NotSignedOn
+            raise kind(f"the issuer says {printable(said['error'])[:80]}")
         if not said.get("code"):
             raise _NotSignedOn("there is no code in the answer")
         return said["code"]
@@ -224,9 +237,9 @@ class SignOn:
         self._used[state] = now + _BEGUN_LASTS
         return True
 
-    async def _signed_on(self, base: str, code: str, begun: _OpenSignOn) -> SignedOn:
+    async def _signed_on(self, base: str, code: str, begun: _OpenSignOn, provider: Provider) -> SignedOn:
         """Trade a code for who somebody is. Raises _NotSignedOn, HttpTrouble."""
-        provider, client = await self._find_provider(), self._client
+        client = self._client
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -280,12 +293,6 @@ class SignOn:
             identity.issuer, identity.subject, identity.user, _fitting(identity.groups), secrets.token_urlsafe(24)
         )
 
-    async def _find_provider(self) -> _Provider:
-        """Where the issuer takes what. Raises HttpTrouble."""
-        if self._provider is None or self._provider[1] < self._now():
-            self._provider = _provider(await fetch_metadata(self._settings.issuer)), self._now() + _KEPT
-        return self._provider[0]
-
 
 def is_own_form(request: PageRequest, base: str, who: SignedOn) -> bool:
     """Whether a form is of a page at this base URL, that was made for this person in this browser."""
@@ -318,7 +325,9 @@ def origin_of(base: str) -> str:
     return f"{scheme}://{host.removesuffix(usual) if usual else host}"
 
 
-def _provider(said: Mapping[str, Any]) -> _Provider:
+def read_provider(said: Mapping[str, Any]) -> Provider:
+    """Where an issuer takes what, as its metadata says. Raises HttpTrouble."""
+
     def address(name: str) -> str:
         found = said.get(name)
         if not isinstance(found, str) or not is_secure(found):
@@ -327,7 +336,7 @@ def _provider(said: Mapping[str, Any]) -> _Provider:
 
     methods = said.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
     in_body = isinstance(methods, list) and "client_secret_basic" not in methods
-    return _Provider(
+    return Provider(
         address("authorization_endpoint"),
         address("token_endpoint"),
         in_body,

@@ -189,7 +189,10 @@ class TokenStore:
 
     def values(self, key: LoginKey) -> dict[str, str]:
         """What a user gave for a server, by name. Raises StoreError."""
-        content = self._files.read(key.digest + _VALUES)
+        return self._values(key.digest + _VALUES)
+
+    def _values(self, name: str) -> dict[str, str]:
+        content = self._files.read(name)
         try:
             return {} if content is None else msgspec.json.decode(content, type=dict[str, str])
         except msgspec.MsgspecError:
@@ -201,6 +204,14 @@ class TokenStore:
             self._files.write(key.digest + _VALUES, msgspec.json.encode(values))
         else:
             self._files.remove(key.digest + _VALUES)
+
+    def forget_values(self) -> list[str]:
+        """Forget what was given for all servers, by whomever. Returns the names, also repeated. Raises StoreError."""
+        files = [name for name in self._files.names() if name.endswith(_VALUES)]
+        given = [name for file in files for name in self._values(file)]
+        for file in files:
+            self._files.remove(file)
+        return sorted(given)
 
     def wanted(self, key: LoginKey) -> WantedLogin | None:
         """What the server asked for, if that is not long ago. Raises StoreError."""

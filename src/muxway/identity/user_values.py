@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from muxway.calls.identity import key_name
 from muxway.config.user_values import filled
 from muxway.errors import MuxwayError, UpstreamError
 from muxway.identity.login_watch import LoginWatch
@@ -53,7 +54,8 @@ class UserValues:
         self._key = values_key(config, owner)
         self._values: Mapping[str, str] = {}
         self.on_login: Callable[[], None] | None = None
-        self._watch = LoginWatch(lambda: not self._missing(), of_many=owner != LOCAL)
+        # For API keys, as for whoever runs the gateway, they are given by a command.
+        self._watch = LoginWatch(lambda: not self._missing(), of_many=owner != LOCAL and key_name(owner) is None)
 
     @property
     def secrets(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
-from muxway.identity.issuer import AT_ROOT, IssuerDocument
+from muxway.identity.issuer import AT_ROOT, IssuerMetadata
 from muxway.identity.jwks import IssuerKeys
 from muxway.identity.verify_jwt import LEEWAY, Checked, UnknownKey, check_jwt, invalid
 from muxway.identity.verify_opaque import OpaqueTokens
@@ -156,7 +156,7 @@ class ResourceServer:
         self._server = server
         self._resources = resources
         self._keys = keys
-        self._issuer = IssuerDocument(tokens.settings.issuer)
+        self._issuer = IssuerMetadata(tokens.settings.issuer)
 
     def judges(self, token: bytes) -> bool:
         del token

@@ -86,9 +86,13 @@ def signed_claims(token: bytes, keys: IssuerKeys) -> dict[str, Any] | Rejected:
         return invalid("the access token is no signed JWT")
     try:
         signed = jws.extract_compact(token, registry=_registry)
-        header = signed.headers()
+        # The library takes any JSON for a header, whatever it says of its type.
+        header: Any = signed.headers()
     except (JoseError, ValueError, TypeError, RecursionError):
         return invalid("the access token cannot be read")
+    if not isinstance(header, dict):
+        return invalid("the access token cannot be read")
+    header = cast("dict[str, Any]", header)
     algorithm, kid = header.get("alg"), header.get("kid")
     if algorithm not in ALGORITHMS:
         return invalid("the access token is signed in a way that does not count")

@@ -6,6 +6,7 @@ its process has closed already has no owner any more, and shows as root's: such 
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import struct
@@ -44,7 +45,10 @@ def owner_of(peer: tuple[str, int], own: tuple[str, int]) -> int | None:
 def _kernel() -> socket.socket:
     # Kept: where no more files can be opened, whoever is connected by then must still be told from strangers.
     netlink: int = socket.AF_NETLINK  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType] - Linux
-    return socket.socket(netlink, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _SOCK_DIAG)
+    made = socket.socket(netlink, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _SOCK_DIAG)
+    # Python warns of a socket that nobody has closed, at the end of a process, too.
+    atexit.register(made.close)
+    return made
 
 
 _numbers = count(1)

@@ -51,10 +51,28 @@ class SecretStore:
         record = self._read(_digest(name))
         return None if record is None else record.value
 
-    def all(self) -> list[StoredSecret]:
-        """Those that are set, without their values. Raises StoreError."""
-        records = (self._read(digest) for digest in self._files.names())
-        return sorted(StoredSecret(record.name, record.at) for record in records if record is not None)
+    def has(self, name: str) -> bool:
+        """Whether a secret is set, also one that cannot be opened any more. Raises StoreError."""
+        return _digest(name) in self._files.names()
+
+    def all(self, problems: dict[str, None] | None = None) -> list[StoredSecret]:
+        """Those that are set, without their values. Why others cannot be told of is put into `problems`, if given.
+
+        Raises:
+            StoreError: the folder cannot be used, or one of them, and there is nowhere to tell of it.
+        """
+        found: list[StoredSecret] = []
+        for digest in self._files.names():
+            try:
+                record = self._read(digest)
+            except StoreError as error:
+                if problems is None:
+                    raise
+                problems[str(error)] = None
+                continue
+            if record is not None:
+                found.append(StoredSecret(record.name, record.at))
+        return sorted(found)
 
     def write(self, name: str, value: str) -> None:
         """Set a secret; it is on the disk when this returns. Raises StoreError."""
@@ -83,4 +101,5 @@ def secret_folder() -> Path:
 
 
 def _digest(name: str) -> str:
-    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+    # A name from the command line may be no text at all; then there is no secret of that name.
+    return hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=16).hexdigest()

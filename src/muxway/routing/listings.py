@@ -15,10 +15,17 @@ if TYPE_CHECKING:
     from muxway.calls.call import Call
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Hint, Pages
-    from muxway.wire.envelopes import Buffer
+    from muxway.wire.envelopes import Buffer, Raw
 
 _LONGEST_CURSOR: Final = 256
 _CURSOR = re.compile(r"([a-z]+)-([0-9a-f]{16})\.(\d{1,15})").fullmatch
+
+
+def cursor_of(call: Call) -> Raw | None:
+    """Where a client goes on; None: it begins."""
+    cursor = call.params.get("cursor")
+    begins = cursor is None or envelopes.is_null(cursor) or bytes(memoryview(cursor)[:3]) == b'""'
+    return None if begins else cursor
 
 
 class Listing(NamedTuple):
@@ -53,8 +60,8 @@ class Listing(NamedTuple):
             InvalidParams: the cursor is of another list, or too old.
         """
         listing, offset = self, 0
-        cursor = call.params.get("cursor")
-        if cursor is not None and not envelopes.is_null(cursor) and bytes(memoryview(cursor)[:3]) != b'""':
+        cursor = cursor_of(call)
+        if cursor is not None:
             known = memoryview(cursor).nbytes < _LONGEST_CURSOR
             listing, offset = self._resume(envelopes.text(cursor) if known else None, earlier)
         revision, size, pages = call.caller.revision, self.size, listing.pages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muxway.search import answers, checking
+from muxway.search import answers, checking, opening
 from muxway.search.listing import CALL, tier_of
 
 if TYPE_CHECKING:
@@ -20,10 +20,12 @@ def misfit(visible: Visible, finder: Route, target: Target, arguments: Raw | Non
     route = target.chosen or target.route
     if route is None:
         return None
-    definition = target.definition if route is target.route else route.describe()
+    # What is too large to be looked through for each call is left to the server.
+    large = len(route.definition) > opening.LARGEST
+    definition = target.definition if route is target.route and not large else opening.opened(route.definition).members
     if visible.discovery is not None and visible.discovery.tiers:
         right = tier_of(definition)
         if finder.public != f"{CALL}_{right}":
             return answers.wrong_tier(route, finder.public, right)
-    problems = checking.problems(arguments, definition.get("inputSchema"))
+    problems = [] if large else checking.problems(arguments, definition.get("inputSchema"))
     return answers.misfit(route, problems) if problems else None

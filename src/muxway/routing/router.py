@@ -14,7 +14,7 @@ import msgspec
 from muxway.calls.backend import StillStarting, refuse
 from muxway.calls.sinks import chain
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
-from muxway.catalog.naming import SEPARATORS, has_prefix
+from muxway.catalog.naming import SEPARATORS, has_prefix, spellings
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
 from muxway.errors import INVALID_PARAMS, CallRefused, InvalidParams, RpcError, ToolNotFound
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from muxway.access.rules import Ruling
     from muxway.calls.backend import Backend
-    from muxway.calls.call import Call
+    from muxway.calls.call import Call, Caller
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
     from muxway.routing.snapshot import Visible
@@ -46,6 +46,7 @@ _LARGEST_JUDGED: Final = 256 * 1024
 _WITH_ARGUMENTS: Final = frozenset(("tools/call", "prompts/get"))
 """Bytes of arguments, not written as we would write them, that a rule may look at: it takes some 20 ns for each."""
 _NO_ARGUMENTS: Final = envelopes.Raw(b"{}")
+_PICK: Final = envelopes.picker(("name", "arguments"))
 _MOST_WAITS: Final = 4
 """How often a call waits before it is told that what it calls is not listed: some lists never stand still."""
 
@@ -124,8 +125,9 @@ class Router:
         target = self.of_route(visible, route)
         if target.vague and target.own is not None and not target.own.steps:
             return self._compound(visible, target, route, call)
-        # What is refused is looked up each time: those that are remembered are called without a further look.
-        if target.error is None and len(visible.targets) < _REMEMBERED:
+        # What is refused is looked up each time: those that are remembered are called without a further look. So are
+        # the names of tools by which others are found, which mean something else to who calls them directly.
+        if target.error is None and len(visible.targets) < _REMEMBERED and name not in visible.finders:
             visible.targets[spelled] = target
         return target
 
@@ -134,11 +136,17 @@ class Router:
         if route.public == SEARCH:
             return Target("", (route.public,), TOOLS, route, found_in=visible.tools, searches=True)
         given = call.params.get("arguments")
-        wanted = envelopes.members(given) if given is not None else None
-        spelled, arguments = (wanted or {}).get("name"), (wanted or {}).get("arguments")
+        spelled, arguments = (None, None) if given is None or not envelopes.is_object(given) else _PICK(given)
         if spelled is None or (name := envelopes.text(spelled)) is None:
             error = CallRefused(f"Nothing was called: {route.public} takes the name of a tool, and its arguments.")
             return Target("", (route.public,), TOOLS, route, found_in=visible.tools, chosen=route, error=error)
+        if name in visible.finders:
+            # Looked up once more, as it is after whatever stands around calls, it would lead to yet another tool.
+            other = _other_spelling(visible, name)
+            if other is None:
+                error = self._not_found(visible, TOOLS, name, call.caller)
+                return msgspec.structs.replace(self._absent(visible, TOOLS, name, error), chosen=route)
+            name, spelled = other, envelopes.Raw(envelopes.encode(other))
         if arguments is None or envelopes.is_null(arguments):
             arguments = _NO_ARGUMENTS
         params = {**call.params, "name": spelled, "arguments": arguments}
@@ -252,7 +260,7 @@ class Router:
             target = self.of_native(visible, *own)
             if target.verdict is None or target.verdict.shown:
                 return target
-            return self._absent(visible, TOOLS, name, self._not_found(visible, catalog, name, call))
+            return self._absent(visible, TOOLS, name, self._not_found(visible, TOOLS, name, call.caller))
         error: RpcError | None = None
         try:
             self.explain_absence(visible, catalog, name)
@@ -264,7 +272,7 @@ class Router:
         if (route := visible.unlisted(kind, name)) is not None:
             target = self.of_route(visible, route) if kind is TOOLS else self._of_prompt(visible, route)
             return msgspec.structs.replace(target, error=error)
-        return self._absent(visible, kind, name, error or self._not_found(visible, catalog, name, call))
+        return self._absent(visible, kind, name, error or self._not_found(visible, kind, name, call.caller))
 
     def _absent(self, visible: Visible, kind: Kind, name: str, error: RpcError) -> Target:
         """What a name is about that leads nowhere: whatever is around its server's calls is around this one."""
@@ -275,15 +283,22 @@ class Router:
         verdict = None if known is None else visible.verdict(kind, known)
         return Target(owner, kind=kind, verdict=verdict, error=error)
 
-    def _not_found(self, visible: Visible, catalog: Catalog, name: str, call: Call) -> RpcError:
-        near = catalog.nearest(name)
+    def unknown(self, visible: Visible, kind: Kind, name: str, caller: Caller) -> RpcError:
+        """What is said of a name that nothing has, or nothing that a caller may know of."""
+        return _no_resource(name, caller) if kind is RESOURCES else self._not_found(visible, kind, name, caller)
+
+    def _not_found(self, visible: Visible, kind: Kind, name: str, caller: Caller) -> RpcError:
+        catalog = visible.catalog(kind)
+        # Where middleware may hide some from this caller, those are not to be told, either.
+        hides = visible.chain is not None and visible.chain.hides(kind)
+        near = [] if hides else catalog.nearest(name)
         data = {"muxway": {"nearest": near}} if near else None
-        problem = catalog.find(name).problem
-        if catalog.kind is PROMPTS:
+        problem = catalog.find(name).problem or f"{kind.not_found}: {short(name)}"
+        if kind is PROMPTS:
             return InvalidParams(problem, data=data)
         if not has_prefix(name) and all(one.prefix for one in visible.whole.servers.values()):
             return InvalidParams(f"Tool name must be prefixed with server key: {short(name)}", data=data)
-        return ToolNotFound(problem, code=call.caller.revision.unknown_tool_code, data=data)
+        return ToolNotFound(problem, code=caller.revision.unknown_tool_code, data=data)
 
     def explain_absence(self, visible: Visible, catalog: Catalog, name: str) -> None:
         """A tool or prompt that is not listed may be one of a server that is down, or it may be new there.
@@ -391,8 +406,7 @@ class Router:
             return Target(error=InvalidParams("params.uri must be a string: the URI of the resource to read"))
         place = self._place(visible, uri, wait)
         if place is None:
-            code = INVALID_PARAMS if call.caller.revision.stateless else NOT_FOUND
-            error = RpcError(f"Resource not found: {short(uri)}", code=code, data={"uri": short(uri, 4096)})
+            error = _no_resource(uri, call.caller)
             return Target(names=(uri,), kind=RESOURCES, verdict=self._hidden_uri(visible, uri), error=error)
         head = b'"method":"resources/read","params":{"uri":' + envelopes.encode(place.native)
         rewrite = visible.resources.contents_rewriter(uri, place)
@@ -524,6 +538,20 @@ class Router:
             return visible.tools.admits is None or visible.tools.admits(trace.upstream, trace.tool)
         self.explain_absence(visible, visible.tools, trace.tool)
         return False
+
+
+def _no_resource(uri: str, caller: Caller) -> RpcError:
+    code = INVALID_PARAMS if caller.revision.stateless else NOT_FOUND
+    return RpcError(f"Resource not found: {short(uri)}", code=code, data={"uri": short(uri, 4096)})
+
+
+def _other_spelling(visible: Visible, name: str) -> str | None:
+    """Another name of a server's tool that can be taken for nothing else; None if there is none."""
+    route = visible.tools.find(name).route
+    if route is None or not route.upstream:
+        return None
+    found = (one for one in spellings(route.upstream, route.alias) if visible.tools.find(one).route is route)
+    return next((one for one in found if one not in visible.finders), None)
 
 
 def _arguments(call: Call) -> dict[str, Any]:

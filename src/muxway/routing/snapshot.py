@@ -15,6 +15,7 @@ from muxway.access import narrowing
 from muxway.access.rules import hints_of
 from muxway.catalog import build, client_profiles
 from muxway.catalog.kinds import KINDS, PROMPTS, RESOURCES, TOOLS
+from muxway.catalog.locking import accepting
 from muxway.catalog.model import EMPTY, Hint, Pages
 from muxway.catalog.naming import spellings
 from muxway.catalog.resources import build_resources
@@ -61,6 +62,14 @@ class MiddlewareChain(Protocol):
     @property
     def takes_unlisted(self) -> bool:
         """Whether nothing in it goes by names, or may leave something out of a list."""
+        ...
+
+    def relists(self, kind: Kind) -> bool:
+        """Whether anything in it may make another list of a kind."""
+        ...
+
+    def hides(self, kind: Kind) -> bool:
+        """Whether what it leaves out of such a list is hidden."""
         ...
 
     def handle(self, call: Call, sink: Sink) -> Running | None:
@@ -182,6 +191,8 @@ class Visible:
     """What was done to the tools for a client that cannot take them as they are; None: nothing."""
     client: str = ""
     """The profile of that client."""
+    before_client: Visible | None = None
+    """What there is for other clients, if that is not the same."""
     discovery: Discovery | None = None
     """How tools are found that are not listed; None: all are."""
     finders: Mapping[str, Route] = field(default_factory=dict[str, "Route"])
@@ -201,8 +212,13 @@ class Visible:
         return self.prompts if kind is PROMPTS else self.tools
 
     def listed(self, kind: Kind) -> Mapping[str, object]:
-        """What there is of a kind, by name; another object as soon as that changes."""
-        return self.resources.resources if kind is RESOURCES else self.catalog(kind).routes
+        """What there is of a kind, by its public name; another object as soon as that changes."""
+        everybodys = self.before_client or self
+        return everybodys.resources.resources if kind is RESOURCES else everybodys.catalog(kind).routes
+
+    def relisted(self, kind: Kind) -> bool:
+        """Whether middleware may make another list of a kind: it goes by public names, whichever client asks."""
+        return self.chain is not None and self.chain.relists(kind)
 
     def offered(self, revision: Revision) -> dict[str, Any]:
         """What callers of a revision are offered."""
@@ -240,7 +256,7 @@ class Visible:
             return None
         # Of a server that is being started for the first time nothing is known: that is not locked, either.
         new = f"{kind.word} {name!r} of server {server!r} is not there, or not in muxway.lock"
-        why = why or f"{new}: `muxway lock accept {server}/{name}`"
+        why = why or f"{new}: `{accepting(server, name)}`"
         return InvalidParams(why, data={"muxway": {"reason": "locked", "upstream": server}})
 
     def verdict(self, kind: Kind, route: Route) -> Ruling | None:
@@ -371,8 +387,10 @@ class Snapshot:
             return own.visible(view)
         made = own.classes.get(key)
         # To find what is the same as before takes as long as to make it.
-        many = are_many(self.given) or (before is not None and are_many(before.sources))
-        return made if made is not None or many else own.made(key, before)
+        if made is not None or are_many(self.given) or (before is not None and are_many(before.sources)):
+            return made
+        adapts = key[2] and client_profiles.takes_long(own.whole.tools.page(0, None))
+        return None if adapts else own.made(key, before)
 
     def looking(self, view: str | None, identity: Identity | None, client: str = "") -> Looking:
         """What any thread may do to see what a caller sees."""
@@ -467,8 +485,9 @@ class Snapshot:
     ) -> Snapshot:
         """What these make of it; each catalog is the same as here if nothing of its kind has changed."""
         before = self.whole
-        # With other rules for names, no part of the catalogs can be used again.
-        known = before.sources if settings.naming == self.settings.naming else ()
+        # With other rules for names, or on what is locked, no part of the catalogs can be used again.
+        same = (settings.naming, settings.locked) == (self.settings.naming, self.settings.locked)
+        known = before.sources if same else ()
         resources = _next_resources(before, known, servers, given)
         sources = [resources.with_apps(source) for source in given]
         tools = _next_catalog(before.tools, known, settings.naming, sources, resources)
@@ -495,6 +514,7 @@ class Snapshot:
                 base = shown if judge is None else snapshot.classes.get((view, judge, ""))
                 if base is not None:
                     same = {"servers": base.servers, "part_of": base.whole, "before_rules": base.before_rules}
+                    same["before_client"] = base
                     snapshot.classes[view, judge, client] = base if not made.client else replace(made, **same)
             elif judge is not None:
                 part_of = None if view is None else snapshot.classes.get((None, judge, ""))
@@ -565,9 +585,12 @@ def _next_catalog(
 ) -> Catalog:
     def parts(all_of_them: Sequence[Source]) -> list[object]:
         return [
-            (source.upstream, source.bare, source.prefix, source.asked, source.own, source.of(old.kind))
+            # What is refused may be listed as before: but with the catalog goes what calls of it were found to be.
+            (source.upstream, source.bare, source.prefix, source.asked, source.own, source.of(old.kind), refused)
             for source in all_of_them
-            if any(source.of(old.kind)) or source.asked not in (None, source.prefix)
+            if (refused := source.refused.get(old.kind.name))
+            or any(source.of(old.kind))
+            or source.asked not in (None, source.prefix)
         ]
 
     if old.version and parts(sources) == parts(known):
@@ -688,6 +711,7 @@ def _adapted(seen: Visible, profile: ClientProfile, before: Visible | None) -> V
         part_of=seen.whole,
         adapted=adapted,
         client=profile.name,
+        before_client=seen,
     )
 
 
@@ -829,7 +853,9 @@ def _searched(visible: Visible, discovery: Discovery | None, before: Visible | N
         old = None if before is None or not before.lists else before.lists[stateless][TOOLS]
         lists[stateless] = {**listings, TOOLS: listings[TOOLS]._replace(pages=pages).following(old)}
     said = instructions.merged(visible.sources, visible.settings.naming, searched=True)
-    return replace(visible, discovery=discovery, finders=finders, lists=lists, instructions=said)
+    # Where all were listed before, a server's tool may have had the name of one of the finders.
+    targets = visible.targets if before is not None and before.finders.keys() == finders.keys() else {}
+    return replace(visible, discovery=discovery, finders=finders, lists=lists, instructions=said, targets=targets)
 
 
 def _without(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from muxway.likeness import short
+from muxway.search import opening
 from muxway.search.listing import CALL, tier_of
 from muxway.search.signatures import signature
 from muxway.wire import envelopes
@@ -39,6 +40,7 @@ _DESCRIBING: Final = frozenset(("description", "title", "examples", "example", "
 _VALUES: Final = frozenset(("enum", "const", "required"))
 _OF_NAMES: Final = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 _DEEPEST: Final = 64
+_TOO_LONG: Final = "schema: too long to be shown here; ask for it by `names`"
 
 
 class SearchQuery(NamedTuple):
@@ -50,12 +52,16 @@ class SearchQuery(NamedTuple):
     names: tuple[str, ...] = ()
 
 
+_PICK: Final = envelopes.picker(SearchQuery._fields)
+
+
 def asked(arguments: Raw | None) -> SearchQuery | str:
     """What is asked for; or what is wrong with it, for whoever asked."""
-    given = {} if arguments is None or envelopes.is_null(arguments) else envelopes.members(arguments)
-    if given is None:
+    given = envelopes.Raw(b"{}") if arguments is None or envelopes.is_null(arguments) else arguments
+    if not envelopes.is_object(given):
         return "arguments must be an object: query, limit, server, names"
-    present = {name: raw for name, raw in given.items() if not envelopes.is_null(raw)}
+    taken = zip(SearchQuery._fields, _PICK(given), strict=True)
+    present = {name: raw for name, raw in taken if raw is not None and not envelopes.is_null(raw)}
     query, server = envelopes.text(present.get("query", b'""')), None
     if query is None:
         return "query must be a text: what the tool should do"
@@ -64,10 +70,11 @@ def asked(arguments: Raw | None) -> SearchQuery | str:
     limit = envelopes.number(present.get("limit", b"%d" % LIMIT))
     if limit is None:
         return f"limit must be a number, at most {MOST}"
-    listed = envelopes.items(present.get("names", b"[]"))
+    named = present.get("names", b"[]")
+    listed = envelopes.items(named) if memoryview(named).nbytes <= LARGEST else None
     names = [name for one in (listed or ())[:MOST] if (name := envelopes.text(one)) is not None]
     if listed is None or len(names) != len(listed[:MOST]):
-        return "names must be a list of texts: names of tools"
+        return f"names must be a list of texts: names of tools, at most {MOST}"
     return SearchQuery(query, round(min(max(limit, 1), MOST)), server, tuple(names))
 
 
@@ -75,8 +82,10 @@ def hits(shown: Sequence[Route], count: int, limit: int, *, tiers: bool) -> str:
     """The tools that were found, best first; `count` of them in all."""
     room = min(LARGEST, limit * _PER_HIT) - _ROOM
     parts: list[str] = []
+    openable = opening.LARGEST
     for route in shown:
-        text = _hit(route, tiers=tiers)
+        text = _hit(route, openable, tiers=tiers)
+        openable -= min(openable, len(route.definition))
         room -= len(text.encode()) + 2
         if room < 0 and parts:
             break
@@ -88,16 +97,16 @@ def hits(shown: Sequence[Route], count: int, limit: int, *, tiers: bool) -> str:
     return "\n\n".join((*parts, said))
 
 
-def _hit(route: Route, *, tiers: bool) -> str:
-    definition = route.describe()
-    line, complete = signature(definition.get("inputSchema"))
-    hint = f" [{tier_of(definition)}]" if tiers or "annotations" in definition else ""
+def _hit(route: Route, openable: int, *, tiers: bool) -> str:
+    definition, whole = opening.opened(route.definition, openable)
+    line, complete = signature(definition.get("inputSchema")) if whole else ("(…)", False)
+    hint = f" [{tier_of(definition)}]" if (tiers and whole) or "annotations" in definition else ""
     sentence = first_sentence(definition.get("description")) or first_sentence(definition.get("title"))
     parts = [f"{route.public}{line}{hint}"]
     if sentence:
         parts.append(sentence)
     if not complete:
-        parts.append(_schema(definition.get("inputSchema"), (_SCHEMA, _BARE_SCHEMA)))
+        parts.append(_schema(definition.get("inputSchema"), (_SCHEMA, _BARE_SCHEMA)) if whole else _TOO_LONG)
     return "\n".join(parts)
 
 
@@ -107,7 +116,7 @@ def _schema(schema: object, rooms: tuple[int, int]) -> str:
         raw = envelopes.encode(one)
         if len(raw) <= room:
             return f"schema: {raw.decode()}"
-    return "schema: too long to be shown here; ask for it by `names`"
+    return _TOO_LONG
 
 
 def undescribed(schema: object, depth: int = 0, *, named: bool = False) -> object:
@@ -143,11 +152,16 @@ def first_sentence(text: object) -> str:
 def definitions(found: Sequence[tuple[str, Route | None]]) -> str:
     """Full definitions of tools by the names that were asked for; None: there is none."""
     room = LARGEST - _ROOM
+    openable = opening.LARGEST
     parts: list[str] = []
     for name, route in found:
-        text = f"Tool not found: {short(name)}" if route is None else route.definition.decode()
-        if route is not None and len(text.encode()) > LARGEST - _ROOM:
-            text = _cut(route)
+        if route is None:
+            text = f"Tool not found: {short(name)}"
+        elif len(route.definition) <= LARGEST - _ROOM:
+            text = route.definition.decode()
+        else:
+            text = _cut(route, openable)
+            openable -= min(openable, len(route.definition))
         room -= len(text.encode()) + 2
         if room < 0 and parts:
             parts.append(f"{len(found) - len(parts)} more do not fit: ask for fewer.")
@@ -156,14 +170,15 @@ def definitions(found: Sequence[tuple[str, Route | None]]) -> str:
     return "\n\n".join(parts)
 
 
-def _cut(route: Route) -> str:
+def _cut(route: Route, openable: int) -> str:
     """The definition of a tool that is too long for any answer."""
-    definition = route.describe()
+    definition, whole = opening.opened(route.definition, openable)
+    said = f"{route.public}\n{short(str(definition.get('description', '')), 1000)}"
+    if not whole:
+        return f"{said}\nschema: too long to be shown; its server says what is wrong with a call"
     bare = envelopes.encode(undescribed(definition.get("inputSchema")))
     schema = bare.decode() if len(bare) <= LARGEST - 4 * _ROOM else signature(definition.get("inputSchema")).text
-    return (
-        f"{route.public}\n{short(str(definition.get('description', '')), 1000)}\nschema without descriptions: {schema}"
-    )
+    return f"{said}\nschema without descriptions: {schema}"
 
 
 def nothing(query: str, counts: Mapping[str, int], server: str | None = None) -> str:
@@ -180,7 +195,8 @@ def nothing(query: str, counts: Mapping[str, int], server: str | None = None) ->
 def misfit(route: Route, problems: Iterable[str]) -> str:
     """What is said of a call whose arguments do not fit, so that the next one does."""
     told = "\n".join(f"- {one}" for one in problems)
-    schema = _schema(route.describe().get("inputSchema"), (_SCHEMA_OF_ERROR, LARGEST - 4 * _ROOM))
+    room = LARGEST - 2 * _ROOM - len(told.encode())
+    schema = _schema(route.describe().get("inputSchema"), (min(room, _SCHEMA_OF_ERROR), room))
     return f"Nothing was called: the arguments do not fit {route.public}.\n{told}\n{schema}"
 
 

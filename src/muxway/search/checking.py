@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muxway.errors import ParseError
@@ -25,7 +26,12 @@ Schema = Mapping[str, Any]
 _MOST_STEPS: Final = 5000
 """Pairs of a value and a schema that are looked at."""
 _MOST_BYTES: Final = 256 * 1024
-"""Bytes of one argument that is opened."""
+"""Bytes of arguments that are opened."""
+_NAMES_PER_STEP: Final = 20
+"""Names that are looked up in the time of one step."""
+_LONGEST_REFERENCE: Final = 1000
+_LONGEST_TOLD: Final = 1300
+_MOST_NAMES: Final = 50
 _DEEPEST: Final = 32
 _MOST_TOLD: Final = 8
 _PLAIN: Final = frozenset(("type", "title", "description", "default", "examples", "format"))
@@ -40,7 +46,10 @@ class _Enough(Exception):
 
 def problems(arguments: Raw | None, schema: object) -> list[str]:
     """What is wrong with arguments, the first few; empty: nothing that can be told."""
-    given = {} if arguments is None or envelopes.is_null(arguments) else envelopes.members(arguments)
+    try:
+        given = {} if arguments is None or envelopes.is_null(arguments) else envelopes.few_members(arguments)
+    except envelopes.TooManyMembers:
+        return []
     if given is None:
         return ["arguments must be an object"]
     told: list[str] = []
@@ -50,7 +59,7 @@ def problems(arguments: Raw | None, schema: object) -> list[str]:
             if len(told) == _MOST_TOLD:
                 told.append("…")
                 break
-            told.append(f"{short(place, 100) or 'arguments'} {why}")
+            told.append(f"{short(place, 100) or 'arguments'} {short(why, _LONGEST_TOLD)}")
     return told
 
 
@@ -58,11 +67,13 @@ def _of_members(given: Mapping[str, Raw], schema: Schema) -> Iterator[tuple[str,
     checker = _Checker(schema)
     known = _object(schema.get("properties"))
     yield from checker.names(given, schema, "")
+    room = _MOST_BYTES
     for name, raw in given.items():
         inner = known.get(name)
         if inner is None or _fits_plainly(raw, inner):
             continue
-        if memoryview(raw).nbytes <= _MOST_BYTES:
+        if (size := memoryview(raw).nbytes) <= room:
+            room -= size
             yield from checker.look(envelopes.value(raw), inner, name, 1)
     rest = {name: value for name, value in schema.items() if name in ("anyOf", "oneOf", "allOf", "$ref")}
     if rest and sum(memoryview(raw).nbytes for raw in given.values()) <= _MOST_BYTES:
@@ -87,10 +98,16 @@ class _Checker:
         self._root = root
         self._steps = 0
 
+    def _spend(self, steps: int) -> None:
+        """Take so many steps. Raises _Enough."""
+        self._steps += steps
+        if self._steps > _MOST_STEPS:
+            raise _Enough
+
     def look(self, value: object, schema: object, place: str, depth: int) -> Iterator[tuple[str, str]]:
         """Where and why a value does not fit. Raises _Enough."""
-        self._steps += 1
-        if self._steps > _MOST_STEPS or depth > _DEEPEST:
+        self._spend(1)
+        if depth > _DEEPEST:
             raise _Enough
         if schema is False:
             yield place, "may not be given"
@@ -105,21 +122,23 @@ class _Checker:
             yield from self.look(value, self._referred(reference), place, depth + 1)
             return
         kinds = _list(fields.get("type")) or ([fields["type"]] if isinstance(fields.get("type"), str) else [])
+        self._spend(len(kinds) // _NAMES_PER_STEP)
         if kinds and not any(_is(value, kind) for kind in kinds):
-            yield place, f"must be {' or '.join(map(str, kinds))}, found {_kind(value)}"
+            yield place, f"must be {' or '.join(dict.fromkeys(map(str, kinds)))}, found {_kind(value)}"
             return
-        if "const" in fields and not _same(value, fields["const"]):
+        if "const" in fields and not self._same(value, fields["const"]):
             yield place, f"must be {_shown(fields['const'])}"
-        if isinstance(fields.get("enum"), list) and not any(_same(value, one) for one in _list(fields["enum"])):
+        if isinstance(fields.get("enum"), list) and not any(self._same(value, one) for one in _list(fields["enum"])):
             yield place, f"must be one of {', '.join(map(_shown, _list(fields['enum'])[:20]))}"
         if not _UNIONS.isdisjoint(fields):
             yield from self._unions(value, fields, place, depth)
         if isinstance(value, dict):
             members = cast("Mapping[str, object]", value)
             yield from self.names(members, fields, place)
-            for name, inner in _object(fields.get("properties")).items():
-                if name in members:
-                    yield from self.look(members[name], inner, f"{place}.{name}" if place else name, depth + 1)
+            known = _object(fields.get("properties"))
+            for name, inner in members.items():
+                if name in known:
+                    yield from self.look(inner, known[name], f"{place}.{name}" if place else name, depth + 1)
         elif isinstance(value, list):
             yield from self._items(cast("list[object]", value), fields, place, depth)
         elif isinstance(value, str):
@@ -130,14 +149,17 @@ class _Checker:
     def names(self, members: Mapping[str, object], schema: Schema, place: str) -> Iterator[tuple[str, str]]:
         """Members that are missing, and those that nobody knows where nothing else may stand."""
         before = f"{place}." if place else ""
-        for name in _list(schema.get("required")):
+        needed = _list(schema.get("required"))
+        self._spend((len(needed) + len(members)) // _NAMES_PER_STEP)
+        for name in needed:
             if isinstance(name, str) and name not in members:
                 yield before + name, "is required"
         known = _object(schema.get("properties"))
         if schema.get("additionalProperties") is False and not schema.get("patternProperties"):
             for name in members:
                 if name not in known:
-                    yield before + name, f"is unknown; there are {short(', '.join(known), 300) or 'none'}"
+                    named = ", ".join(islice(known, _MOST_NAMES))
+                    yield before + name, f"is unknown; there are {short(named, 300) or 'none'}"
 
     def _items(self, value: list[object], fields: Schema, place: str, depth: int) -> Iterator[tuple[str, str]]:
         yield from _sizes(len(value), fields, "Items", "items", place)
@@ -160,7 +182,7 @@ class _Checker:
 
     def _referred(self, reference: str) -> object:
         """What a reference inside the same schema points to (RFC 6901); anything, if that is not known."""
-        if not reference.startswith("#"):
+        if not reference.startswith("#") or len(reference) > _LONGEST_REFERENCE:
             return True
         found: object = self._root
         for word in reference[1:].split("/")[1:]:
@@ -170,6 +192,19 @@ class _Checker:
                 return True
             found = fields[key]
         return found
+
+    def _same(self, one: object, other: object) -> bool:
+        """Whether two values are the same to JSON: true is not 1, but 1.0 is. Raises _Enough."""
+        self._spend(1)
+        if _kind(one) != _kind(other):
+            return False
+        if isinstance(one, dict):
+            its, others = _object(cast("object", one)), _object(other)
+            return its.keys() == others.keys() and all(self._same(value, others[name]) for name, value in its.items())
+        if isinstance(one, list):
+            these, those = _list(cast("object", one)), _list(other)
+            return len(these) == len(those) and all(map(self._same, these, those))
+        return one == other
 
 
 def _is(value: object, kind: object) -> bool:
@@ -201,19 +236,6 @@ def _kind(value: object) -> str:
             return "object"
         case _:
             return "array"
-
-
-def _same(one: object, other: object) -> bool:
-    """Whether two values are the same to JSON: true is not 1, but 1.0 is."""
-    if _kind(one) != _kind(other):
-        return False
-    if isinstance(one, dict):
-        its, others = _object(cast("object", one)), _object(other)
-        return its.keys() == others.keys() and all(_same(value, others[name]) for name, value in its.items())
-    if isinstance(one, list):
-        these, those = _list(cast("object", one)), _list(other)
-        return len(these) == len(those) and all(map(_same, these, those))
-    return one == other
 
 
 def _sizes(size: int, fields: Schema, key: str, word: str, place: str) -> Iterator[tuple[str, str]]:

@@ -14,11 +14,11 @@ from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
+from muxway.search.opening import opened
 from muxway.search.words import telling, terms
-from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
     from muxway.search.meaning import Meaning, Vectors
 
@@ -42,6 +42,8 @@ _STEP: Final = 256
 """Terms that are packed at a time."""
 _KEPT: Final = 50
 """Postings, for each tool, that are kept joined once their terms were asked for."""
+_MOST_NARROWED: Final = 8
+"""Callers who see less than others, by what they see, for whom that is kept."""
 
 
 class Indexed(Protocol):
@@ -84,6 +86,20 @@ FIELDS: Final = (
 )
 
 
+class SeenTools(NamedTuple):
+    """What there is for some callers."""
+
+    routes: Mapping[str, Indexed]
+    """By public name."""
+    hidden: Collection[str] = ()
+    """Names of those that there are not, all the same."""
+
+    @property
+    def own(self) -> list[Indexed]:
+        """Those of the gateway itself: they may tell of less than they tell to others."""
+        return [one for name, one in self.routes.items() if not one.upstream and name not in self.hidden]
+
+
 class Match(NamedTuple):
     """A tool that a query found."""
 
@@ -103,7 +119,7 @@ class Matches(NamedTuple):
 
 def fields_of(tool: Indexed) -> tuple[list[str], ...]:
     """The terms in each of the `FIELDS` of a tool."""
-    definition = envelopes.holdable(tool.definition)
+    definition = opened(tool.definition).members
     annotations = _object(definition.get("annotations"))
     titles = " ".join(_text(one.get("title")) for one in (definition, annotations))
     properties = _object(_object(definition.get("inputSchema")).get("properties"))
@@ -187,6 +203,10 @@ class Segment:
             segment.vectors = yield from meaning.vectors(segment.definitions)
         return segment
 
+    def is_of(self, names: list[str], definitions: list[bytes]) -> bool:
+        """Whether it is what these make."""
+        return self.definitions == definitions and self.names == names
+
     def postings(self, term: str) -> tuple[array[int], array[float]] | None:
         """The tools that have a term, by number, and what it counts there; None: no tool has it."""
         number = self._starts.get(term)
@@ -196,12 +216,20 @@ class Segment:
         return self._tools[start:end], self._impacts[start:end]
 
 
+def _told(tools: Sequence[Indexed]) -> tuple[list[str], list[bytes]]:
+    """All that a segment is made of."""
+    return [tool.public for tool in tools], [tool.definition for tool in tools]
+
+
 class _JoinedSegments:
-    """Some segments as one: all of an index, or those of one server."""
+    """Some segments as one: all of an index, or those of one server; for some callers, as if they saw all of it.
 
-    __slots__ = ("_bases", "_segments", "_size", "_terms", "names", "vectors")
+    How rare a term is, and so which tool comes first, would tell them of tools that they do not see.
+    """
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    __slots__ = ("_bases", "_count", "_segments", "_size", "_terms", "mask", "names", "vectors")
+
+    def __init__(self, segments: Sequence[Segment], seen: SeenTools | None = None) -> None:
         self._segments = segments
         self.names: list[str] = []
         """What there is, by number."""
@@ -211,6 +239,12 @@ class _JoinedSegments:
             self._bases.append(len(self.names))
             self.names += segment.names
         self.vectors = [segment.vectors for segment in segments]
+        self.mask: bytearray | None = None
+        """Which of them there are, by number; None: all."""
+        if seen is not None:
+            routes, hidden = seen
+            self.mask = bytearray(name in routes and name not in hidden for name in self.names)
+        self._count = len(self.names) if self.mask is None else sum(self.mask)
         self._terms: dict[str, tuple[array[int], array[float]]] = {}
         """Postings of all segments, of terms that were asked for: many queries have the same words."""
         self._size = 0
@@ -222,9 +256,15 @@ class _JoinedSegments:
         if known is None:
             tools, impacts = array("I"), array("f")
             for base, segment in zip(self._bases, self._segments, strict=True):
-                if (found := segment.postings(term)) is not None:
+                if (found := segment.postings(term)) is None:
+                    continue
+                if (mask := self.mask) is None:
                     tools.extend([base + one for one in found[0]])
                     impacts.extend(found[1])
+                else:
+                    there = [(base + one, impact) for one, impact in zip(*found, strict=True) if mask[base + one]]
+                    tools.extend([one for one, _ in there])
+                    impacts.extend([impact for _, impact in there])
             # A term that no tool has costs something, too.
             self._size += 1 + len(tools)
             if self._size > _KEPT * len(self.names):
@@ -235,7 +275,7 @@ class _JoinedSegments:
 
     def rarities(self, asked: Iterable[str]) -> dict[str, float]:
         """The terms of a query that are looked up, the rarest first, and how much each counts for being rare."""
-        count = len(self.names)
+        count = self._count
         found = [(len(self.postings(term)[0]), term) for term in asked]
         known = sorted(one for one in found if one[0])[:MOST_TERMS]
         return {
@@ -267,6 +307,8 @@ class Index:
         self._segments: dict[str, Segment] = {}
         self._parts: dict[str | None, _JoinedSegments] = {}
         """Made when first asked for: all (None), or those of one server."""
+        self._narrowed: dict[tuple[str | None, int, int], tuple[SeenTools, _JoinedSegments]] = {}
+        """The same for callers who see less, by what that is, which is kept with it so that it stays the same."""
         self.of: object = None
         """What it was brought in step with last: the routes of a catalog."""
 
@@ -283,11 +325,11 @@ class Index:
         for server, tools in by_server.items():
             # Of many users most have the same.
             known = dict.fromkeys(one for index in (self, *others) if (one := index.segments.get(server)) is not None)
-            names, definitions = [tool.public for tool in tools], [tool.definition for tool in tools]
-            segment = next((one for one in known if one.definitions == definitions and one.names == names), None)
+            now = _told(tools)
+            segment = next((one for one in known if one.is_of(*now)), None)
             segments[server] = segment or (yield from Segment.build(tools, self._meaning))
             yield
-        self._segments, self._parts, self.of = segments, {}, routes
+        self._segments, self._parts, self._narrowed, self.of = segments, {}, {}, routes
 
     @property
     def segments(self) -> Mapping[str, Segment]:
@@ -299,7 +341,9 @@ class Index:
         """How many tools are in it."""
         return sum(len(segment.names) for segment in self._segments.values())
 
-    def _part(self, server: str | None) -> _JoinedSegments:
+    def _part(self, server: str | None, sees: SeenTools | None = None) -> _JoinedSegments:
+        if sees is not None:
+            return self._narrowed_part(server, sees)
         part = self._parts.get(server)
         if part is None:
             if server is not None and server not in self._segments:
@@ -308,26 +352,35 @@ class Index:
             part = self._parts[server] = _JoinedSegments(chosen)
         return part
 
-    def search(
-        self, query: str, limit: int, sees: Callable[[str], bool] | None = None, server: str | None = None
-    ) -> Matches:
+    def _narrowed_part(self, server: str | None, sees: SeenTools) -> _JoinedSegments:
+        key = (server, id(sees.routes), id(sees.hidden))
+        known = self._narrowed.get(key)
+        if known is None:
+            segments = self._segments
+            if (own := segments.get("")) is not None and not own.is_of(*_told(sees.own)):
+                segments = {**segments, "": _built(Segment.build(sees.own, self._meaning))}
+            chosen = [one for name, one in segments.items() if server in (None, name)]
+            if len(self._narrowed) >= _MOST_NARROWED:
+                del self._narrowed[next(iter(self._narrowed))]
+            known = self._narrowed[key] = sees, _JoinedSegments(chosen, sees)
+        return known[1]
+
+    def search(self, query: str, limit: int, sees: SeenTools | None = None, server: str | None = None) -> Matches:
         """The tools that fit a query best; those of equal score in the order of their names.
 
         Args:
             query: in any words, of any length.
             limit: how many.
-            sees: which tools there are for the caller, by name; None: all.
+            sees: which tools there are for the caller; None: all.
             server: only those of this server.
         """
-        part = self._part(server)
+        part = self._part(server, sees)
         names, scores = part.names, part.scores(terms_of(query))
-        if sees is not None:
-            scores = {one: score for one, score in scores.items() if sees(names[one])}
         if self._meaning is None:
             return Matches(_best(scores, names, limit), len(scores))
         # What counts is the place in each ranking, for their scores have nothing in common.
         by_words = [one.name for one in _best(scores, names, _FUSED)]
-        by_meaning = self._meaning.nearest(query[:LONGEST_QUERY], names, part.vectors, _FUSED, sees)
+        by_meaning = self._meaning.nearest(query[:LONGEST_QUERY], names, part.vectors, _FUSED, part.mask)
         fused: dict[str, float] = {}
         for ranking in (by_words, by_meaning):
             for place, name in enumerate(ranking):
@@ -338,6 +391,15 @@ class Index:
     def rarities(self, query: str) -> dict[str, float]:
         """The terms of a query that are looked up, and how much each counts for being rare."""
         return self._part(None).rarities(terms_of(query))
+
+
+def _built(steps: Generator[None, None, Segment]) -> Segment:
+    """What all of these steps make, at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def terms_of(query: str) -> list[str]:

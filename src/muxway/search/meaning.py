@@ -12,10 +12,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from muxway.search.opening import opened
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
 Vectors: TypeAlias = Any
 """A matrix of numpy, a row for each tool."""
@@ -86,9 +87,9 @@ class Meaning:
         names: Sequence[str],
         parts: Sequence[Vectors],
         limit: int,
-        sees: Callable[[str], bool] | None,
+        mask: Sequence[int] | None,
     ) -> list[str]:
-        """The names of the tools that are most like a query, of those that the caller sees; `parts` have their rows."""
+        """The names of the tools that are most like a query; `parts` have their rows, `mask` says which count."""
         numpy, wanted = self._numpy, self.embed([query])[0]
         if not names or not wanted.any():
             return []
@@ -99,7 +100,7 @@ class Meaning:
         for number in order:
             if likeness[number] < _LEAST:
                 break
-            if sees is None or sees(names[number]):
+            if mask is None or mask[number]:
                 near.append(names[number])
                 if len(near) == limit:
                     break
@@ -108,7 +109,7 @@ class Meaning:
 
 def _said(definition: bytes) -> str:
     """What a tool is, in words."""
-    fields = envelopes.holdable(definition)
+    fields = opened(definition).members
     name, description = str(fields.get("name", "")), fields.get("description")
     words = " ".join(_WORDS(name.rpartition("__")[2]))
     return f"{words}: {description[:_TEXT] if isinstance(description, str) else ''}"

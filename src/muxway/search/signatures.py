@@ -88,15 +88,18 @@ def _kind(schema: object, depth: int = 0) -> str:
     for union in ("anyOf", "oneOf"):
         # Of types that exclude each other, one is as good as any.
         if fields.keys() == {union} and isinstance(fields[union], list):
+            _few(fields[union])
             kinds = [_kind(one, depth + 1) for one in cast("list[object]", fields[union])]
             return _short("|".join(dict.fromkeys(kinds)), len(kinds) == len({*kinds}) or union == "anyOf")
     if "const" in fields:
         return _short(_json(fields["const"]), fields.keys() <= {"const", "type"})
     if isinstance(listed := fields.get("enum"), list):
+        _few(cast("list[object]", listed))
         words = [_json(one) for one in cast("list[object]", listed)]
         return _short("|".join(words), bool(words) and fields.keys() <= {"enum", "type"})
     kind = fields.pop("type", None)
     if isinstance(kind, list):
+        _few(cast("list[object]", kind))
         kinds = [_TYPES.get(str(one), "") for one in cast("list[object]", kind)]
         return _short("|".join(kinds), not fields and all(kinds))
     if kind == "array":
@@ -116,6 +119,9 @@ def _scalar(kind: object, fields: dict[str, Any]) -> str:
         raise _Unsaid
     if kind == "string":
         form = fields.pop("format", None)
+        if form is not None and not (isinstance(form, str) and _IS_WORD(form)):
+            # What is no word could look like more than one tool, to whoever reads the answer.
+            raise _Unsaid
         said = word if form is None else f"{word}<{form}>"
         return _short(said + _size(fields, *_LENGTHS[0]), not fields)
     if kind in ("integer", "number"):
@@ -141,6 +147,12 @@ def _end(number: object) -> str:
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise _Unsaid
     return f"{number:g}" if isinstance(number, float) else str(number)
+
+
+def _few(choices: list[object]) -> None:
+    """There is room for as many. Raises _Unsaid."""
+    if len(choices) > _LONGEST_TYPE // 2:
+        raise _Unsaid
 
 
 def _short(text: str, complete: bool) -> str:

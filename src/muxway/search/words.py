@@ -50,7 +50,9 @@ def terms(text: str) -> list[str]:
         return [*chain.from_iterable(map(_of_word, _ASCII_RUNS(text)))]
     found: list[str] = []
     # `café` is `cafe` to who cannot type it; what else stands above or below letters belongs to them.
-    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text)))
+    # A character may stand for eighteen others: no text is to become much longer.
+    wide = unicodedata.normalize("NFKC", text)[: len(text) + _LONGEST]
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", wide))
     for run in _RUNS(unicodedata.normalize("NFC", plain)):
         if run.isascii():
             found += _of_word(run[:_LONGEST])

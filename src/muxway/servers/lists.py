@@ -56,12 +56,14 @@ class Offer:
 class ServerLists:
     """The lists of one slot."""
 
-    __slots__ = ("_freshness", "_kinds", "_slot", "_unreadable", "offers", "prepare")
+    __slots__ = ("_freshness", "_kinds", "_slot", "_unreadable", "offers", "prepare", "unread")
 
     def __init__(self, slot: Slot, kinds: Sequence[Kind] = KINDS) -> None:
         """Nothing is known yet. Only these kinds are read, and only over the slot's connection."""
         self.offers: dict[Kind, Offer] = {}
         """What it lists, by kind; while it cannot be reached, what it last listed."""
+        self.unread: dict[Kind, str] = {}
+        """Kinds that it did not give when they were last asked for, and why: what is known of them may be old."""
         self.prepare: Callable[[Mapping[Kind, Offer]], Awaitable[None]] | None = None
         """Waits, before lists that were read count, until what they make of the catalogs is ready."""
         self._slot = slot
@@ -130,8 +132,8 @@ class ServerLists:
             else:
                 why = self._slot.instance.mask(str(offer))
                 log.warning("could not list", upstream=name, kind=kind.name, error=why)
-                note = f"{name}: its {kind.word}s could not be listed: {why}"
-                self.offers.setdefault(kind, Offer(notes=[note]))
+                why = self.unread[kind] = f"its {kind.word}s could not be listed: {why}"
+                self.offers.setdefault(kind, Offer(notes=[f"{name}: {why}"]))
         if failed is not None:
             raise failed
 
@@ -145,6 +147,7 @@ class ServerLists:
 
     def _take(self, kind: Kind, offer: Offer) -> None:
         self.offers[kind] = offer
+        self.unread.pop(kind, None)
         notes, more = first_of(offer.notes)
         for note in (*notes, more) if more else notes:
             log.warning(f"{kind.word} list", upstream=self._slot.name, problem=note)

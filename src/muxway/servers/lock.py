@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.catalog import lock_text
 from muxway.catalog.kinds import PROMPTS, TEMPLATES, TOOLS
-from muxway.catalog.locking import HeldList, LockedServer, compare_list, compare_server, hold, records_of
+from muxway.catalog.locking import Drift, HeldList, LockedServer, compare_list, compare_server, hold, records_of
+from muxway.catalog.schema_changes import Difference
 from muxway.log import EventLog
 from muxway.net.threads import in_own_thread
 
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
-    from muxway.catalog.locking import Drift
     from muxway.catalog.model import Native
     from muxway.config.model import Config
     from muxway.servers.negotiation import Negotiated
 
 
 log = EventLog("gateway")
+
+NOT_LOCKED: Final = Drift("", "server", (Difference("risk", "is not in muxway.lock"),), new=True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,14 +60,18 @@ class Lock:
             lists: its lists, compared.
         """
         locked = self.servers.get(source.upstream)
-        about: list[Drift] = []
+        about = [NOT_LOCKED]
         if locked is not None:
             info = locked.server_info if greeting is None else greeting.server_info
             # How it is started is looked at by `muxway lock --check`.
             about = compare_server(locked, LockedServer(locked.source, info, source.instructions))
         drifts = (*about, *(drift for one in lists.values() for drift in one.drifts))
         if not self.enforced:
-            return source if locked is None else replace(source, drifts=drifts)
+            # Without a lock nothing differs; that was told.
+            return source if self.problem else replace(source, drifts=drifts)
+        if locked is None:
+            # Not even its resources: nobody has looked at whom one would ask for them.
+            source = replace(source, resources=(), reads=False, completes=False)
         return replace(
             source,
             tools=lists[TOOLS].natives,

@@ -12,7 +12,7 @@ from muxway.config.values import SECRET_KEY, is_secret
 from muxway.log import masker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credential)[\w-]*", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^}]*\}|\{(?:env|file):[^}]*\}|\$[A-Z_][A-Z0-9_]*")
@@ -40,10 +40,15 @@ def clear_secrets(entry: Mapping[object, object]) -> dict[str, str]:
     }
 
 
-def mask_of(*documents: object) -> Callable[[str], str]:
-    """What puts `***` in place of the secrets anywhere in this plain data, also as they stand in JSON text."""
+def mask_of(*documents: object, lines: Iterable[str] = ()) -> Callable[[str], str]:
+    """What puts `***` in place of the secrets anywhere in this plain data, also as they stand in JSON text.
+
+    With the lines that are going to be shown, also of those in comments: what is in none of the data is in one.
+    """
+    strings = [string for value in documents for string in _strings(value)]
     found = [text for value in documents for _, text in _of("", value)]
-    found += [text for value in documents for string in _strings(value) for text in _in_text(string)]
+    found += [text for string in strings for text in _in_text(string)]
+    found += [text for line in lines for text in _in_text(line) if not any(text in string for string in strings)]
     texts = [text for text in dict.fromkeys(found) if not _REFERENCE.search(text)]
     return masker(filter(is_secret, [*texts, *(json.dumps(text, ensure_ascii=False)[1:-1] for text in texts)]))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from muxway.config.expand import home_of
+from muxway.setup import files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -193,7 +194,7 @@ def file_of(client: KnownClient, environ: Mapping[str, str], platform: str = sys
     """The client's file: the first of its places that is there, else the first."""
     words = places(environ, platform)
     candidates = [Path(file.format(**words)) for file in client.files]
-    return next((file for file in candidates if file.exists()), candidates[0])
+    return next((file for file in candidates if files.is_there(file)), candidates[0])
 
 
 def is_there(client: KnownClient, environ: Mapping[str, str]) -> bool:
@@ -204,7 +205,7 @@ def is_there(client: KnownClient, environ: Mapping[str, str]) -> bool:
     marks = [file, *(Path(mark.format(**words)) for mark in client.marks)]
     if file.parent not in folders:
         marks.append(file.parent)
-    return any(mark.exists() for mark in marks)
+    return any(map(files.is_there, marks))
 
 
 def stdio_entry(client: KnownClient, command: str, args: list[str]) -> dict[str, object]:

@@ -118,9 +118,7 @@ def disconnect(client: KnownClient, environ: Mapping[str, str]) -> Change | None
     """
     _refuse_if_running(client, environ)
     before = files.read(file_of(client, environ))
-    known = _recall(client, environ)
-    if known is not None and known["file"] != str(before.path):
-        known = None  # of a file elsewhere: the client's variables named another folder then
+    known = _recall(_note_of(client, before, environ))
     if known is not None and known["after"] == _digest(before.data):
         if known["created"]:
             return Change(client, before, None, None)
@@ -152,11 +150,8 @@ def apply(change: Change, environ: Mapping[str, str]) -> Path | None:
         FileRefused: the file was changed meanwhile, or cannot be written.
         NotConnected: the client's own command failed.
     """
-    folder = files.state_folder(environ) / "clients" / change.client.id
-    note = folder / "connected.json"
-    known = _recall(change.client, environ)
-    if known is not None and known["file"] != str(change.before.path):
-        known = None
+    note = _note_of(change.client, change.before, environ)
+    folder, known = note.parent, _recall(note)
     ours = known is not None and known["after"] == _digest(change.before.data)
     if change.entry is None:
         backup = files.back_up(change.before, folder)
@@ -211,14 +206,19 @@ def _digest(data: bytes | None) -> str:
     return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
-def _recall(client: KnownClient, environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """What was noted when the client was connected; None if nothing, or nothing that can be used."""
-    note = files.state_folder(environ) / "clients" / client.id / "connected.json"
+def _note_of(client: KnownClient, file: ReadFile, environ: Mapping[str, str]) -> Path:
+    """Where it is noted how a file was before. A client may have several: its variables name another folder."""
+    return files.state_folder(environ) / "clients" / client.id / f"connected-{files.label_of(file.path)}.json"
+
+
+def _recall(note: Path) -> dict[str, Any] | None:
+    """What was noted when a file got muxway; None if nothing, or nothing that can be used."""
     try:
         known = json.loads(note.read_bytes())
-        is_whole = {"file", "created", "backup", "replaced", "after"} <= known.keys()
-        return known if is_whole and isinstance(known["replaced"], dict) else None
-    except (OSError, ValueError, AttributeError):
+        is_whole = isinstance(known["after"], str) and isinstance(known["created"], bool)
+        is_whole = is_whole and isinstance(known["backup"], str | None)
+        return known if is_whole and all(isinstance(old, dict) for old in known["replaced"].values()) else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
+import re
 import stat
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from muxway.config.documents import MAX_FILE_BYTES
 from muxway.config.expand import home_of
@@ -68,7 +70,7 @@ def read(path: Path) -> ReadFile:
     """
     try:
         real = _real(path)
-        with real.open("rb") as stream:
+        with _opened(real) as stream:
             about = os.fstat(stream.fileno())
             _judge(path, about)
             data = stream.read(MAX_FILE_BYTES + 1)
@@ -82,6 +84,19 @@ def read(path: Path) -> ReadFile:
     if len(data) > MAX_FILE_BYTES:
         raise FileRefused(path, f"is larger than {MAX_FILE_BYTES >> 20} MiB")
     return ReadFile(path, real, data, stat.S_IMODE(about.st_mode))
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is something, as far as this user may look: a folder that is closed to them hides what is in it."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _opened(path: Path) -> BinaryIO:
+    # Without waiting: a pipe that nobody writes to would hold us up for good, before it can be told from a file.
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))
 
 
 def _real(path: Path) -> Path:
@@ -120,7 +135,8 @@ def replace(snapshot: ReadFile, data: bytes | None) -> ReadFile:
         temporary = None if data is None else _written(real, data, snapshot.mode)
         try:
             with _held(snapshot):
-                if read(path).data != snapshot.data:
+                now = read(path)
+                if (now.real, now.data) != (real, snapshot.data):
                     raise FileRefused(path, "was changed meanwhile; nothing was written. Try again")
                 if temporary is None:
                     real.unlink()
@@ -139,9 +155,14 @@ def _written(real: Path, data: bytes, mode: int) -> Path:
     """A file beside it with the new content, on the disk."""
     descriptor, name = tempfile.mkstemp(prefix=f".{real.name}.", dir=real.parent)
     with os.fdopen(descriptor, "wb") as stream:
-        os.fchmod(descriptor, mode)
-        with contextlib.suppress(OSError):
+        try:
             os.fchown(descriptor, -1, real.stat().st_gid)
+        except FileNotFoundError:
+            pass  # It is new.
+        except OSError:
+            # It would be open to another group than its owner meant.
+            mode &= ~stat.S_IRWXG
+        os.fchmod(descriptor, mode)
         stream.write(data)
         stream.flush()
         os.fsync(descriptor)
@@ -154,7 +175,7 @@ def _held(snapshot: ReadFile) -> Generator[None]:
     if snapshot.data is None:
         yield
         return
-    with snapshot.real.open("rb") as stream:
+    with _opened(snapshot.real) as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -177,16 +198,23 @@ def state_folder(environ: Mapping[str, str]) -> Path:
     return (Path(base) if base.startswith("/") else Path(home_of(environ)) / ".local" / "state") / "muxway"
 
 
+def label_of(path: Path) -> str:
+    """What tells what is kept of this file from what is kept of others of its name."""
+    return hashlib.blake2b(os.fsencode(path), digest_size=4).hexdigest()
+
+
 def back_up(snapshot: ReadFile, folder: Path) -> Path | None:
     """Keep the bytes of a file in that folder; None if there is no file."""
     if snapshot.data is None:
         return None
+    name = f"{label_of(snapshot.path)}-{snapshot.path.name}"
+    is_older = re.compile(rf"\d{{20}}-{re.escape(name)}").fullmatch
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kept = sorted(folder.glob(f"*-{snapshot.path.name}"))
+        kept = sorted(file for file in folder.iterdir() if is_older(file.name))
         for old in kept[: max(0, len(kept) - KEPT_BACKUPS + 1)]:
             old.unlink()
-        target = folder / f"{time.time_ns():020d}-{snapshot.path.name}"
+        target = folder / f"{time.time_ns():020d}-{name}"
         temporary = _written(target, snapshot.data, 0o600)
         temporary.replace(target)
         _sync(folder)

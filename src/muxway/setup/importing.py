@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _FILE = re.compile(r"(\{file:)([^}/~$][^}]*)(?=\})")
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)\}|\{env:([A-Za-z_]\w*)\}", re.ASCII)
+_SECRET = re.compile(r"\$\$|\$\{secret:([^}]*)")
+"""A reference to muxway's sealed store, which no client has; `$$` comes first, as when a config is read."""
 _PREDEFINED = frozenset({"userHome", "workspaceFolder", "workspaceFolderBasename", "cwd", "pathSeparator"})
 
 
@@ -46,6 +48,8 @@ class FoundServer:
     problem: str = ""
     """Why it cannot be used."""
     is_muxway: bool = False
+    texts: tuple[str, ...] = ()
+    """Names in what would be references to muxway's secrets, and is text in the client that it is from."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -77,8 +81,13 @@ class Merged:
     """Those that muxway cannot run, and muxway itself."""
 
 
-def servers_in(text: str, kind: str, file: Path, origin: str, environ: Mapping[str, str]) -> list[FoundServer]:
+def servers_in(
+    text: str, kind: str, file: Path, origin: str, environ: Mapping[str, str], *, of_client: bool = False
+) -> list[FoundServer]:
     """Every server in the text of a client's file or a config.
+
+    A client has no secrets of muxway's: what looks like a reference to one is text there, and is made text here. Else
+    the file of a client could hand the secrets of one server to another.
 
     Raises:
         ConfigError: it cannot be read.
@@ -88,11 +97,14 @@ def servers_in(text: str, kind: str, file: Path, origin: str, environ: Mapping[s
     if root is None:
         return []
     scope = Scope(environ=_Unexpanded(environ), folder=file.absolute().parent, references=_AsWritten())
-    return [_found(name, entry, origin, scope) for name, _, entry in server_entries(root, source)]
+    return [_found(name, entry, origin, scope, of_client=of_client) for name, _, entry in server_entries(root, source)]
 
 
-def _found(name: str, raw: Mapping[object, object], origin: str, scope: Scope) -> FoundServer:
+def _found(name: str, raw: Mapping[object, object], origin: str, scope: Scope, *, of_client: bool) -> FoundServer:
     entry = cast("dict[str, object]", _portable(raw, scope.folder))
+    texts: dict[str, None] = {}
+    if of_client:
+        entry = cast("dict[str, object]", _plain(entry, texts))
     if entry.get("name") == name:
         # What an array of servers needs, and an object does not.
         del entry["name"]
@@ -101,7 +113,7 @@ def _found(name: str, raw: Mapping[object, object], origin: str, scope: Scope) -
     if server is None or report.errors:
         problems = [*report.errors, *report.warnings]
         return FoundServer(name, origin, entry, problem=problems[0].message if problems else "it is no server")
-    return FoundServer(name, origin, entry, identity=_identity(server), is_muxway=runs_muxway(server))
+    return FoundServer(name, origin, entry, identity=_identity(server), is_muxway=runs_muxway(server), texts=(*texts,))
 
 
 def _identity(server: ServerConfig) -> object:
@@ -174,6 +186,23 @@ def _portable(raw: object, folder: Path, key: str = "") -> object:
         is_path = key in ("cwd", "envFile") or (key in ("command", "cmd") and text.startswith(("./", "../")))
         return str(folder / text) if is_path and text[:1] not in {"/", "~", "$", "{", ""} else text
     return raw if isinstance(raw, bool | int | float | None) else str(raw)
+
+
+def _plain(value: object, texts: dict[str, None]) -> object:
+    """The value with references to secrets as the text that they are; their names are added to `texts`."""
+
+    def as_text(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        texts[match[1]] = None
+        return f"${match[0]}"
+
+    mapping, listed = as_mapping(value), as_list(value)
+    if mapping is not None:
+        return {str(key): _plain(item, texts) for key, item in mapping.items()}
+    if listed is not None:
+        return [_plain(item, texts) for item in listed]
+    return _SECRET.sub(as_text, value) if isinstance(value, str) else value
 
 
 class _Unexpanded(Mapping[str, str]):

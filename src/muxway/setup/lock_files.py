@@ -29,6 +29,7 @@ _PATIENCE: Final = 60
 _NPM: Final = frozenset(("npx", "bunx", "pnpx"))
 _PYPI: Final = frozenset(("uvx", "pipx"))
 _PACKAGE: Final = re.compile(r"((?:@[\w.-]+/)?[\w.-]+)(?:@|==)(\d[\w.+!-]*)", re.ASCII).fullmatch
+_SEMVER: Final = re.compile(r"\d+\.\d+\.\d+(?:[-+]|$)", re.ASCII).match
 
 
 class Package(NamedTuple):
@@ -85,7 +86,9 @@ def package_of(server: ServerConfig) -> Package | None:
     if registry is None:
         return None
     match = next((match for word in server.args if (match := _PACKAGE(word))), None)
-    return None if match is None else Package(registry, match[1], match[2])
+    # To npm `1.2` is whatever is newest among 1.2.x.
+    is_range = match is not None and registry == "npm" and not _SEMVER(match[2])
+    return None if match is None or is_range else Package(registry, match[1], match[2])
 
 
 def integrity(package: Package, environ: Mapping[str, str] = os.environ) -> str | None:

@@ -19,13 +19,17 @@ from muxway.errors import MuxwayError
 from muxway.log import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    Tell = Callable[[str], None]
 
 _PATIENCE = 120
 """Seconds for an answer of a registry."""
+_REGISTRIES = {"npm": "npm", "pypi": "PyPI"}
+"""What people call them."""
 NPM_NAME = re.compile(r"(@[a-z0-9][a-z0-9._-]*/)?[a-z0-9][a-z0-9._-]*", re.ASCII)
 PYPI_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
-_EXACT = re.compile(r"\d+(?:[.!+-]?[A-Za-z0-9]+)*", re.ASCII)
+_EXACT = re.compile(r"\d[A-Za-z0-9]*(?:[.!+-][A-Za-z0-9]+)*", re.ASCII)
 _NEWEST = re.compile(r"^\S+ \(([^()\s]+)\)$", re.MULTILINE)
 _ALL = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 _NOISE = re.compile(r"^(?:mcp-server-|server-|mcp-)|(?:-mcp-server|-server|-mcp)$")
@@ -46,8 +50,10 @@ class Addition:
     secrets: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
-def addition(source: str, args: list[str], environ: Mapping[str, str]) -> Addition:
+def addition(source: str, args: list[str], environ: Mapping[str, str], tell: Tell) -> Addition:
     """What the user's word means: `npm:NAME`, `pypi:NAME`, `@scope/name`, a URL, a program, or a package's bare name.
+
+    `tell` is told before somebody is asked that takes a while to answer.
 
     Raises:
         NotAdded: it means nothing, two things, or something that is not there.
@@ -60,23 +66,23 @@ def addition(source: str, args: list[str], environ: Mapping[str, str]) -> Additi
         return Addition(short_name(labels[0] if labels else host), {"url": source})
     registry, colon, package = source.partition(":")
     if colon and registry in ("npm", "pypi"):
-        return _package(registry, package, args, environ)
+        return _package(registry, package, args, environ, tell)
     if source.startswith("@"):
-        return _package("npm", source, args, environ)
+        return _package("npm", source, args, environ, tell)
     if shutil.which(source, path=environ.get("PATH")) or source.startswith(("/", "./", "../", "~/")):
         # A path is meant from here; in the config it would be taken from the config's folder.
         program = str(Path(source).absolute()) if "/" in source and not source.startswith("~/") else source
         return Addition(short_name(PurePath(source).stem), {"command": program, **({"args": args} if args else {})})
-    return _guessed(source, args, environ)
+    return _guessed(source, args, environ, tell)
 
 
-def _guessed(source: str, args: list[str], environ: Mapping[str, str]) -> Addition:
+def _guessed(source: str, args: list[str], environ: Mapping[str, str], tell: Tell) -> Addition:
     """The package of that name, if only one of the two registries has it."""
     found = list[Addition]()
     missing = list[NotAdded]()
     for registry in ("npm", "pypi"):
         try:
-            found.append(_package(registry, source, args, environ))
+            found.append(_package(registry, source, args, environ, tell))
         except NotAdded as error:
             missing.append(error)
     if len(found) == 1:
@@ -87,7 +93,7 @@ def _guessed(source: str, args: list[str], environ: Mapping[str, str]) -> Additi
     raise NotAdded(f"{printable(source)} is no program on PATH and no package that was found. {why}")
 
 
-def _package(registry: str, given: str, args: list[str], environ: Mapping[str, str]) -> Addition:
+def _package(registry: str, given: str, args: list[str], environ: Mapping[str, str], tell: Tell) -> Addition:
     separator = "==" if registry == "pypi" and "==" in given else "@"
     at = given.rfind(separator, 1)
     name, version = (given, "") if at < 1 else (given[:at], given[at + len(separator) :])
@@ -96,6 +102,7 @@ def _package(registry: str, given: str, args: list[str], environ: Mapping[str, s
     version = "" if version == "latest" else version
     if version and not _EXACT.fullmatch(version):
         raise NotAdded(f"{printable(version)} is no exact version: give one, or none for the newest.")
+    tell(f"Asking {_REGISTRIES[registry]} for {f'{name} {version}' if version else f'the newest {name}'}")
     exact = _npm_version(name, version, environ) if registry == "npm" else _pypi_version(name, version, environ)
     command, words = ("npx", ["-y", f"{name}@{exact}"]) if registry == "npm" else ("uvx", [f"{name}@{exact}"])
     return Addition(short_name(name), {"command": command, "args": [*words, *args]}, f"{registry}:{name} {exact}")
@@ -143,10 +150,14 @@ def _asked(program: Literal["npm", "pip"], words: list[str], wanted: str, enviro
     except OSError as error:
         raise NotAdded(f"{program} cannot be started: {error.strerror}.") from None
     if done.returncode:
-        missing = "E404" in done.stdout + done.stderr or "No matching distribution" in done.stderr
+        name = _REGISTRIES["npm" if program == "npm" else "pypi"]
+        if "E404" in done.stdout + done.stderr or "No matching distribution" in done.stderr:
+            raise NotAdded(f"{name} has no {wanted}: it is not there.")
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        why = "it is not there" if missing else printable(lines[-1][:300]) if lines else "no reason was given"
-        raise NotAdded(f"{program} has no {wanted}: {why}.")
+        # npm ends with where its log is; the reason stands behind the code.
+        reasons = [line for line in lines if line.startswith("npm error ") and not line.startswith("npm error code ")]
+        why = printable((reasons or lines[-1:])[0][:300]) if lines else "no reason was given"
+        raise NotAdded(f"{name} cannot be asked for {wanted}: {why}.")
     return done.stdout
 
 

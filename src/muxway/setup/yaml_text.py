@@ -57,15 +57,17 @@ def insert(text: str, container: Sequence[str], name: str, entry: Mapping[str, o
 
 
 def remove(text: str, container: Sequence[str], name: str) -> str:
-    """The text without the lines of that entry.
+    """The text without the lines of that entry, or of a flow mapping without its member.
 
     Raises:
         LookupError: it is not there, or not on lines of its own.
     """
     (key,) = container
     found = _member(_root(text), key)
-    if found is None or not isinstance(found[1], yaml.CollectionNode) or found[1].flow_style:
+    if found is None or not isinstance(found[1], yaml.CollectionNode):
         raise LookupError(key)
+    if found[1].flow_style:
+        return _without_member(text, found[1], name)
     for first, last in _entries(found[1], name):
         start = text.rfind("\n", 0, first.start_mark.index) + 1
         if text[start : first.start_mark.index].strip(" -"):
@@ -74,6 +76,23 @@ def remove(text: str, container: Sequence[str], name: str) -> str:
         end = text.find("\n", ends) + 1 if text[ends - 1 : ends] != "\n" else ends
         return text[:start] + text[end or len(text) :]
     raise LookupError(name)
+
+
+def _without_member(text: str, node: yaml.CollectionNode, name: str) -> str:
+    """The text without a member of a flow mapping, and without one of the commas beside it."""
+    pairs = _pairs(node) if isinstance(node, yaml.MappingNode) else []
+    at = next((at for at, (key, _) in enumerate(pairs) if key.value == name), None)
+    if at is None:
+        raise LookupError(name)
+    start, end = pairs[at][0].start_mark.index, pairs[at][1].end_mark.index
+    between = ""
+    if at + 1 < len(pairs):
+        between, end = text[end : pairs[at + 1][0].start_mark.index], pairs[at + 1][0].start_mark.index
+    elif at:
+        between, start = text[pairs[at - 1][1].end_mark.index : start], pairs[at - 1][1].end_mark.index
+    if between.strip() not in ("", ","):
+        raise LookupError(name)  # a comment, which is somebody's
+    return text[:start] + text[end:]
 
 
 def _entries(node: yaml.CollectionNode, name: str) -> Iterator[tuple[yaml.Node, yaml.Node]]:

@@ -1,10 +1,14 @@
-"""What a program starts that wants to open a browser: it follows every redirect, up to the program's callback."""
+"""What a program starts that wants a browser: its user logs in, says yes, and is sent to the program's callback."""
 
 from __future__ import annotations
 
-import http.cookiejar
 import sys
+import urllib.parse
 import urllib.request
 
-cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
-urllib.request.build_opener(cookies).open(sys.argv[1], timeout=10).read()
+from browser import visit
+
+asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(sys.argv[1]).query))
+callback = asked["redirect_uri"]
+answer = urllib.parse.urlencode(visit(sys.argv[1], callback))
+urllib.request.urlopen(f"{callback}?{answer}", timeout=10).read()

@@ -30,6 +30,14 @@ async function visit(start) {
     }
     if (!answer.headers.has('location')) {
       const text = await answer.text();
+      // Keycloak's own page, where somebody types in a name and a password.
+      const login = /<form id="kc-form-login"[^>]* action="([^"]+)"/.exec(text);
+      if (login) {
+        const [username, password] = process.env.LOGIN.split(':');
+        where = login[1].replaceAll('&amp;', '&');
+        form = new URLSearchParams({ username, password });
+        continue;
+      }
       if (!text.includes('value=allow')) throw new Error(`the login ended with ${answer.status}: ${text}`);
       const hidden = [...text.matchAll(/type=hidden name=(\w+) value=["']([^"']*)["']/g)];
       form = new URLSearchParams(hidden.map(([, name, value]) => [name, value.replaceAll('&amp;', '&')]));

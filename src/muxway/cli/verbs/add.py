@@ -126,7 +126,7 @@ def command(
     else:
         if given or secret or kind or registry:
             raise click.UsageError(f"{one_line(source)} is no name of the registry, which alone takes these options.")
-        found = _named(addition(source, [*args], os.environ), name, taken)
+        found = _named(addition(source, [*args], os.environ, _tell), name, taken)
         found = _with_headers(_with_variables(found, env), header)
         trial = _with_env(found.entry, {key: value.replace("$", "$$") for key, value in found.secrets.items()})
         if found.secrets and secret_store:
@@ -262,8 +262,12 @@ def _show(found: Addition, entry: Mapping[str, object], place: str) -> None:
         click.echo(f"{one_line(key)} goes to {place}, not into the config.")
 
 
+def _tell(doing: str) -> None:
+    click.echo(dim(f"{doing} …"), err=True)
+
+
 def _try(name: str, entry: Mapping[str, object]) -> None:
-    """Start the server once. Raises Unreachable if it does not start."""
+    """Start the server once, or connect to it. Raises Unreachable if it does not answer."""
     from muxway.cli.session import opened, quiet_log, run
     from muxway.config import parse_config
 
@@ -272,7 +276,10 @@ def _try(name: str, entry: Mapping[str, object]) -> None:
             return gateway.servers()[0]
 
     quiet_log(debug=False)
+    remote = "url" in entry
+    _tell("Connecting to it" if remote else "Starting it, to see whether it works")
     server = run(look(parse_config({"mcpServers": {name: entry}})))
     if server.error is not None:
-        raise Unreachable(f"it does not start, and was not added: {reason(name, server.error)}")
+        what = "it does not answer" if remote else "it does not start"
+        raise Unreachable(f"{what}, and was not added: {reason(name, server.error)}")
     click.echo(f"{badge('running')}  {name}  {holdings(server)}")

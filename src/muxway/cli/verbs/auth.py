@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muxway.calls.identity import key_name
 from muxway.cli.help import Verb
 from muxway.cli.options import config_option, json_option, read_config
 from muxway.cli.output import badge, one_line, show_json, show_table
@@ -43,9 +44,7 @@ def command(what: str, config: str | None, *, as_json: bool) -> None:
         document: dict[str, Any] = {"store": str(store.folder), "logins": [described(login) for login in logins]}
         show_json({**document, "notLoggedIn": without, "keys": keys})
         return
-    rows = [
-        [badge("logged in"), one_line(login.key[2]), one_line(login.server.issuer), _words(login)] for login in logins
-    ]
+    rows = [[badge("logged in"), _whose(login), one_line(login.server.issuer), _words(login)] for login in logins]
     rows += [[badge("stopped"), one_line(name), "", "no login is kept"] for name in without]
     for name, key in keys.items():
         word, said = ("login needed", f"needs {', '.join(key['missing'])}") if key["missing"] else ("logged in", "")
@@ -54,6 +53,17 @@ def command(what: str, config: str | None, *, as_json: bool) -> None:
         show_table(rows)
     else:
         click.echo("There is no login. `muxway login NAME` makes one.")
+
+
+def _whose(login: Login) -> str:
+    """The server, and who logs in there if it is not whoever runs muxway."""
+    from muxway.identity.store import LOCAL
+
+    issuer, subject, server, _ = login.key
+    if (issuer, subject) == LOCAL:
+        return one_line(server)
+    key = key_name((issuer, subject))
+    return one_line(f"{server} (user {subject})" if key is None else f"{server} (key {key})")
 
 
 def _words(login: Login) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -14,8 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from muxway.catalog.client_profiles import PROFILES
-from muxway.cli.certificates import chains_of
-from muxway.cli.client_forms import forms_document, forms_of, show_forms
+from muxway.cli.certificates import Chains, chains_of
+from muxway.cli.client_forms import Forms, forms_document, forms_of, show_forms
 from muxway.cli.composed import composed_problems, rules_in_vain, subtool_problems
 from muxway.cli.describing import holdings, middlewares, trouble
 from muxway.cli.exits import CONFIG_INVALID, UNREACHABLE
@@ -29,12 +29,11 @@ from muxway.log import masker, printable
 from muxway.middleware.engine.loading import layers_of
 from muxway.servers.state import Status
 from muxway.servers.transports.command import child_environment, resolve
+from muxway.setup.clear_secrets import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muxway.cli.certificates import Chains
-    from muxway.cli.client_forms import Forms
     from muxway.config import Config, ServerConfig
     from muxway.results import Server
 
@@ -88,8 +87,8 @@ def command(
     variables, which servers it would keep, start, swap (new process), adjust (same
     process) or stop.
 
-    Exit 3 if the config cannot be used, 4 if a server failed with --connect or no
-    gateway runs it with --plan.
+    Exit 3 if the config cannot be used, 4 if a server, or the issuer of
+    gateway.auth, failed with --connect or no gateway runs it with --plan.
     """
     file = chosen(file, config)
     quiet_log(debug=debug)
@@ -106,31 +105,32 @@ def command(
             _show_problems(error)
             _show_warnings(warnings)
         raise click.exceptions.Exit(CONFIG_INVALID) from None
-    logins: Logins = {}
-    chains: Chains = {}
-    forms: Forms = {}
     if connect or client is not None:
-        found, problems, doubts, logins, chains, forms = run(_connect(loaded, client))
+        tried = run(_connect(loaded, client))
     else:
-        found, problems, doubts = {}, (), programs_missing(loaded)
-    loaded = replace(loaded, warnings=(*loaded.warnings, *doubts))
+        tried = _Connected(doubts=programs_missing(loaded))
+    loaded = replace(loaded, warnings=(*loaded.warnings, *tried.doubts))
+    found, problems = tried.found, (*tried.problems, *tried.issuer_problems)
     ok = all(server.error is None or server.status is Status.RUNNING for server in found.values())
+    ok = ok and not tried.issuer_problems
     if as_json:
-        document = _document(loaded.source, loaded, found, logins, chains, ok=ok and not problems, problems=problems)
+        document = _document(
+            loaded.source, loaded, found, tried.logins, tried.chains, ok=ok and not problems, problems=problems
+        )
         if client is not None:
-            document["client"] = forms_document(client, forms)
+            document["client"] = forms_document(client, tried.forms)
         show_json(document if changes is None else {**document, "plan": changes.document})
     else:
         _show(loaded, found)
-        _show_logins(logins)
-        _show_chains(chains)
+        _show_logins(tried.logins)
+        _show_chains(tried.chains)
         if client is not None:
-            show_forms(client, forms, off=not loaded.gateway.client_profiles)
+            show_forms(client, tried.forms, off=not loaded.gateway.client_profiles)
         if changes is not None:
             _show_changes(changes)
         for problem in problems:
             click.echo(f"{badge('error')}  {one_line(str(problem))}")
-    if problems:
+    if tried.problems:
         raise click.exceptions.Exit(CONFIG_INVALID)
     if not ok:
         raise click.exceptions.Exit(UNREACHABLE)
@@ -203,9 +203,21 @@ Logins = dict[str, dict[str, Any]]
 """Server name → how its login is."""
 
 
-async def _connect(
-    config: Config, client: str | None
-) -> tuple[Found, Sequence[Problem], Sequence[Problem], Logins, Chains, Forms]:
+@dataclass(frozen=True)
+class _Connected:
+    """What was found out with `--connect`."""
+
+    found: Found = field(default_factory=Found)
+    problems: Sequence[Problem] = ()
+    doubts: Sequence[Problem] = ()
+    logins: Logins = field(default_factory=Logins)
+    chains: Chains = field(default_factory=Chains)
+    forms: Forms = field(default_factory=Forms)
+    issuer_problems: Sequence[Problem] = ()
+    """Why the issuer of `gateway.auth` lets nobody in."""
+
+
+async def _connect(config: Config, client: str | None) -> _Connected:
     async with opened(awake(config)) as gateway:
         found = {server.name: server for server in gateway.servers()}
         problems, doubts = composed_problems(config, gateway)
@@ -214,7 +226,14 @@ async def _connect(
         doubts += [Problem(path=f"views.{name}", message=note) for name, note in notes]
         doubts += rules_in_vain(config, gateway)
         forms = forms_of(config, gateway, client)
-        return found, problems, doubts, await _logins(config, found), await chains_of(config, found), forms
+        logins, chains = await _logins(config, found), await chains_of(config, found)
+    refused: Sequence[Problem] = ()
+    if config.gateway.auth is not None:
+        from muxway.identity.inspection import inspect_issuer
+
+        refused, more = await inspect_issuer(config.gateway.auth)
+        doubts = [*doubts, *more]
+    return _Connected(found, problems, doubts, logins, chains, forms, refused)
 
 
 async def _logins(config: Config, found: Found) -> Logins:
@@ -336,7 +355,8 @@ def shown(server: ServerConfig) -> str:
             words[index] = f"{flag}=***"
         elif index and _SECRET_FLAG.fullmatch(words[index - 1]) and not word.startswith("-"):
             words[index] = "***"
-    words = [*map(masker(server.secrets), words)]
+    clear = mask_of({"command": words[0], "args": words[1:]})
+    words = [*map(masker(server.secrets), map(clear, words))]
     return one_line(" ".join(word if "***" in word else shlex.quote(word) for word in words))
 
 

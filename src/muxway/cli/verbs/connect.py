@@ -13,6 +13,7 @@ from muxway.cli.help import Verb
 from muxway.cli.options import config_option
 from muxway.cli.output import badge, dim, one_line
 from muxway.config import find_config
+from muxway.errors import MuxwayError
 from muxway.setup import files
 from muxway.setup.clients import stdio_entry, url_entry
 from muxway.setup.connecting import apply, connect, muxway_command
@@ -56,6 +57,7 @@ def command(client: str, config: str | None, url: str | None, *, replace: bool, 
         raise click.BadParameter(f"{one_line(url)} is no http:// or https:// address.", param_hint="--url")
     file = None if url is not None and not replace else find_config(config).absolute()
     gone = [] if file is None or not replace else replaceable(about, servers_of(files.read(file), str(file)))
+    twice = [] if file is None or replace else _twice(about, file)
     change = connect(about, entry_for(about, file, url), os.environ, gone)
     if change is None:
         click.echo(f"{badge('ok')}  {about.title} is connected already.")
@@ -64,6 +66,11 @@ def command(client: str, config: str | None, url: str | None, *, replace: bool, 
     if not dry_run:
         apply(change, os.environ)
         click.echo(f"{badge('ok')}  {about.title} is connected. {about.then}")
+        if twice:
+            names = one_line(", ".join(twice))
+            click.echo(
+                f"Now there twice, as muxway has them, too: {names}. `--replace` takes them out of {about.title}."
+            )
         click.echo(dim(f"The way back: muxway disconnect {about.id}"))
 
 
@@ -72,14 +79,22 @@ def entry_for(client: KnownClient, file: Path | None, url: str | None = None) ->
     if url is not None or file is None:
         return url_entry(client, url or "")
     program, *args = muxway_command()
-    # Who lacks one variable shall not lack all servers.
-    return stdio_entry(client, program, [*args, "stdio", "--keep-going", str(file)])
+    # Who lacks one variable shall not lack all servers, and what is added later is there without a restart.
+    return stdio_entry(client, program, [*args, "stdio", "--keep-going", "--watch", str(file)])
 
 
 def replaceable(client: KnownClient, present: Sequence[FoundServer]) -> list[str]:
     """The servers of a client that the config has, too."""
     known = {server.identity for server in present if server.identity is not None}
     return [server.name for server in servers_of_client(client) if server.identity in known]
+
+
+def _twice(client: KnownClient, file: Path) -> list[str]:
+    """The same for a hint. A config that cannot be read is no hindrance to connecting, and told when it is run."""
+    try:
+        return replaceable(client, servers_of(files.read(file), str(file)))
+    except MuxwayError:
+        return []
 
 
 def show_change(change: Change) -> None:

@@ -31,6 +31,7 @@ def command(client: str | None, *, every: bool, dry_run: bool) -> None:
         raise click.UsageError("name one client, or give --all.")
     chosen = [*CLIENTS.values()] if client is None else [known_client(client)]
     refused = list[str]()
+    found = False
     for about in chosen:
         try:
             change = disconnect(about, os.environ)
@@ -38,6 +39,7 @@ def command(client: str | None, *, every: bool, dry_run: bool) -> None:
                 if not every:
                     click.echo(f"{badge('ok')}  {about.title} does not have muxway.")
                 continue
+            found = True
             show_change(change)
             if not dry_run:
                 backup = apply(change, os.environ)
@@ -48,5 +50,7 @@ def command(client: str | None, *, every: bool, dry_run: bool) -> None:
             if not every:
                 raise
             refused.append(str(error))
+    if not found and not refused and every:
+        click.echo(f"{badge('ok')}  No client has muxway.")
     if refused:
         raise Failed("\n".join(refused))

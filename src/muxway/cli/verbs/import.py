@@ -62,7 +62,7 @@ def command(
     found: list[FoundServer] = []
     for name in source:
         path = Path(name)
-        if name not in CLIENTS and (path.exists() or path.suffix):
+        if name not in CLIENTS and (files.is_there(path) or path.suffix):
             read = files.read(path.absolute())
             if read.data is None:
                 raise click.BadParameter(f"there is no file {one_line(name)}.", param_hint="FILE")
@@ -73,7 +73,7 @@ def command(
         try:
             found += servers_of_client(client)
         except MuxwayError as error:
-            click.echo(f"{badge('warning')}  {client.title} is left out: {error}")
+            click.echo(f"{badge('warning')}  {client.title} is left out: {one_line(str(error))}")
     merged = merge(servers_of(file, str(file.path)), found)
     show_merged(merged, file)
     if not merged.added:

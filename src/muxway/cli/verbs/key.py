@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from muxway.calls.identity import key_owner
 from muxway.cli.exits import BadConfig, Failed
 from muxway.cli.help import SETTINGS, Verb
 from muxway.cli.options import config_option, json_option, known_view, read_config
-from muxway.cli.output import show_json, show_table
+from muxway.cli.output import one_line, show_json, show_table
 from muxway.config import durations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muxway.calls.identity import Owner
     from muxway.config import Config
     from muxway.identity.keys import ApiKey, KeyFile
 
@@ -103,11 +105,28 @@ def show(config: str | None, *, as_json: bool) -> None:
 def revoke(name: str, config: str | None) -> None:
     """Revoke an API key. A gateway that runs refuses it within a second.
 
-    Sessions that were opened with it end.
+    Sessions that were opened with it end, and its logins at servers are forgotten.
     """
-    if not _tell(lambda keys: keys.revoke(name), read_config(config)):
-        raise Failed(f'there is no key "{name}"; `muxway key list` shows those there are.')
+    from muxway.cli.verbs.logout import forget_all_of
+
+    loaded = read_config(config)
+    owner = owner_of_key(loaded, name)
+    _tell(lambda keys: keys.revoke(name), loaded)
     click.echo(f"{name} is revoked.")
+    forget_all_of(owner, loaded)
+
+
+def owner_of_key(config: Config, name: str) -> Owner:
+    """Whose the logins are that belong to a key. Raises Failed."""
+
+    def found(keys: KeyFile) -> ApiKey | None:
+        keys.read()
+        return next((key for key in keys.keys if key.name == name), None)
+
+    key = _tell(found, config)
+    if key is None:
+        raise Failed(f'there is no key "{one_line(name)}"; `muxway key list` shows those there are.')
+    return key_owner(key.name, key.mark)
 
 
 def _tell(work: Callable[[KeyFile], _T], config: Config) -> _T:

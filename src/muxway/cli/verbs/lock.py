@@ -112,7 +112,7 @@ def _check(config: Config, given: str | None, *, as_json: bool) -> None:
     if seen.away:
         raise click.exceptions.Exit(CONFIG_INVALID)
     if not as_json:
-        click.echo(f"{badge('ok')}  all servers are as they were locked")
+        _tell_same()
 
 
 @command.command(cls=Verb, examples=["muxway lock diff", "muxway lock diff -c servers.json"])
@@ -132,11 +132,14 @@ def diff(config: str | None, *, debug: bool) -> None:
     _show(_drifts(before, seen), config)
     after = {**{name: one for name, one in before.items() if name in seen.away}, **seen.now}
     old, new = (lock_text.written(one).splitlines() for one in (before, after))
-    for line in difflib.unified_diff(old, new, "muxway.lock", "now", lineterm="", n=1):
+    lines = [*difflib.unified_diff(old, new, "muxway.lock", "now", lineterm="", n=1)]
+    for line in lines:
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
         click.echo(click.style(printable(line), fg=colour))
     for name, why in seen.away.items():
         click.echo(f"{badge('warning')}  {one_line(name)} cannot be compared: {one_line(why)}")
+    if not lines and not seen.away:
+        _tell_same()
 
 
 @command.command(
@@ -155,19 +158,28 @@ def accept(what: str, config: str | None, *, debug: bool) -> None:
     """
     quiet_log(debug=debug)
     loaded = read_config(config)
-    server, slash, name = what.partition("/")
-    if server not in loaded.servers:
-        there = ", ".join(map(one_line, loaded.servers))
-        raise click.UsageError(f"there is no server {one_line(server)!r}. There are: {there}.")
+    server, name = _named_in(what, loaded.servers)
     before = _known(loaded) or {}
     seen = run(_look(loaded, before, {server}))
     if server in seen.away:
         raise Unreachable(f"{server} cannot be asked what it is: {one_line(seen.away[server])}")
     now = seen.now[server]
-    if slash:
+    if name:
         now = _only(before.get(server), now, name)
+    # It was started anew: what it says to whoever looks need not be what it says to whoever accepts.
+    for drift in compare(before.get(server, LockedServer()), now):
+        _show_one(server, drift)
     _put(loaded, {**before, server: now})
     click.echo(f"{badge('ok')}  {one_line(what)} is locked as it is now")
+
+
+def _named_in(what: str, servers: Collection[str]) -> tuple[str, str]:
+    """The server and the thing that `SERVER/NAME` means; both may have slashes. Raises UsageError."""
+    server = max((one for one in servers if what == one or what.startswith(f"{one}/")), key=len, default=None)
+    if server is None:
+        there = ", ".join(map(one_line, servers))
+        raise click.UsageError(f"there is no server {one_line(what.partition('/')[0])!r}. There are: {there}.")
+    return server, what.removeprefix(server).removeprefix("/")
 
 
 def _only(before: LockedServer | None, now: LockedServer, name: str) -> LockedServer:
@@ -199,8 +211,12 @@ async def _look(config: Config, before: Mapping[str, LockedServer], names: Colle
     """Start the servers, and see what they say."""
     wanted = [name for name, one in config.servers.items() if one.enabled and (names is None or name in names)]
     async with opened(awake(only(config, wanted))) as gateway:
-        found = gateway.locked_now()
-        away = {one.name: one.error or f"it is {one.status}" for one in gateway.servers() if one.name not in found}
+        found, unread = gateway.locked_now(), gateway.unlockable()
+        away = {
+            one.name: unread.get(one.name) or one.error or f"it is {one.status}"
+            for one in gateway.servers()
+            if one.name not in found
+        }
     now = {name: replace(one, source=_source(config, name, before.get(name))) for name, one in found.items()}
     return _Answers(now, away)
 
@@ -291,14 +307,22 @@ def _document(drifts: Mapping[str, list[Drift]]) -> list[dict[str, object]]:
     ]
 
 
+def _tell_same() -> None:
+    click.echo(f"{badge('ok')}  all servers are as they were locked")
+
+
 def _show(drifts: Mapping[str, list[Drift]], config: str | None) -> None:
     """What differs, and the command that takes it; with the config if that was given."""
     same = [] if config is None else ["-c", config]
     for server, found in drifts.items():
         for one in sorted(found, key=lambda drift: CLASSES.index(drift.class_)):
-            click.echo(f"{badge(one.class_)}  {one_line(server)}: {one_line(one.label)}")
-            for difference in one.differences:
-                click.echo(f"    {dim(difference.class_)}  {one_line(difference.what)}")
+            _show_one(server, one)
             what = f"{server}/{one.name}" if one.kind else server
             taken = one_line(shlex.join(["muxway", "lock", "accept", what, *same]))
             click.echo(f"    {dim(taken if one.kind else f'{taken}   (all of the server)')}")
+
+
+def _show_one(server: str, drift: Drift) -> None:
+    click.echo(f"{badge(drift.class_)}  {one_line(server)}: {one_line(drift.label)}")
+    for difference in drift.differences:
+        click.echo(f"    {dim(difference.class_)}  {one_line(difference.what)}")

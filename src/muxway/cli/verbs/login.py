@@ -17,10 +17,12 @@ from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, read_config
 from muxway.cli.output import badge, one_line, show_json
 from muxway.cli.session import quiet_log, run
+from muxway.cli.verbs.key import owner_of_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from muxway.calls.identity import Owner
     from muxway.config import Config
     from muxway.config.model import ServerConfig
     from muxway.identity.device import DeviceCode
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from muxway.identity.store import Login
 
 _SOON: Final = 2.0
+
+key_option = click.option("--key", metavar="NAME", help="For the API key of this name: see `muxway key`.")
 
 
 @click.command(
@@ -37,6 +41,7 @@ _SOON: Final = 2.0
         "muxway login github --scope repo --scope read:org",
         "muxway login sentry --no-browser   (over SSH)",
         "muxway login tracker --set TRACKER_KEY=-   (a key, from stdin)",
+        "muxway login tracker --key ci   (for a machine that comes with an API key)",
     ],
 )
 @click.argument("server")
@@ -50,6 +55,7 @@ _SOON: Final = 2.0
     metavar="NAME=-",
     help="Read what the config has as ${user:NAME} from stdin, one line each, instead of asking for it.",
 )
+@key_option
 @config_option
 @json_option
 @debug_option
@@ -58,6 +64,7 @@ def command(
     config: str | None,
     scopes: tuple[str, ...],
     given: tuple[str, ...],
+    key: str | None,
     *,
     no_browser: bool,
     device: bool,
@@ -71,6 +78,8 @@ def command(
     A gateway that runs notices it and starts the server; nothing need be restarted.
 
     A server with ${user:NAME} in its config wants keys instead: they are asked for, unseen.
+
+    With --key, the login is that of a machine that comes with this API key, and not yours.
     """
     from muxway.identity.discovery import OAuthError
     from muxway.identity.sign_in import SignIn
@@ -80,12 +89,15 @@ def command(
     if device and no_browser:
         raise click.UsageError("--device needs no browser anyway; leave out --no-browser.")
     wanted = [scope for given in scopes for scope in given.split()]
-    found = find_server(read_config(config), server)
+    loaded = read_config(config)
+    found, owner = find_server(loaded, server), owner_named(loaded, key)
+    if key is not None and found.oauth.shared:
+        raise Failed(f'server "{one_line(server)}" has one login for everybody (`oauth.shared`): leave out --key')
     if found.user_values or given:
-        _take_values(found, given, as_json=as_json)
+        _take_values(found, given, owner, as_json=as_json)
         return
     try:
-        sign_in = SignIn(found, TokenStore(), scopes=wanted)
+        sign_in = SignIn(found, TokenStore(), owner=owner, scopes=wanted)
         made = run(_by_device(sign_in, server) if device else _by_browser(sign_in, server, quiet=no_browser))
     except OAuthError as error:
         raise Failed(f'server "{one_line(server)}": {error}') from None
@@ -97,7 +109,14 @@ def command(
             click.echo(f"   {name}: {one_line(fact)}")
 
 
-def _take_values(server: ServerConfig, given: tuple[str, ...], *, as_json: bool) -> None:
+def owner_named(config: Config, key: str | None) -> Owner:
+    """Whose login is meant: that of an API key, or without one that of whoever runs muxway. Raises Failed."""
+    from muxway.identity.store import LOCAL
+
+    return LOCAL if key is None else owner_of_key(config, key)
+
+
+def _take_values(server: ServerConfig, given: tuple[str, ...], owner: Owner, *, as_json: bool) -> None:
     """Ask for what the configuration leaves to each user, or read it from stdin, and keep it."""
     from muxway.identity.store import TokenStore
     from muxway.identity.user_values import WrongValue, checked, values_key
@@ -110,7 +129,7 @@ def _take_values(server: ServerConfig, given: tuple[str, ...], *, as_json: bool)
     if unknown:
         known = ", ".join(server.user_values) or "nothing"
         raise Failed(f'server "{one_line(server.name)}" wants {known} of its users, and no {one_line(unknown[0])}')
-    store, key = TokenStore(), values_key(server)
+    store, key = TokenStore(), values_key(server, owner)
     values = store.values(key)
     try:
         for name in names or server.user_values:
@@ -138,8 +157,9 @@ def _hidden(name: str) -> str:
 def find_server(config: Config, name: str) -> ServerConfig:
     """A server of the configuration. Raises Failed."""
     if name not in config.servers:
-        remote = ", ".join(one.name for one in config.servers.values() if one.url is not None)
-        raise Failed(f'no server is called "{one_line(name)}"; with a URL there are: {remote or "none"}')
+        remote = ", ".join(one_line(one.name) for one in config.servers.values() if one.url is not None)
+        others = f"with a URL there are: {remote}" if remote else "there is none with a URL"
+        raise Failed(f'no server is called "{one_line(name)}"; {others}')
     return config.servers[name]
 
 

@@ -11,26 +11,32 @@ from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, read_config
 from muxway.cli.output import one_line, show_json
 from muxway.cli.session import quiet_log, run
-from muxway.cli.verbs.login import find_server
+from muxway.cli.verbs.login import find_server, key_option, owner_named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from muxway.calls.identity import Owner
+    from muxway.config import Config
     from muxway.config.model import ServerConfig
     from muxway.identity.store import Login, TokenStore
 
 
 @click.command(cls=Verb, examples=["muxway logout linear", "muxway logout --all"])
 @click.argument("server", required=False)
-@click.option("--all", "everything", is_flag=True, help="All logins that are kept, of every config.")
+@click.option("--all", "everything", is_flag=True, help="All logins and keys that are kept, of every config.")
+@key_option
 @config_option
 @json_option
 @debug_option
-def command(server: str | None, config: str | None, *, everything: bool, as_json: bool, debug: bool) -> None:
+def command(
+    server: str | None, key: str | None, config: str | None, *, everything: bool, as_json: bool, debug: bool
+) -> None:
     """Give logins back, and forget them.
 
     The tokens are taken back at the authorization server. What cannot be taken back is
-    forgotten all the same, and you are told.
+    forgotten all the same, and you are told. Keys that you gave a server (`${user:NAME}`)
+    are forgotten.
     """
     from muxway.identity.credentials import login_key
     from muxway.identity.store import TokenStore
@@ -38,35 +44,61 @@ def command(server: str | None, config: str | None, *, everything: bool, as_json
     quiet_log(debug=debug)
     if everything == (server is not None):
         raise click.UsageError("name a server, or say --all.")
+    if everything and key is not None:
+        raise click.UsageError("--all has those of API keys with it; leave out --key.")
     store = TokenStore()
     configs: dict[str, ServerConfig] = {}
     if server is None:
         logins = store.all()
     else:
-        found = configs[server] = find_server(read_config(config), server)
-        login = None if found.url is None else store.read(login_key(found))
+        loaded = read_config(config)
+        found, owner = find_server(loaded, server), owner_named(loaded, key)
+        configs[server] = found
+        login = None if found.url is None else store.read(login_key(found, owner))
         logins = [] if login is None else [login]
         if found.user_values:
-            _forget_values(found, store, as_json=as_json)
+            _forget_values(found, store, owner, as_json=as_json)
             return
         if login is None and not as_json:
             raise Failed(f'server "{one_line(server)}" has no login')
     done = run(_leave(logins, configs))
+    forgotten = store.forget_values() if server is None else []
     if as_json:
-        show_json({"loggedOut": done})
+        show_json({"loggedOut": done, **({"forgotten": forgotten} if server is None else {})})
         return
-    for one in done:
-        said = "taken back and forgotten" if one["revoked"] else f"forgotten; {one_line(str(one['why']))}"
-        click.echo(f"{one_line(str(one['server']))}: {said}")
-    if not done:
+    _show(done)
+    for name in forgotten:
+        click.echo(f"{one_line(name)}: forgotten")
+    if not done and not forgotten:
         click.echo("There is no login.")
 
 
-def _forget_values(server: ServerConfig, store: TokenStore, *, as_json: bool) -> None:
-    """Forget what the user gave for a server."""
+def forget_all_of(owner: Owner, config: Config) -> None:
+    """Forget what somebody has at the servers of a configuration, and tell of the logins."""
+    from muxway.identity.credentials import login_key
+    from muxway.identity.store import TokenStore
     from muxway.identity.user_values import values_key
 
-    key = values_key(server)
+    store, servers = TokenStore(), dict(config.servers)
+    for server in servers.values():
+        store.keep_values(values_key(server, owner), {})
+    found = [store.read(login_key(server, owner)) for server in servers.values() if server.url is not None]
+    logins = [login for login in found if login is not None]
+    if logins:
+        _show(run(_leave(logins, servers)))
+
+
+def _show(done: Sequence[Mapping[str, object]]) -> None:
+    for one in done:
+        said = "taken back and forgotten" if one["revoked"] else f"forgotten; {one_line(str(one['why']))}"
+        click.echo(f"{one_line(str(one['server']))}: {said}")
+
+
+def _forget_values(server: ServerConfig, store: TokenStore, owner: Owner, *, as_json: bool) -> None:
+    """Forget what somebody gave for a server."""
+    from muxway.identity.user_values import values_key
+
+    key = values_key(server, owner)
     names = [*store.values(key)]
     store.keep_values(key, {})
     if as_json:
@@ -77,7 +109,7 @@ def _forget_values(server: ServerConfig, store: TokenStore, *, as_json: bool) ->
         raise Failed(f'server "{one_line(server.name)}" has nothing of yours')
 
 
-async def _leave(logins: Sequence[Login], configs: dict[str, ServerConfig]) -> list[dict[str, object]]:
+async def _leave(logins: Sequence[Login], configs: Mapping[str, ServerConfig]) -> list[dict[str, object]]:
     from muxway.identity.sign_in import sign_out
     from muxway.identity.store import TokenStore
 

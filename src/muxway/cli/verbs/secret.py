@@ -60,7 +60,7 @@ def set_secret(name: str) -> None:
     if not 0 < len(value) <= LARGEST_SECRET:
         raise click.UsageError(f"a secret has between 1 and {LARGEST_SECRET:,} characters: pipe it in, or type it.")
     store = SecretStore()
-    known = any(secret.name == name for secret in store.all())
+    known = store.has(name)
     store.write(name, value)
     click.echo(f"{badge('ok')}  {one_line(name)} is {'changed' if known else 'set'}: ${{secret:{one_line(name)}}}")
 
@@ -73,9 +73,12 @@ def show(config: str | None, *, as_json: bool) -> None:
 
     Those that the config refers to and that are not set are listed, too. What they
     are is never shown.
+
+    Exit 1 if one cannot be opened.
     """
     users = _users(config)
-    known = {secret.name: secret.at for secret in SecretStore().all()}
+    problems: dict[str, None] = {}
+    known = {secret.name: secret.at for secret in SecretStore().all(problems)}
     rows = [(name, _written(known.get(name)), users.get(name, [])) for name in dict.fromkeys((*known, *users))]
     if as_json:
         show_json([{"name": name, "set": moment, "servers": servers} for name, moment, servers in rows])
@@ -84,6 +87,8 @@ def show(config: str | None, *, as_json: bool) -> None:
     else:
         shown = [(one_line(name), at or "not set", ", ".join(map(one_line, servers))) for name, at, servers in rows]
         show_table([("NAME", "SET", "USED BY"), *shown])
+    if problems:
+        raise Failed("\n".join(problems))
 
 
 @command.command(cls=Verb, examples=["muxway secret rm github"])

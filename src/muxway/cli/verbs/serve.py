@@ -256,7 +256,7 @@ def _credentials(
     keys = _known_keys(config)
     is_open = not (auth or tokens or views) and (insecure or is_loopback(host))
     _check_safety(host, (*tokens, *views), insecure=insecure or auth is not None or bool(keys and keys.keys))
-    _check_secrecy(config, host, is_secret=tls or insecure)
+    _check_secrecy(config, host, tls=tls, insecure=insecure)
     if auth is not None and not (config.gateway.public_url or auth.audience or is_loopback(host)):
         raise BadConfig(
             "gateway.auth needs to know which tokens are for this gateway: set gateway.publicUrl to the URL by which "
@@ -275,12 +275,18 @@ def _credentials(
     return AcceptedTokens(tokens, views, keys, is_open)
 
 
-def _check_secrecy(config: Config, host: str, *, is_secret: bool) -> None:
+def _check_secrecy(config: Config, host: str, *, tls: bool, insecure: bool) -> None:
     """Whether what clients show is seen by nobody on the way. Raises UsageError."""
     from muxway.clients.transports.guard import is_loopback
 
-    behind_https = (config.gateway.public_url or "").lower().startswith("https://")
-    if not (is_secret or behind_https or is_loopback(host)):
+    public_url = (config.gateway.public_url or "").lower()
+    if tls and not insecure and public_url.startswith("http://"):
+        raise click.UsageError(
+            "gateway.publicUrl begins with http://, and this speaks HTTPS: clients would be sent where nobody answers, "
+            "with their tokens in clear. Write https://; or say --insecure if a proxy in front of this speaks HTTP."
+        )
+    behind_https = public_url.startswith("https://")
+    if not (tls or insecure or behind_https or is_loopback(host)):
         raise click.UsageError(
             f"tokens would travel to {host} in clear, for everybody on the way to read: give a certificate "
             "(--tls-cert, or gateway.tls in the config); if a proxy in front of this speaks HTTPS, set "

@@ -18,6 +18,7 @@ from muxway.cli.changes import (
     servers_of_client,
     show_difference,
     show_merged,
+    show_variables,
     target,
     target_option,
     wants_store,
@@ -119,6 +120,8 @@ def command(
         write_config(file, after, secret_files)
         click.echo(f"{badge('ok')}  {plural(len(merged.added), 'server')} imported into {file.path}")
     _apply(changes, clients, refused)
+    # Once more, where it is seen: what was imported does not run before that.
+    show_variables(merged.added)
     if refused:
         raise Failed("\n".join(refused.values()))
 
@@ -148,7 +151,7 @@ def _agree(file: ReadFile, added: int, changes: Sequence[Change], *, yes: bool) 
     if yes:
         return
     parts = [f"write {plural(added, 'server')} to {file.path}"] if added else []
-    parts += [f"connect {change.client.title}" for change in changes]
+    parts += [f"connect {', '.join(change.client.title for change in changes)}"] if changes else []
     what = ", ".join(parts)
     if not can_ask():
         raise click.UsageError(f"this would {what}. Nobody can be asked here: add --yes, or --dry-run to see it.")
@@ -171,4 +174,4 @@ def _apply(changes: Sequence[Change], clients: Sequence[KnownClient], refused: d
         if client.id not in changed and client.id not in refused:
             click.echo(f"{badge('ok')}  {client.title} is connected already.")
     if changes:
-        click.echo(dim("The way back: muxway disconnect --all"))
+        click.echo(dim("See how the servers are: muxway list\nThe way back: muxway disconnect --all"))

@@ -33,7 +33,7 @@ class Guesses:
     def add(self, address: str, token: bytes) -> float:
         """Note a wrong token. Seconds until another one may be tried; 0: at once."""
         now = self._clock()
-        network = _network(address)
+        network = network_of(address)
         began, tried = self._of.pop(network, (now, set[bytes]()))
         if now - began >= _MINUTE:
             began, tried = now, set[bytes]()
@@ -50,7 +50,8 @@ class Guesses:
         return 0.0
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
+    """What counts as one address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -173,6 +173,9 @@ def _key(request: Request) -> _Key | None:
     if request.target.error is not None or any(name in call.params for name in _ALWAYS_ANEW):
         # What somebody may not use now is not answered with what it said when they could.
         return None
+    if request.target.searches or call.everything:
+        # What is found, and what middleware hides, goes by more than the request says.
+        return None
     if call.meta is not None and not HOP_KEYS.issuperset(call.meta):
         return None
     told = {name: raw for name, raw in call.params.items() if name != "_meta"}

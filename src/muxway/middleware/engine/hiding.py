@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from muxway.calls.call import Call
 from muxway.calls.sinks import Nobody, Passing
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TOOLS
-from muxway.errors import INVALID_PARAMS, RpcError, ToolNotFound
+from muxway.errors import RpcError
 from muxway.middleware.engine.base import HOOKS, Middleware
 from muxway.wire import envelopes
 
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from muxway.calls.call import Caller
     from muxway.calls.ports import Running, Sink
     from muxway.catalog.kinds import Kind
-    from muxway.middleware.engine.running import Layer
+    from muxway.middleware.engine.running import Inside, Layer
     from muxway.routing.target import Target
     from muxway.wire.envelopes import Buffer, Raw
 
     Handle = Callable[[Call, Sink], Running | None]
 
-_NOT_FOUND: Final = -32002
 _HOLDS: Final = 60.0
 """Seconds after which a list is made anew: a middleware may go by the time of day."""
 _REMEMBERED: Final = 256
@@ -47,11 +46,12 @@ class _Seen(NamedTuple):
 class Hiding:
     """What callers of one chain do not get listed."""
 
-    def __init__(self, layers: Sequence[Layer], handle: Handle, all_of: Callable[[Kind], Mapping[str, object]]) -> None:
-        """`handle` takes requests for lists, `all_of` gives what there is of a kind, by name."""
+    def __init__(self, layers: Sequence[Layer], handle: Handle, inside: Inside) -> None:
+        """`handle` takes requests for lists, `inside` knows what there is to be listed."""
         self._handle = handle
-        self.all_of = all_of
-        """What there is to be listed."""
+        self._inside = inside
+        self.all_of = inside.listed
+        """What there is to be listed for a caller."""
         first = {
             kind: next((number for number, layer in enumerate(layers) if may_hide(layer.middleware, kind)), None)
             for kind in (TOOLS, PROMPTS, RESOURCES)
@@ -66,10 +66,10 @@ class Hiding:
         if kind is None or kind not in self.kinds or call.caller.depth or not target.names:
             return None
         seen = self._seen.get(_key(kind, call.caller))
-        if seen is None or seen.of is not self.all_of(kind) or seen.until < monotonic():
+        if seen is None or seen.of is not self.all_of(kind, call.caller) or seen.until < monotonic():
             raise KeyError(kind)
         name = target.names[-1] if target.chosen is not None else target.names[0]
-        return _unknown(kind, name, call.caller) if name in seen.hidden else None
+        return self._inside.unknown(kind, _asked(call, target) or name, call.caller) if name in seen.hidden else None
 
     def hidden(self, kind: Kind, caller: Caller, settled: Callable[[Collection[str] | RpcError], None]) -> None:
         """Give what a caller does not get listed of a kind, or why nobody knows, to `settled`."""
@@ -77,10 +77,10 @@ class Hiding:
             settled(())
             return
         seen = self._seen.get(_key(kind, caller))
-        if seen is not None and seen.of is self.all_of(kind) and seen.until >= monotonic():
+        everything = self.all_of(kind, caller)
+        if seen is not None and seen.of is everything and seen.until >= monotonic():
             settled(seen.hidden)
             return
-        everything = self.all_of(kind)
         self.look(kind, caller, lambda got: settled(got if isinstance(got, RpcError) else everything.keys() - got))
 
     def look(self, kind: Kind, caller: Caller, settled: Callable[[set[str] | RpcError], None]) -> None:
@@ -107,7 +107,7 @@ class _HidingLook(Passing):
         super().__init__(Nobody())
         self._hiding, self._kind, self._caller, self._settled = hiding, kind, caller, settled
         self._listed: set[str] = set()
-        self._everything = hiding.all_of(kind)
+        self._everything = hiding.all_of(kind, caller)
         self._pages = 0
 
     def turn(self, cursor: Raw | None) -> None:
@@ -145,11 +145,9 @@ def _key(kind: Kind, caller: Caller) -> tuple[object, ...]:
     return kind.name, caller.principal, caller.revision.date, said
 
 
-def _unknown(kind: Kind, name: str, caller: Caller) -> RpcError:
-    """The answer for what nobody has."""
-    if kind is TOOLS:
-        return ToolNotFound(f"{kind.not_found}: {name}", code=caller.revision.unknown_tool_code)
-    if kind is PROMPTS:
-        return RpcError(f"{kind.not_found}: {name}", code=INVALID_PARAMS)
-    code = INVALID_PARAMS if caller.revision.stateless else _NOT_FOUND
-    return RpcError(f"Resource not found: {name}", code=code, data={"uri": name})
+def _asked(call: Call, target: Target) -> str | None:
+    """The name that a request is for, as its caller wrote it: another spelling would say that there is such a thing."""
+    params = call.params if target.call is None else target.call.params
+    ref = envelopes.members(params.get("ref", b""))
+    raw = target.spelled or (params if ref is None else ref).get("uri" if target.kind is RESOURCES else "name")
+    return None if raw is None else envelopes.text(raw)

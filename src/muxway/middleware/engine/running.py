@@ -67,8 +67,12 @@ class Inside(Protocol):
         """What a request is about. Raises StillStarting if that will be known in a moment, and `wait` is set."""
         ...
 
-    def listed(self, kind: Kind) -> Mapping[str, object]:
-        """What there is of a kind, by name; another object as soon as that changes."""
+    def listed(self, kind: Kind, caller: Caller) -> Mapping[str, object]:
+        """What there is of a kind for a caller, by its public name; another object as soon as that changes."""
+        ...
+
+    def unknown(self, kind: Kind, name: str, caller: Caller) -> RpcError:
+        """What is said of a name that nothing has, or nothing that a caller may know of."""
         ...
 
     def hold(self, wait: StillStarting, again: Answer, call: Call, sink: Sink, /) -> Running:
@@ -656,7 +660,7 @@ class Chains:
         self._inside = inside
         self._compiled: dict[str, tuple[_Stage, ...]] = {method: compile_chain(layers, method) for method in HOOKS}
         self._other = compile_chain(layers, "")
-        self._hiding = Hiding(layers, self.handle, inside.listed)
+        self._hiding = Hiding(layers, self.handle, inside)
         self._chosen: dict[tuple[str, ...], tuple[_Stage, ...]] = {}
         """A tool → what is run around its calls."""
 
@@ -763,6 +767,14 @@ class Chains:
         """Whether no middleware goes by names, or may leave something out of a list: then any name may pass."""
         lists = [stage for method in ("tools/list", "prompts/list") for stage in self._compiled[method]]
         return all(stage.looks for stage in lists) and all(layer.matches is None for layer in self.layers)
+
+    def relists(self, kind: Kind) -> bool:
+        """Whether any middleware may make another list of a kind."""
+        return not all(stage.looks for stage in self._compiled[kind.method])
+
+    def hides(self, kind: Kind) -> bool:
+        """Whether what middleware leaves out of such a list is hidden."""
+        return kind in self._hiding.kinds
 
     def around_any(self, targets: Iterable[Target]) -> list[Layer]:
         """The middlewares around calls of any of these, the outermost first."""

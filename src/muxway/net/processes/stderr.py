@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _LINE_BYTES: Final = 8 * 1024
 _LINES_PER_SECOND: Final = 100
+_NPM: Final = (b"npm error ", b"npm ERR! ")
+_NPM_CODE: Final = (b"npm error code ", b"npm ERR! code ")
+"""How `npx`, which starts most servers, says what is wrong: a code, the reason, advice, and where its log is."""
 
 
 class StderrTail:
@@ -60,12 +63,12 @@ class StderrTail:
         return self._journal.lines(self._before)
 
     def last(self) -> str | None:
-        """The last line that says something."""
+        """The last line that says something; of what npm says, the reason."""
         return self._shown(self._last) if self._last else None
 
     def _keep(self, raw: bytes) -> None:
         self._journal.keep(raw, self._shown)
-        if raw.strip():
+        if raw.strip() and not (raw.startswith(_NPM) and _is_npms_reason(self._last)):
             self._last = raw
         now = self._loop.time()
         if now - self._second >= 1.0:
@@ -87,6 +90,10 @@ class StderrTail:
         if self._left_out:
             count, self._left_out = self._left_out, 0
             self._on_line(f"({count} more lines not logged)")
+
+
+def _is_npms_reason(line: bytes) -> bool:
+    return line.startswith(_NPM) and not line.startswith(_NPM_CODE)
 
 
 def _show(secrets: Iterable[str]) -> Show:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import lzma
 import re
 import shutil
 import stat
@@ -46,6 +47,8 @@ _PROGRAMS: Final = frozenset({"node", "python", "python3", "uv", "bun", "deno"})
 _TOKEN: Final = re.compile(
     r"\$\{(?:(?P<fixed>__dirname|HOME|DESKTOP|DOCUMENTS|DOWNLOADS|pathSeparator|/)|user_config\.(?P<key>[\w-]{1,100}))\}"
 )
+_BROKEN: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, RuntimeError)
+"""What reading a zip may end with: one that is damaged, of another kind, or sealed with a password."""
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\:]")
 
 
@@ -105,9 +108,9 @@ class Bundle:
                 shutil.rmtree(scratch, ignore_errors=True)
                 raise
         except OSError as error:
-            raise RegistryError(f"{self.folder} cannot be written: {error.strerror}.") from None
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
-            raise RegistryError(f"The bundle cannot be unpacked: {error}.") from None
+            raise RegistryError(f"{self.folder} cannot be written: {error.strerror or error}.") from None
+        except _BROKEN as error:
+            raise RegistryError(f"The bundle cannot be unpacked: {printable(str(error))[:200]}.") from None
         return True
 
     def remove(self) -> None:
@@ -148,7 +151,7 @@ def read_bundle(content: bytes, folder: Path, environ: Mapping[str, str]) -> Rec
         manifest = msgspec.json.decode(text if len(text) <= _LARGEST_MANIFEST else b"", type=_Manifest)
     except KeyError:
         raise RegistryError("The bundle has no manifest.json.") from None
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, msgspec.MsgspecError) as error:
+    except (*_BROKEN, OSError, msgspec.MsgspecError) as error:
         raise RegistryError(f"The bundle, or its manifest, cannot be read: {printable(str(error))[:200]}.") from None
     platforms = manifest.compatibility.platforms if manifest.compatibility is not None else None
     here = "linux" if sys.platform.startswith("linux") else sys.platform

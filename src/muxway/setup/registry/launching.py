@@ -57,6 +57,7 @@ _IDENTIFIERS: Final = {
     "nuget": re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII),
     "cargo": re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII),
 }
+_SEMVER: Final = re.compile(r"v?\d+\.\d+\.\d+(?:[-+]|$)", re.ASCII)
 _FROM: Final = RecipeArgument("--from")
 _PROGRAM: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 _SWITCHES: Final = {
@@ -88,7 +89,12 @@ _CRATES: Final = re.compile(
 _PYTHON: Final = re.compile(r"[A-Za-z0-9.@+-]{1,30}", re.ASCII)
 _HEADER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", re.ASCII)
 _FIXED_PLACE: Final = re.compile(r"(?![\0A-Za-z0-9_])|.*\.\.", re.DOTALL)
-_FIXED_SOURCE: Final = re.compile(r"(?:src|source)\s*=\s*(?![\0A-Za-z0-9_])|\.\.", re.IGNORECASE)
+_MOUNTED: Final = re.compile(
+    r"type=(?:bind|volume|tmpfs)|(?:src|source)=[\0A-Za-z0-9_](?:(?!\.\.)[^\"])*|(?:dst|destination|target)=[^\"]+"
+    r"|(?:readonly|ro)(?:=true)?",
+    re.IGNORECASE | re.ASCII,
+)
+"""A field of what `--mount` takes, with a NUL in place of an answer. Others, as `volume-opt`, may mean any folder."""
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _TRANSPORTS: Final = {"streamable-http": "http", "sse": "sse"}
 
@@ -145,7 +151,8 @@ def package_recipe(package: RegistryPackage, environ: Mapping[str, str]) -> Reci
     else:
         if len(name) > 214 or not _IDENTIFIERS[kind].fullmatch(name):
             raise RegistryError(f"{printable(name[:100])} is no name of a package of {kind}.")
-        if not is_exact(version):
+        # To npm `1.2` is whatever is newest among 1.2.x.
+        if not is_exact(version) or (kind == "npm" and not _SEMVER.match(version)):
             raise RegistryError(
                 f"{printable(version[:60]) or 'nothing'} is no exact version of {name}: it is not added."
             )
@@ -238,12 +245,18 @@ def _environment(given: Sequence[RegistryInput]) -> dict[str, EntryText]:
         name = one.name or ""
         if not _ENV.fullmatch(name):
             raise RegistryError(f"{printable(name[:60]) or 'nothing'} is no name of a variable.")
-        if is_loader(name, one.value or (one.default if isinstance(one.default, str) else None)):
-            raise RegistryError(f"{name} decides which code a program runs, and is not set for a record.")
-        if _STEERING.fullmatch(name) and (one.value is not None or one.default is not None):
-            raise RegistryError(f"{name} decides what is run, and where it comes from: a record may not set it.")
+        value = one.value or (one.default if isinstance(one.default, str) else None)
+        _check_variable(name, value, given=one.value is not None or one.default is not None)
         env[name] = text_of(one, name, secret_name=name)
     return env
+
+
+def _check_variable(name: str, value: str | None, *, given: bool) -> None:
+    """Raise RegistryError if a record may not have this variable, or may not be the one to set it."""
+    if is_loader(name, value):
+        raise RegistryError(f"{name} decides which code a program runs, and is not set for a record.")
+    if given and _STEERING.fullmatch(name):
+        raise RegistryError(f"{name} decides what is run, and where it comes from: a record may not set it.")
 
 
 def _arguments(given: Sequence[RegistryInput]) -> tuple[RecipeArgument, ...]:
@@ -268,6 +281,17 @@ def _fixed(argument: RecipeArgument) -> str:
     """The value of an argument, with a NUL in place of each answer."""
     parts = () if argument.value is None else argument.value.parts
     return "".join(part if isinstance(part, str) else "\0" for part in parts)
+
+
+def _says_place(mount: EntryText | None) -> bool:
+    """Whether a record says itself which folder of this machine is mounted, or has a way to."""
+    answers = () if mount is None else mount.questions
+    plain = _fixed(RecipeArgument(None, mount))
+    if plain == "\0":
+        return False
+    fields = plain.split(",")
+    more = any({",", '"'}.intersection(default) for one in answers for default in one.default)
+    return more or not all(map(_MOUNTED.fullmatch, fields))
 
 
 def _chosen(mount: EntryText) -> EntryText:
@@ -304,7 +328,7 @@ def _runtime(kind: str, given: Sequence[RegistryInput]) -> tuple[tuple[RecipeArg
         if one.flag == "--python" and not _PYTHON.fullmatch(plain):
             raise RegistryError(f"{printable(plain[:60])} is no version of Python.")
         if (one.flag in ("-v", "--volume") and _FIXED_PLACE.match(plain)) or (
-            one.flag == "--mount" and _FIXED_SOURCE.search(plain)
+            one.flag == "--mount" and _says_place(one.value)
         ):
             raise RegistryError("The record opens a folder of this machine to the image that its user has not chosen.")
         if kind == "oci" and one.flag in ("-e", "--env") and "=" in plain and one.value is not None:
@@ -312,6 +336,8 @@ def _runtime(kind: str, given: Sequence[RegistryInput]) -> tuple[tuple[RecipeArg
             first, *others = one.value.parts
             if not _ENV.fullmatch(name) or not isinstance(first, str):
                 raise RegistryError("The record has a variable for its image whose name is none.")
+            # What runs the image gets it, too, to pass it on.
+            _check_variable(name, plain.partition("=")[2], given=True)
             env[name] = EntryText((first.removeprefix(f"{name}="), *others))
         elif one not in found:
             mounted = one.value if one.flag in ("-v", "--volume", "--mount") else None

@@ -15,7 +15,7 @@ VARIABLE: Final = "MUXWAY_REGISTRY"
 OFFICIAL: Final = "io.modelcontextprotocol.registry/official"
 """Where in `_meta` the registry itself speaks, not the publisher."""
 NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,198}[A-Za-z0-9])?/[A-Za-z0-9][\w.-]{0,198}", re.ASCII)
-EXACT: Final = re.compile(r"v?\d+(?:[.!+-]?[A-Za-z0-9]+)*", re.ASCII)
+EXACT: Final = re.compile(r"v?\d[A-Za-z0-9]*(?:[.!+-][A-Za-z0-9]+)*", re.ASCII)
 """An exact version. `1.x` has the form of one, and is none."""
 _WILD: Final = re.compile(r"(?:^|\.)[xX](?:\.|$)")
 _NUMBERS: Final = re.compile(r"\d+")

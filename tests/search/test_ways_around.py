@@ -1,0 +1,230 @@
+"""Ways around what stands before a tool, by `search_tools` and `call_tool`: there are none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from muxway import Gateway, Middleware
+from muxway.calls.identity import Identity
+from muxway.catalog.model import Native
+from muxway.routing.snapshot import OwnLists
+from muxway.search.listing import Discovery
+from muxway.testing import RawClient, ScriptedServer
+from muxway.wire import envelopes
+from tests.conftest import World, a_world, said
+from tests.noting import NoteServer, until
+from tests.search.test_views import SEARCHED, Hider, calls, client_of, hub, search, text, world
+
+if TYPE_CHECKING:
+    from muxway.middleware.engine.base import Next, Request, Result
+
+OFF: dict[str, Any] = {"mcpServers": {"off": {"command": "none", "disabled": True}}}
+
+
+class Notes(Middleware):
+    """Takes note of the names that calls are about."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, ...]] = []
+
+    async def call_tool(self, request: Request, go: Next) -> Result:
+        """Pass it on."""
+        self.heard.append(request.target.names)
+        return await go(request)
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+async def test_call_tool_does_not_call_itself() -> None:
+    """docs/discovery.md#who-sees-what: a call in a call would be judged as one of nothing, and made all the same."""
+    notes, server = Notes(), hub()
+    async with Gateway.open({**OFF, **SEARCHED}, middleware=[notes, Hider()]) as gateway:
+        await gateway.add("hub", server=server)
+        client = await client_of(World(gateway, {}))
+        for name in ("hub__delete_repo", "hub__list_issues"):
+            call: dict[str, Any] = {"name": name, "arguments": {}}
+            for _ in range(3):
+                call = {"name": "call_tool", "arguments": call}
+                error = (await client.call("call_tool", call)).error
+                assert "call_tool" in error["message"]
+        assert not calls(server)
+
+
+async def test_a_servers_tool_with_the_name_of_a_finder_changes_nothing_for_others() -> None:
+    """docs/discovery.md#configuration: a tool called `call_tool` is one of many, whoever has called it before."""
+    server = ScriptedServer(tools={"call_tool": None, "search_tools": None, "other": None})
+    async with a_world({"up": server}, entries={"up": {"prefix": ""}}, **SEARCHED) as made:
+        client = await client_of(made)
+        for name in ("call_tool", "search_tools", "up__call_tool", "other"):
+            inner = {"name": name, "arguments": {"name": "other", "arguments": {}}}
+            assert said((await client.call("call_tool", inner)).result) == inner["arguments"]
+            assert calls(server)[-1]["name"] == name.removeprefix("up__")
+        assert "other()" in await search(client, "other")
+        assert await client.tools() == ["search_tools", "call_tool"]
+
+
+async def test_a_reload_that_turns_search_on_gives_the_names_to_the_finders() -> None:
+    """docs/discovery.md#configuration: what was called directly before is not what `call_tool` leads to now."""
+    server = ScriptedServer(tools={"call_tool": None, "other": None})
+    async with a_world({"up": server}, entries={"up": {"prefix": ""}}) as made:
+        client = await client_of(made)
+        assert said((await client.call("call_tool", {"a": 1})).result) == {"a": 1}
+        runtime = made.gateway.runtime
+        settings = replace(runtime.snapshot.settings, discoveries={None: Discovery()})
+        runtime.publish(runtime.snapshot.given, settings)
+        refused = (await client.call("call_tool", {"a": 1})).result
+        assert "takes the name of a tool" in text(refused)
+        assert len(calls(server)) == 1
+
+
+# --- what middleware hides --------------------------------------------------------------------
+
+
+class Picky(Middleware):
+    """Takes one tool out of every list, by its public name."""
+
+    async def list_tools(self, request: Request, go: Next) -> Result:
+        """All but that one."""
+        result = await go(request)
+        return result.replace(tools=[tool for tool in result.value["tools"] if tool["name"] != "up:secret"])
+
+
+async def test_no_clients_name_shows_what_middleware_hides() -> None:
+    """docs/names.md#clients: middleware knows tools by their public names, whichever client asks."""
+    config = {**OFF, "gateway": {"separator": ":"}}
+    server = ScriptedServer(tools={"plain": None, "secret": None})
+    async with Gateway.open(config, middleware=[Picky()]) as gateway:
+        await gateway.add("up", server=server)
+        for name, listed in (("claude-ai", "up_plain"), ("somebody", "up:plain")):
+            client = RawClient(gateway.memory_door(), name=name)
+            await client.hello()
+            assert await client.tools() == [listed]
+            assert said((await client.call(listed, {"a": 1})).result) == {"a": 1}
+            for secret in ("up_secret", "up:secret", "up__secret"):
+                assert secret in (await client.call(secret)).error["message"]
+        assert {call["name"] for call in calls(server)} == {"plain"}
+
+
+async def test_what_is_hidden_is_as_unknown_as_what_there_is_not() -> None:
+    """docs/discovery.md#who-sees-what: in the caller's own spelling, and no hint leads to it."""
+    shape = {"hub__list_issues": {"name": "delete_all"}}
+    async with Gateway.open({**OFF, **SEARCHED, "shape": shape}, middleware=[Hider()]) as gateway:
+        await gateway.add("hub", server=hub())
+        client = await client_of(World(gateway, {}))
+        for name, like in (("hub.delete_repo", "hub.nothing"), ("delete_all", "nothing")):
+            for ask in (lambda name: (name,), lambda name: ("call_tool", {"name": name})):
+                hidden, unknown = [(await client.call(*ask(one))).error for one in (name, like)]
+                assert hidden == {**unknown, "message": unknown["message"].replace(like, name)}
+        for near in ("hub__delete_rep", "delete_repo", "delete_al"):
+            assert "data" not in (await client.call(near)).error
+
+
+async def test_a_pinned_session_can_call_what_is_new_and_not_hidden() -> None:
+    """docs/views.md: only the list is kept. Middleware that hides something leaves what is new alone."""
+    server = NoteServer(tools={"one": None})
+    async with Gateway.open({**OFF, "views": {"v": {"pin": True}}}, middleware=[Hider()]) as gateway:
+        await gateway.add("up", server=server)
+        client = await client_of(World(gateway, {}), view="v")
+        assert await client.tools() == ["up__one"]
+        server.tools.update({"two": None, "delete_two": None})
+        server.change("tools")
+        await until(lambda: len(gateway.tools()) == 3)
+        assert "result" in (await client.call("up__two")).message
+        assert "result" not in (await client.call("up__delete_two")).message
+        assert await client.tools() == ["up__one"]
+
+
+async def test_a_cache_keeps_neither_searches_nor_what_middleware_looks_at() -> None:
+    """docs/middleware/cache.md: of a search view only its own list may be kept."""
+    cached = {"discovery": "search", "middleware": [{"use": "cache", "lists": True}]}
+    async with Gateway.open({**OFF, "gateway": cached}, middleware=[Hider()]) as gateway:
+        await gateway.add("hub", server=hub())
+        client = await client_of(World(gateway, {}))
+        for _ in range(2):
+            assert "hub__list_issues" in await search(client, "issues")
+            assert await client.tools() == ["search_tools", "call_tool"]
+            assert "result" in (await client.call("hub__list_issues")).message
+
+
+# --- what is for one user alone ---------------------------------------------------------------
+
+ANN, BOB = (Identity(user=name, subject=name, issuer="i") for name in ("ann", "bob"))
+
+
+def own_lists(gateway: Gateway, server: str, tools: dict[Identity, dict[str, str]]) -> None:
+    """Let a server list tools for each user, by their names and what they say of themselves."""
+    runtime = gateway.runtime
+    source = next(one for one in runtime.snapshot.given if one.upstream == server)
+    of: dict[Any, Any] = {}
+    for identity, named in tools.items():
+        members = {
+            name: {"description": json.dumps(text), "inputSchema": '{"type":"object"}'} for name, text in named.items()
+        }
+        natives = [
+            Native(name, {key: envelopes.Raw(raw.encode()) for key, raw in its.items()})
+            for name, its in members.items()
+        ]
+        of[identity.owner] = {server: replace(source, tools=natives)}
+    runtime.publish(runtime.snapshot.given, own_lists=OwnLists(frozenset({server}), of))
+
+
+async def client_for(gateway: Gateway, identity: Identity) -> RawClient:
+    """A client of a user."""
+    client = RawClient(gateway.memory_door(identity=identity))
+    await client.hello()
+    return client
+
+
+async def test_middleware_hides_what_is_listed_for_one_user() -> None:
+    """docs/discovery.md#who-sees-what: also what a server lists for nobody else."""
+    server = ScriptedServer(tools={"plain": None})
+    async with Gateway.open({**OFF, **SEARCHED}, middleware=[Hider()]) as gateway:
+        await gateway.add("up", server=server)
+        own_lists(gateway, "up", {ANN: {"delete_it": "Delete it", "read_it": "Read it"}, BOB: {"bobs": "Of Bob"}})
+        client = await client_for(gateway, ANN)
+        found = await search(client, "delete read it")
+        assert "up__read_it" in found
+        assert "delete_it" not in found
+        for call in (("up__delete_it",), ("call_tool", {"name": "up__delete_it"})):
+            assert (await client.call(*call)).error["message"] == "Tool not found: up__delete_it"
+        assert "up (1)" in await search(client, "bobs")
+
+
+async def test_users_have_indexes_of_their_own() -> None:
+    """docs/discovery.md#who-sees-what: nobody's tools rank, count or wait for anybody else's."""
+    server = ScriptedServer(tools={"plain": None})
+    mine = {"one": "Handles apples", "two": "Handles pears"}
+    async with Gateway.open({**OFF, **SEARCHED}, middleware=[Hider()]) as gateway:
+        await gateway.add("up", server=server)
+        own_lists(gateway, "up", {ANN: mine})
+        alone = await search(await client_for(gateway, ANN), "apples pears")
+        others = {Identity(user="u", subject=f"u{number}", issuer="i"): dict(mine) for number in range(40)}
+        own_lists(gateway, "up", {ANN: mine, **others, BOB: {f"b{number}": "Handles apples" for number in range(9)}})
+        ann, bob = [await client_for(gateway, one) for one in (ANN, BOB)]
+        params = {"name": "search_tools", "arguments": {"query": "apples pears"}}
+        waiting = [(ann, ann.start("tools/call", params)), (bob, bob.start("tools/call", params))] * 5
+        for client, id_ in dict.fromkeys(waiting):
+            told = text((await client.answer(id_)).result)
+            assert (told == alone) == (client is ann)
+        searches = gateway.runtime.searches
+        kept = searches._views[None, ANN.owner].index.segments["up"]
+        await search(bob, "pears")
+        assert await search(ann, "apples pears") == alone
+        assert searches._views[None, ANN.owner].index.segments["up"] is kept, "nothing is made again"
+        for one in others:
+            assert "up__one" in await search(await client_for(gateway, one), "apples")
+        assert len(searches._views) <= 33
+
+
+async def test_words_of_what_a_caller_may_not_run_find_nothing() -> None:
+    """docs/access.md: a compound tool tells only of what its caller may run, to who searches, too."""
+    ops = {"description": "Operations", "subtools": {"hub": {"tools": ["list_issues", "delete_repo"]}}}
+    rules = [{"users": ["ann"], "do": "allow"}, {"tools": ["hub__delete_*"], "do": "deny"}]
+    async with world(access=rules, tools={"Ops": ops}) as made:
+        ann, bob = [await client_for(made.gateway, one) for one in (ANN, BOB)]
+        assert "Ops(" in await search(ann, "delete_repo")
+        assert "No tool matches" in await search(bob, "delete_repo")
+        assert (await search(bob, "operations list_issues")).startswith("Ops(")
