@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from muxway.calls.call import LIBRARY, Call
 from muxway.catalog import uris
 from muxway.catalog.build import Source, read_listing
 from muxway.catalog.hygiene import MOST_BYTES, is_visible, may_hide, visible
@@ -32,9 +33,10 @@ from muxway.config.templates import parse_condition
 from muxway.errors import RpcError
 from muxway.likeness import LONGEST_COMPARED, most_like, short
 from muxway.middleware.builtin.masking import Masker
-from muxway.middleware.engine.base import Result
+from muxway.middleware.builtin.truncate import Truncate
+from muxway.middleware.engine.base import Request, Result
 from muxway.testing import ScriptedServer
-from muxway.wire import envelopes
+from muxway.wire import envelopes, reading
 from muxway.wire.headers import MOST_ANNOTATIONS, BadAnnotation, param_headers
 
 from ..catalog.making import catalog_of, source
@@ -375,6 +377,41 @@ def test_a_result_with_a_million_members_is_not_taken_apart() -> None:
     assert len(Result(small).fields) == 1_001, "what is small is read whole"
     narrow = b'{"a":1,"a":2,"b":"%b"}' % (b"x" * 200_000)
     assert bytes(Result(narrow).fields["a"]) == b"2"
+
+
+LARGE_CONTENT = {
+    "numbers": b"1," * 1_500_000 + b"1",
+    "blocks": b'{"type":"text","text":"someone@example.com"},' * 25_000 + b"1",
+    "one text": b'{"type":"text","text":"%b someone@example.com"}' % (b"\\n" * 1_500_000),
+    "one picture": b'{"type":"image","data":"%b","mimeType":"image/png"}' % (b"QUJD" * 750_000),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE_CONTENT)
+@pytest.mark.parametrize("middleware", ["redact", "truncate"])
+def test_what_middleware_looks_into_is_never_decoded_in_one_go(
+    kind: str, middleware: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/behaviour.md#size-limits: in whatever thread it is done, everything else waits meanwhile."""
+    raw = b'{"content":[%b]}' % LARGE_CONTENT[kind]
+    sizes: list[int] = []
+
+    def noting(look: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def looked(raw: Any) -> Any:
+            sizes.append(len(raw or b""))
+            return look(raw)
+
+        return looked
+
+    for name in ("items", "few_members", "members", "text", "value"):
+        monkeypatch.setattr(envelopes, name, noting(getattr(envelopes, name)))
+    if middleware == "redact":
+        masked = Masker({}, ["email"]).result(raw)
+        assert masked.count(b"[redacted: email]") == raw.count(b"someone@example.com")
+    else:
+        request = Request(Call(LIBRARY, "tools/call", {"name": Raw(b'"t"')}))
+        assert len(Truncate(bytes=4_000)._cut(request, Result(raw)).raw) < 4_000
+    assert max(sizes, default=0) <= reading.LONG
 
 
 def test_what_has_too_many_members_is_still_masked() -> None:

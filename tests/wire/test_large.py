@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muxway.errors import ParseError
-from muxway.wire import envelopes, large
+from muxway.wire import envelopes, large, reading
 from muxway.wire.envelopes import Envelope, NotAnEnvelope
 
 from ..pace import heap_of_its_own
@@ -24,7 +24,7 @@ ALLOWED = 0.02
 SLACK = 5
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-99, 99) | st.text('ab,[]{}"\\é:', max_size=12),
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text('ab,[]{}"\\é:😀\n', max_size=12),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('a,]"\\', max_size=3), inner, max_size=4),
     max_leaves=25,
 )
@@ -43,7 +43,8 @@ messages = st.fixed_dictionaries(
 
 @pytest.fixture(autouse=True)
 def _short_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "_STEP", getattr(request, "param", 7))
+    for module in (large, reading):
+        monkeypatch.setattr(module, "_STEP", getattr(request, "param", 7))
 
 
 def opened(frame: bytes) -> large.Opened:
@@ -129,6 +130,78 @@ def test_each_mistake_is_found(frame: bytes, why: str) -> None:
     found = opened(frame)
     assert isinstance(found, ParseError | NotAnEnvelope)
     assert why in str(found)
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"%b":1}', "the message has a name of more than 4096"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"%b":{}}}', "params has a name of more than 4096"),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"%b":[{"%b":"%b"}]}}', ""),
+    ],
+)
+@pytest.mark.parametrize("_short_steps", [64, 1 << 18], indirect=True)
+@pytest.mark.parametrize("letter", [b"x", rb"\"", rb"\ud83d\ude00"])
+def test_names_of_what_is_opened_are_short_and_all_others_as_long_as_they_like(
+    frame: bytes, why: str, letter: bytes
+) -> None:
+    """docs/behaviour.md#size-limits: a name is cut nowhere, if it is one that is read."""
+    for count in (4096, 4097):
+        whole = frame.replace(b"%b", letter * count)
+        found = opened(whole)
+        if why and count > 4096:
+            assert isinstance(found, NotAnEnvelope)
+            assert why in str(found)
+        else:
+            assert isinstance(found, Envelope)
+            assert facts(found) == facts(envelopes.decode(whole))
+
+
+@pytest.mark.parametrize("_short_steps", [256 * 1024], indirect=True)
+@pytest.mark.parametrize(
+    ("frame", "filled_with"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{"x":%b1}}', b" "),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"x":%b1}}', b"1"),
+        (b'{"jsonrpc":"2.0","id":1%b,"result":{}}', b" "),
+    ],
+)
+def test_no_more_than_so_much_is_blank(frame: bytes, filled_with: bytes) -> None:
+    """docs/behaviour.md#size-limits: there is nothing to cut at in it."""
+    assert isinstance(opened(frame % (filled_with * (MIB // 2))), Envelope)
+    found = opened(frame % (filled_with * 2 * MIB))
+    assert isinstance(found, NotAnEnvelope)
+    assert "bytes of blanks or digits" in str(found)
+
+
+@settings(max_examples=60)
+@given(st.lists(values, max_size=12), st.sampled_from([None, 0]), st.booleans(), st.integers(0, 4))
+def test_the_items_of_an_array_are_its_first_ones_and_the_rest(
+    array: list[Any], indent: int | None, ascii_only: bool, most: int
+) -> None:
+    """Ours: not one is lost, wherever it is cut."""
+    raw = spelled(array, indent=indent, ascii_only=ascii_only)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "MOST_ITEMS", most)
+        found = reading.few_items(raw)
+    assert found is not None
+    items, others = found
+    assert [json.loads(bytes(item)) for item in items] == array[:most]
+    assert json.loads(b"[%b]" % b",".join(others)) == array[most:]
+    assert reading.few_items(raw[:-1]) is None
+
+
+@settings(max_examples=200)
+@given(st.text('ab"\\é😀\n\x00', max_size=60), st.booleans())
+def test_a_long_string_is_read_and_written_as_any_other(string: str, ascii_only: bool) -> None:
+    """Ours: whatever character or escape it is cut at."""
+    raw = spelled(string, indent=None, ascii_only=ascii_only)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "LONG", 0)
+        patch.setattr(reading, "_STEP", 13)
+        assert reading.text(raw) == string
+        assert json.loads(reading.encoded(string)) == string
+        assert reading.text(b"[]") is None
 
 
 @pytest.mark.parametrize("digits", [400, 401])

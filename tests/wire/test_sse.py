@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muxway.wire import sse
 from muxway.wire.sse import SseEvent, SseParser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LIMIT = 1 << 20
 
@@ -33,6 +39,13 @@ lines = st.one_of(
 streams = st.lists(st.tuples(lines, st.sampled_from([b"\n", b"\r", b"\r\n"])), max_size=30).map(
     lambda pieces: b"".join(line + end for line, end in pieces)
 )
+
+
+@pytest.fixture(autouse=True, params=[6, 1 << 18], ids=["long lines", "short lines"])
+def _long(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sse, "_LONG", request.param)
+        yield
 
 
 def parse(data: bytes, cuts: list[int] | None = None, limit: int = LIMIT) -> list[SseEvent]:

@@ -119,17 +119,17 @@ class _Batch:
         self._left = size
         self._say = say
         self._nothing = nothing
-        self._answers: list[bytes] = []
+        self._answers: list[Buffer] = []
 
     def add(self, frame: Sequence[Buffer] = ()) -> None:
         """The answer to one message of the batch; empty if it gets none."""
-        answer = b"".join(frame).rstrip(b"\n")
-        if answer:
-            self._answers.append(answer)
+        if frame:
+            # Not put together here: each may be as large as a message may be.
+            self._answers += (b"," if self._answers else b"[", *frame[:-1], bytes(frame[-1]).rstrip(b"\n"))
         self._left -= 1
         if self._left == 0:
             if self._answers:
-                self._say([b"[", b",".join(self._answers), b"]\n"])
+                self._say([*self._answers, b"]\n"])
             else:
                 self._nothing()
 

@@ -10,6 +10,7 @@ import zlib
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from muxway.net.http_errors import HttpTrouble
+from muxway.wire.pieces import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,14 +242,12 @@ class HttpResponse:
 
     async def read(self, limit: int) -> bytes:
         """The whole body. Raises HttpTrouble if it is larger or does not arrive whole."""
-        pieces: list[bytes] = []
-        size = 0
+        pieces = Pieces()
         while data := await self.chunk():
-            size += len(data)
-            if size > limit:
+            pieces.add(data)
+            if pieces.size > limit:
                 raise HttpTrouble(f"sent an answer over the size limit of {limit} bytes (maxMessageBytes)", "too_large")
-            pieces.append(data)
-        return b"".join(pieces)
+        return pieces.take()
 
     async def start(self, limit: int, patience: float) -> bytes:
         """The first bytes of the body, as many as come in time: enough to show what is wrong."""

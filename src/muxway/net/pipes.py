@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.log import EventLog
 from muxway.net.metronome import Metronome
+from muxway.wire.pieces import FEW_PARTS, LARGE, PAYLOAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +31,6 @@ _FEW: Final = 32
 """Lines in one read that are large."""
 _PIPE_SIZE: Final = 1024 * 1024
 _LARGE_PART: Final = 256 * 1024
-_FEW_PARTS: Final = 6
-"""Parts of most frames; a listing has more."""
 _MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
 log = EventLog("pipes")
 
@@ -178,21 +177,25 @@ class PipeWriter:
         self._frames: deque[bytes | memoryview] = deque()
         self._flush_planned = False
         self._waiting = False
-        self._closing = False
+        self._takes = True
+        """Whether it is open and is not about to close."""
         self._drains: list[asyncio.Future[None]] = []
         self.queued = 0
         self.open = True
         self.on_drained: Callable[[], None] | None = None
         """Called each time the queue has become empty after it had to wait."""
 
-    def send(self, frame: Sequence[Buffer], _about: object = None) -> None:
+    def send(self, frame: Sequence[Buffer | memoryview], _about: object = None) -> None:
         """Queue one frame. It leaves when the turn ends, with all others of the turn; what it is, matters elsewhere."""
-        if not self.open or self._closing:
+        if not self._takes:
             return
-        if len(frame) > _FEW_PARTS and any(type(part) is bytes and len(part) > _LARGE_PART for part in frame):
-            # A listing of megabytes, encoded once for everybody, is not copied for each.
-            self._frames.extend(map(bytes, frame))
-            self.queued += sum(len(bytes(part)) for part in frame)
+        size = len(frame)
+        if size > PAYLOAD and (
+            len(frame[PAYLOAD]) > LARGE or (size > FEW_PARTS and any(len(part) > _LARGE_PART for part in frame))
+        ):
+            # A listing of megabytes, encoded once for everybody, is not copied for each, nor what takes long to copy.
+            self._frames.extend(map(memoryview, frame))
+            self.queued += sum(map(len, frame))
         else:
             data = b"".join(frame)
             self._frames.append(data)
@@ -213,8 +216,8 @@ class PipeWriter:
 
     def close(self) -> None:
         """Send what can be sent without waiting, then close."""
-        if self.open and not self._closing:
-            self._closing = True
+        if self._takes:
+            self._takes = False
             if not self._waiting:
                 self._write()
             self._end()
@@ -265,7 +268,7 @@ class PipeWriter:
         self._done_waiting()
 
     def _wait(self) -> None:
-        if not self._waiting and not self._closing:
+        if not self._waiting and self._takes:
             self._waiting = True
             self._loop.add_writer(self._fd, self._write)
 
@@ -291,7 +294,7 @@ class PipeWriter:
         if self._waiting:
             self._waiting = False
             self._loop.remove_writer(self._fd)
-        self.open = False
+        self.open = self._takes = False
         self._frames.clear()
         self.queued = 0
         self._end_drains()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from muxway.wire.pieces import Pieces
+
 DEFAULT_LIMIT: Final = 16 * 1024 * 1024
 _HEAD: Final = 4096
 _TAIL: Final = 512
@@ -36,7 +38,7 @@ class LineFramer:
         """How many chunks had blank lines in them, or were a part of a line that is skipped."""
         self._tails = tails
         self._tail = b""
-        self._pieces: list[bytes] = []
+        self._pieces = Pieces()
         # Small chunks are gathered here first: a list of a million tiny pieces weighs far more than they do.
         self._crumbs = bytearray()
         self._size = 0
@@ -77,10 +79,8 @@ class LineFramer:
     def end(self) -> bytes:
         """What was left without a newline when the stream ended."""
         self._sweep_crumbs()
-        rest = b"".join(self._pieces)
-        self._pieces = []
         self._size = 0
-        return rest
+        return self._pieces.take()
 
     def _keep(self, data: bytes, lines: list[bytes | Oversized]) -> None:
         if self._skipping:
@@ -92,28 +92,17 @@ class LineFramer:
             self._crumbs.extend(data)
         else:
             self._sweep_crumbs()
-            self._pieces.append(data)
+            self._pieces.add(data)
         if self._size > self._limit:
             # Report at once: whoever waits for this line must not wait for its end, which may never come.
-            self._sweep_crumbs()
-            self._tail = b"".join(piece[-_TAIL:] for piece in self._pieces[-2:])[-_TAIL:]
-            lines.append(Oversized(self._give_up()))
+            line = self.end()
+            self._tail = line[-_TAIL:]
+            lines.append(Oversized(line[:_HEAD]))
             self._skipping = True
-
-    def _give_up(self) -> bytes:
-        """Forget the line but for its first bytes, which are returned."""
-        head = b""
-        for piece in self._pieces:
-            head += piece[: _HEAD - len(head)]
-            if len(head) == _HEAD:
-                break
-        self._pieces = []
-        self._size = 0
-        return head
 
     def _sweep_crumbs(self) -> None:
         if self._crumbs:
-            self._pieces.append(bytes(self._crumbs))
+            self._pieces.add(bytes(self._crumbs))
             self._crumbs = bytearray()
 
     def _finish(self, data: bytes, lines: list[bytes | Oversized]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Final
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
@@ -17,6 +18,10 @@ _HEAD: Final = 4096
 _LONGEST_RETRY: Final = 9
 _LONGEST_ID: Final = 4096
 """An id comes back in a header, where a longer one would not pass."""
+_LONGEST_FIELD: Final = len(b"retry: ") + _LONGEST_ID
+"""Bytes of a line that are looked at, if it has no data."""
+_LONG: Final = 256 * 1024
+"""Bytes of a line from which on its data is put where it is kept while it comes: it is not copied again at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class SseParser:
     __slots__ = (
         "_data",
         "_fresh",
+        "_in_data",
         "_limit",
         "_pending",
         "_size",
@@ -57,7 +63,9 @@ class SseParser:
         """Grows with lines that are no data, or more data than one line of an event, or are skipped."""
         self._limit = limit
         self._pending: bytearray = bytearray()
-        self._data: bytes | bytearray | None = None
+        self._data: bytes | BytesIO | None = None
+        self._in_data = False
+        """Whether the line that is not all there yet is long, and its data goes to what there is."""
         self._size = 0
         self._type = ""
         self._fresh = True
@@ -85,18 +93,39 @@ class SseParser:
         for match in _LINE_END.finditer(data, start):
             line = data[start : match.start()]
             start = match.end()
+            if self._in_data:
+                self._go_on(line, events)
+                if self._in_data:
+                    self._in_data, self._size = False, self._size + 1
+                    continue
             if self._pending:
                 # In place, and not copied again: it may be large.
                 self._pending += line
                 line, self._pending = self._pending, bytearray()
             if self._fits(line, events) or not line:
                 self._take(line, events)
+        if self._in_data:
+            self._go_on(data[start:], events)
+            return events
         self._pending += data[start:]
         if not self._fits(self._pending, events):
             # All that counts from here on is that the line is not empty, and whether it is a comment.
             del self._pending[1:]
+        elif len(self._pending) > _LONG and self._pending.startswith(b"data:"):
+            self._add(self._pending)
+            self._size += len(self._pending)
+            self._in_data, self._pending = True, bytearray()
         self.wasted += self._pending.startswith(b":")
         return events
+
+    def _go_on(self, piece: bytes, events: list[SseEvent]) -> None:
+        """A piece of a long line of data."""
+        if self._fits(piece, events):
+            self._writer().write(piece)
+            self._size += len(piece)
+        else:
+            self._in_data = False
+            self._pending += b"d"
 
     def _fits(self, line: bytes | bytearray, events: list[SseEvent]) -> bool:
         """Whether this line, whole or not, is to be kept. The first that is too much makes an event of what there is.
@@ -109,11 +138,13 @@ class SseParser:
         if self._size + len(line) <= self._limit:
             return True
         # A comment is no part of the event, but it does not save one that is too large already.
-        if self._size > self._limit or not line.startswith(b":"):
-            kept = b"" if self._data is None else bytes(self._data[:_HEAD]) + b"\n"
-            head = kept + bytes(line[: _HEAD + 6]).removeprefix(b"data:").lstrip()
+        if self._in_data or self._size > self._limit or not line.startswith(b":"):
+            head = b"" if self._data is None else bytes(self._writer().getbuffer()[:_HEAD])
+            if not self._in_data:
+                head += b"" if self._data is None else b"\n"
+                head += bytes(line[: _HEAD + 6]).removeprefix(b"data:").lstrip()
             events.append(SseEvent(self._type or "message", head[:_HEAD], self.last_id, cut=True))
-            self._skipping = True
+            self._data, self._skipping = None, True
         return False
 
     def _take(self, line: bytes | bytearray, events: list[SseEvent]) -> None:
@@ -122,24 +153,18 @@ class SseParser:
             if self._data is None:
                 self.wasted += 1
             elif not self._skipping:
-                events.append(SseEvent(self._type or "message", bytes(self._data), self.last_id))
+                # A writer gives away what it has, and does not copy it again.
+                whole = self._data if isinstance(self._data, bytes) else self._data.getvalue()
+                events.append(SseEvent(self._type or "message", whole, self.last_id))
             self._data, self._type, self._size, self._skipping = None, "", 0, False
             return
         if line.startswith(b"data:") or line == b"data":
-            value = bytes(memoryview(line)[6 if line[5:6] == b" " else 5 :])
-            if self._data is None:
-                self._data = value
-            else:
-                self.wasted += 1
-                # In place: there may be millions of them, and joining those would keep everybody waiting.
-                self._data = self._data if isinstance(self._data, bytearray) else bytearray(self._data)
-                self._data += b"\n"
-                self._data += value
+            self._add(line)
             # An empty line of data weighs too: a million of them are not nothing.
             self._size += len(line) + 1
             return
         self.wasted += 1
-        name, _, value = bytes(line).partition(b":")
+        name, _, value = bytes(line[:_LONGEST_FIELD]).partition(b":")
         value = value.removeprefix(b" ")
         if name == b"event":
             self._type = value.decode("utf-8", "replace")
@@ -147,3 +172,21 @@ class SseParser:
             self.last_id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
             self.retry = int(value) / 1000
+
+    def _add(self, line: bytes | bytearray) -> None:
+        """Keep the data of a line, or of the beginning of one."""
+        value = memoryview(line)[6 if line[5:6] == b" " else 5 :]
+        if self._data is None:
+            self._data = bytes(value)
+        else:
+            self.wasted += 1
+            writer = self._writer()
+            writer.write(b"\n")
+            writer.write(value)
+
+    def _writer(self) -> BytesIO:
+        """What has all data so far. There may be millions of lines, and joining those would keep everybody waiting."""
+        if not isinstance(self._data, BytesIO):
+            before, self._data = self._data or b"", BytesIO()
+            self._data.write(before)
+        return self._data

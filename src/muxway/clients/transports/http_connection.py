@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 from muxway.calls.ports import TURN, stopwatch
 from muxway.clients.transports.http_parser import BadRequest, RequestParser
 from muxway.clients.transports.http_request import RequestHead, is_sole
+from muxway.clients.transports.http_response import views
 from muxway.clients.transports.lingering import linger
 from muxway.log import EventLog
 from muxway.net.peer_user import owner_of
 from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from muxway.clients.transports.http_request import HeaderList, Known
+    from muxway.clients.transports.http_response import Parts
     from muxway.clients.transports.http_server import HttpServer
 
 _EVENTS: Final = (
@@ -336,7 +338,7 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._reminder.set(seconds, request.late)
 
-    def answer(self, status: int, body: bytes, headers: HeaderList = (), *, close: bool = False) -> None:
+    def answer(self, status: int, body: bytes | Parts, headers: HeaderList = (), *, close: bool = False) -> None:
         """Answer the present request with JSON, or with nothing."""
         self.under_way = None
         transport = self.transport
@@ -355,7 +357,7 @@ class HttpConnection(asyncio.Protocol):
         else:
             transport.write(b"%bcontent-length: %d\r\n%b\r\n" % (start, size, more))
             if head.method != "HEAD":
-                self._write_large(body)
+                self._write_large(views(body))
         self._over()
 
     def answer_page(self, status: int, body: bytes, headers: HeaderList) -> None:
@@ -410,14 +412,14 @@ class HttpConnection(asyncio.Protocol):
         if self.under_way is not None:
             self._reminder.set(self._server.handler.keep_alive, self.under_way.late)
 
-    def write_events(self, data: bytes) -> None:
+    def write_events(self, data: bytes | Parts) -> None:
         """Write a part of the answer that was begun with `begin_events`."""
         if len(data) > _LARGE:
             if self._head.chunked:
                 self.transport.write(b"%x\r\n" % len(data))
-            self._write_large(data, b"\r\n" if self._head.chunked else b"")
+            self._write_large((*views(data), memoryview(b"\r\n" if self._head.chunked else b"")))
         else:
-            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._head.chunked else data)
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._head.chunked else bytes(data))
         self.remind()
 
     def end_events(self) -> None:
@@ -444,9 +446,9 @@ class HttpConnection(asyncio.Protocol):
         self._unread = self.transport.get_write_buffer_size()
         self._stall = self.loop.call_later(self._server.limits.stall_seconds, self._check_reader)
 
-    def _write_large(self, *data: bytes) -> None:
+    def _write_large(self, data: Sequence[memoryview]) -> None:
         """Write this as fast as it is read: all that is written before that is copied, several times."""
-        self._unsent = deque(map(memoryview, data))
+        self._unsent = deque(data)
         self._write_on()
 
     def _write_on(self) -> None:
@@ -503,11 +505,11 @@ class TracedConnection(HttpConnection):
 
     __slots__ = ()
 
-    def answer(self, status: int, body: bytes, headers: HeaderList = (), *, close: bool = False) -> None:
-        self._server.show(body, sent=True)
+    def answer(self, status: int, body: bytes | Parts, headers: HeaderList = (), *, close: bool = False) -> None:
+        self._server.show(bytes(body), sent=True)
         super().answer(status, body, headers, close=close)
 
-    def write_events(self, data: bytes) -> None:
-        for event in SseParser(len(data)).feed(data):
+    def write_events(self, data: bytes | Parts) -> None:
+        for event in SseParser(len(data)).feed(bytes(data)):
             self._server.show(event.data, sent=True)
         super().write_events(data)

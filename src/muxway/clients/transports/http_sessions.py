@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from muxway.calls.call import Forwarded
     from muxway.calls.identity import Identity
+    from muxway.clients.transports.http_response import Parts
     from muxway.exchange.dispatcher import Dispatcher
     from muxway.wire.envelopes import Buffer
 
@@ -45,7 +46,7 @@ class Stream:
 
     def __init__(self, session: HttpSession) -> None:
         self.id = secrets.token_hex(6)
-        self.events: deque[tuple[int, bytes]] = deque()
+        self.events: deque[tuple[int, bytes | Parts]] = deque()
         self.outlet: Outlet | None = None
         """The connection that carries it now."""
         self.ended = False
@@ -84,7 +85,7 @@ class Stream:
             outlet.end()
         return outlet
 
-    def _put(self, frame: bytes, *, lossy: bool = False) -> None:
+    def _put(self, frame: bytes | Parts, *, lossy: bool = False) -> None:
         self._last += 1
         self._session.keep(self, self._last, frame)
         if self.outlet is not None:
@@ -192,7 +193,7 @@ class HttpSession:
 
     # --- what is kept -------------------------------------------------------------------------
 
-    def keep(self, stream: Stream, number: int, frame: bytes) -> None:
+    def keep(self, stream: Stream, number: int, frame: bytes | Parts) -> None:
         """Keep an event for a while; the oldest make room."""
         if self._kept is None:
             self._kept = deque()

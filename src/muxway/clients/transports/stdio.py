@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.clients import notifications
 from muxway.clients.session import Session
-from muxway.clients.transports.http_response import Outlet
+from muxway.clients.transports.http_response import Outlet, Parts
 from muxway.log import EventLog
 from muxway.net.pipes import PipeReader, PipeWriter, Turn, enlarge
 from muxway.wire import envelopes
 from muxway.wire.framing import DEFAULT_LIMIT, LineFramer
+from muxway.wire.pieces import is_large
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,13 +125,17 @@ class StdioClientTransport:
         if not held.waiting:
             # The pipe may take all that waits at the end of this turn; if not, we are told when it has.
             asyncio.get_running_loop().call_soon(self._release)
+        if is_large(frame):
+            held.put(Parts([memoryview(part) for part in frame]))
+            return
         message = b"".join(frame)
         held.put(message, lossy=notifications.may_be_lost(message))
 
     def _release(self) -> None:
         self._held.behind = self._writer.queued >= _HOLD_ABOVE
         if self._held.waiting and not self._held.behind:
-            self._writer.send([self._held.take()])
+            held = self._held.take()
+            self._writer.send([held] if isinstance(held, bytes) else held.views)
 
     def _drained(self) -> None:
         self._release()

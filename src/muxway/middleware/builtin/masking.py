@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from muxway.errors import RpcError, UpstreamSaid
-from muxway.middleware.builtin.patterns import KINDS, WITHHELD, Search, replaced
+from muxway.middleware.builtin.patterns import KINDS, WITHHELD, Search, has, replaced
 from muxway.middleware.engine.base import Aside, Middleware, Result
-from muxway.wire import envelopes
+from muxway.wire import envelopes, reading
 from muxway.wire.envelopes import Raw
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def change_strings(raw: Buffer, change: Callable[[str], str], *, keys: bool = Fa
                 names = names or _Names(text)
                 renamed[old] = names.free(new)
             new = renamed[old]
-        pieces += (text[done:start], envelopes.encode(new))
+        pieces += (text[done:start], reading.encoded(new))
         done = end
     return b"".join((*pieces, text[done:])) if pieces else raw
 
@@ -102,8 +102,8 @@ def _strings(text: bytes) -> Iterator[tuple[int, int, bool]]:
 
 
 def _decoded(string: bytes) -> str:
-    # The decoder is needed for escapes only.
-    return envelopes.text(string) or "" if b"\\" in string else string[1:-1].decode()
+    # The decoder is needed for escapes only, and where to decode all at once would take long.
+    return reading.text(string) or "" if b"\\" in string or len(string) > reading.LONG else string[1:-1].decode()
 
 
 class _Names:
@@ -154,10 +154,10 @@ class Masker:
 
     def may_mask(self, raw: bytes) -> bool:
         """Whether there may be something to mask in this JSON. Quick, and right if it says no."""
-        if self._blind or (b"\\" in raw and (b"\\u" in raw or b"\\/" in raw)):
+        if self._blind or (b"\\" in raw and (has(raw, b"\\u") or has(raw, b"\\/"))):
             return True
         # To look for one character is many times quicker than for several, and most often enough.
-        return any(rare in raw and mark in raw for rare, mark in self._marks)
+        return any(rare in raw and has(raw, mark) for rare, mark in self._marks)
 
     def may_take_long(self, raw: bytes, times: int = 1) -> bool:
         """Whether to mask this JSON may take more than so many times what a turn of the event loop may."""
@@ -206,14 +206,17 @@ class Masker:
     def _readable(self, raw: Buffer, change: Callable[[str], str], depth: int = 0) -> Buffer:
         """JSON of the protocol's own making, masked where it is for reading."""
         try:
-            fields = envelopes.few_members(bytes(raw))
+            fields = reading.few_members(raw)
         except envelopes.TooManyMembers:
             # Nobody's words for anything: all of it is searched.
             return change_strings(raw, change, keys=True)
         if fields is None:
-            items = envelopes.items(raw) if depth < _DEEPEST else None
-            if items is None:
+            found = reading.few_items(raw) if depth < _DEEPEST else None
+            if found is None:
                 return change_strings(raw, change)
+            items, others = found
+            if others:
+                return change_strings(raw, change, keys=True)
             masked = [self._readable(item, change, depth + 1) for item in items]
             return raw if all(map(is_, masked, items)) else b"[" + b",".join(masked) + b"]"
         encoded = "blob" if "blob" in fields else "data" if envelopes.text(fields.get("type")) in _ENCODED else ""
@@ -255,7 +258,7 @@ class Masker:
     def _masked(self, search: Search | None, text: str) -> str:
         if text in _WORDS:
             return text
-        if self._literals and any(literal in text for literal in self._literals):
+        if self._literals and any(has(text, literal) for literal in self._literals):
             text = replaced(self._any_literal, text, lambda match: self._literals[match[0]])
         for name, kind in self._kinds.items():
             if kind.may_be_in(text):
@@ -300,7 +303,7 @@ class Masking(Middleware):
                 masker.error(error)
             raise
         raw = result.raw
-        if (len(raw) > _LARGE and masker.may_mask(raw)) or masker.may_take_long(raw):
+        if len(raw) > reading.LONG or (len(raw) > _LARGE and masker.may_mask(raw)) or masker.may_take_long(raw):
             raw = await Aside(partial(masker.result, raw))
         else:
             raw = masker.result(raw)

@@ -8,7 +8,7 @@ Python's regular expressions run, nothing else does.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, AnyStr, Final, NamedTuple
 
 from muxway.log import EventLog
 from muxway.regexes import BadPattern, Regex, encoded
@@ -26,7 +26,17 @@ _PIECE: Final = 32 * 1024
 """Characters that one of our own expressions is begun at in one go."""
 _REACH: Final = 20 * 1024
 """Characters it sees beyond: the longest match that is found wherever it stands."""
+_SEARCHED: Final = 1024 * 1024
+"""Characters in which a mark is looked for in one go."""
 log = EventLog("middleware")
+
+
+def has(text: AnyStr, mark: AnyStr) -> bool:
+    """Whether a mark is in a text; a piece of a long one at a time."""
+    if len(text) <= _SEARCHED:
+        return mark in text
+    reach = _SEARCHED + len(mark) - 1
+    return any(text.find(mark, start, start + reach) >= 0 for start in range(0, len(text), _SEARCHED))
 
 
 class PatternKind(NamedTuple):
@@ -40,7 +50,7 @@ class PatternKind(NamedTuple):
 
     def may_be_in(self, text: str) -> bool:
         """Whether the pattern is worth running."""
-        return any(mark in text for mark in self.marks)
+        return any(has(text, mark) for mark in self.marks)
 
     def masked(self, text: str, mask: str) -> str:
         """The text with the mask in place of everything of this kind."""

@@ -18,12 +18,12 @@ from muxway.middleware.builtin.masking import change_strings
 from muxway.middleware.engine.base import Aside, Middleware, Result
 from muxway.middleware.engine.epochs import Epochs
 from muxway.middleware.engine.tools import listed_name
-from muxway.wire import envelopes
+from muxway.wire import envelopes, reading
 
 if TYPE_CHECKING:
     from muxway.calls.call import Caller
     from muxway.middleware.engine.base import Next, Request
-    from muxway.wire.envelopes import Buffer
+    from muxway.wire.envelopes import Buffer, Raw
 
 PREFIX: Final = "muxway://truncated/"
 _URI: Final = re.compile(r"muxway://truncated/([\w-]{22})(?:\?offset=(\d{1,15})&length=(\d{1,15}))?", re.ASCII)
@@ -36,6 +36,8 @@ _EXCERPT: Final = 4000
 """Bytes of a cut text that are shown, at most: three quarters from its beginning, one from its end."""
 _NOTE: Final = 600
 """Bytes that the note about a cut block takes, with its link, at most."""
+_DECODED: Final = 1024 * 1024
+"""Characters of base64 that are decoded in one go: nothing else runs meanwhile. Four of them are three bytes."""
 _LONGEST_NAME: Final = 100
 _MOST_NAMED: Final = 3
 _AROUND: Final = 6
@@ -155,11 +157,12 @@ class Truncate(Middleware):
     # --- cutting ------------------------------------------------------------------------------
 
     def _cut(self, request: Request, result: Result) -> Result:
+        fields: dict[str, Buffer] = {**result.fields_aside()}
         if not result.is_final:
             return result
-        fields: dict[str, Buffer] = {**result.fields}
         structured = fields.get("structuredContent")
-        blocks: list[Buffer] = [*(envelopes.items(fields.get("content", b"[]")) or [])]
+        first, others = reading.few_items(fields.get("content", b"[]")) or ([], [])
+        blocks: list[Buffer] = [*first]
         taken = _lightened(fields, self._budget // 4)
         room = self._budget - sum(_length(raw) for name, raw in fields.items() if name not in _MAIN)
         if structured is not None and _length(structured) > room // 2:
@@ -178,12 +181,15 @@ class Truncate(Middleware):
             more = f" and {len(taken) - _MOST_NAMED:,} more members" if len(taken) > _MOST_NAMED else ""
             note = f"Of this result {which}{more}, {len(data):,} bytes of JSON, were taken out."
             blocks = [*self._replaced(request, data, "application/json", note), *blocks]
-        fields["content"] = b"[" + b",".join(self._fitting(request, blocks, room)) + b"]"
+        fields["content"] = b"[" + b",".join(self._fitting(request, blocks, others, room)) + b"]"
         return Result(envelopes.object_of(fields.items()))
 
-    def _fitting(self, request: Request, blocks: list[Buffer], room: int) -> list[Buffer]:
-        """The blocks, the largest of them cut until all fit; if there are too many for that, the first ones."""
-        size = sum(_length(block) + 1 for block in blocks)
+    def _fitting(self, request: Request, blocks: list[Buffer], others: list[Raw], room: int) -> list[Buffer]:
+        """The blocks, the largest of them cut until all fit; if there are too many for that, the first ones.
+
+        `others` are so many more that nobody looks at them.
+        """
+        size = sum(_length(block) + 1 for block in (*blocks, *others))
         cut: dict[int, list[Buffer]] = {}
         largest_first = sorted(range(len(blocks)), key=lambda index: _length(blocks[index]), reverse=True)
         for index in largest_first:
@@ -194,25 +200,28 @@ class Truncate(Middleware):
             size += sum(_length(block) + 1 for block in cut[index]) - _length(blocks[index]) - 1
         shown = [piece for index, block in enumerate(blocks) for piece in cut.get(index, [block])]
         if size <= room or not shown:
-            return shown
+            return [*shown, *others]
         left = room - 2 * _NOTE
         count = 0
         while count < len(shown) and (left := left - _length(shown[count]) - 1) >= 0:
             count += 1
-        note = f"{len(shown) - count:,} further blocks of this result were taken out."
-        others = b"[" + b",".join(shown[count:]) + b"]"
-        return [*shown[:count], *self._replaced(request, others, "application/json", note)]
+        # The last of the others may be many.
+        number = f"{len(shown) - count:,}" if not others else f"More than {len(shown) - count + len(others) - 1:,}"
+        note = f"{number} further blocks of this result were taken out."
+        rest = b"".join((b"[", b",".join((*shown[count:], *others)), b"]"))
+        return [*shown[:count], *self._replaced(request, rest, "application/json", note)]
 
     def _cut_block(self, request: Request, raw: Buffer, spare: int) -> list[Buffer]:
         fields = _few(raw)
         inner = _few(fields.get("resource", b"")) or fields
         mime = (envelopes.text(inner.get("mimeType")) or "")[:_LONGEST_NAME]
-        text = envelopes.text(inner.get("text"))
+        text = reading.text(inner.get("text"))
         if text is not None:
             return self._cut_text(request, text.encode(), mime or "text/plain", spare)
-        encoded = envelopes.text(inner.get("data") or inner.get("blob"))
+        encoded = reading.text(inner.get("data") or inner.get("blob")) or ""
         try:
-            data = base64.b64decode(encoded or "", validate=True)
+            pieces = (encoded[start : start + _DECODED] for start in range(0, len(encoded), _DECODED))
+            data = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
         except (binascii.Error, ValueError):
             data = b""
         if not data:
@@ -377,6 +386,6 @@ def _short(length: int, end: str, text: str) -> str:
 def _few(raw: Buffer) -> envelopes.Params:
     """The members of an object; none, if it is no object or has more than anybody needs: it is cut as a whole."""
     try:
-        return envelopes.few_members(raw) or {}
+        return reading.few_members(raw) or {}
     except envelopes.TooManyMembers:
         return {}

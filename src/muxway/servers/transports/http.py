@@ -33,6 +33,7 @@ from muxway.wire import envelopes
 from muxway.wire import headers as names
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.large import LARGE
+from muxway.wire.pieces import is_large
 from muxway.wire.sse import SseParser
 
 if TYPE_CHECKING:
@@ -153,7 +154,10 @@ class HttpServerTransport:
         if about.method is None and self._session.version is None and self._events is None:
             # A server of 2026-07-28 may not ask, and has nobody who would take an answer.
             return
-        message = HttpMessage(b"".join(frame).rstrip(b"\n"), about)
+        if is_large(frame):
+            message = HttpMessage(b"", about, parts=(*frame[:-1], bytes(frame[-1]).rstrip(b"\n")))
+        else:
+            message = HttpMessage(b"".join(frame).rstrip(b"\n"), about)
         if about.method == "tools/list":
             self._tool_headers.asked(about.params)
         if about.method == "notifications/cancelled":
@@ -162,11 +166,11 @@ class HttpServerTransport:
             self._start(message)
 
     def _start(self, message: HttpMessage) -> None:
-        self._queued += len(message.body)
+        self._queued += message.size
         if message.id:
             self._running[message.id] = message
             # The answer to an `initialize` has a header that must be looked at.
-            if message.method != "initialize" and self._sent_at_once(message):
+            if message.method != "initialize" and message.parts is None and self._sent_at_once(message):
                 return
         self._wait_for(message, self._carry(message, self._session.gate))
         if message.method == "notifications/initialized":
@@ -253,7 +257,9 @@ class HttpServerTransport:
             busy = f"has {turns.most} requests under way and did not finish one within {_POOL_WAIT:g} s"
             self._fail(message, HttpTrouble(f"{busy}; try again later", "overloaded", retry_after=_POOL_WAIT))
             return
-        message.turn, message.waiting = turns, False
+        message.turn = turns
+        await message.put_together()
+        message.waiting = False
         await self._go_on(message)
 
     async def _go_on(self, message: HttpMessage) -> None:
@@ -273,7 +279,7 @@ class HttpServerTransport:
         """The server has the message, or never will."""
         if message.queued:
             message.queued = False
-            self._queued -= len(message.body)
+            self._queued -= message.size
 
     def _fail(self, message: HttpMessage, trouble: HttpTrouble) -> None:
         if not message.id:

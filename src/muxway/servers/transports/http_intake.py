@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from io import BytesIO
 from time import thread_time
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -35,7 +36,8 @@ _SLICE: Final = 16
 """The same for events."""
 _READ: Final = 100e-6
 """What a read costs beside what is done with it, about."""
-
+_COPIED: Final = 256 * 1024
+"""Bytes of a large message that are copied between two looks."""
 
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
@@ -70,12 +72,11 @@ class HttpIntake:
         """Open a message that came by itself, if it is large."""
         if len(frame) <= large.STEPPED:
             return frame, None
-        frame = one_line(frame)
         opened: large.Opened | None = None
 
         def steps() -> Iterator[float]:
-            nonlocal opened
-            opened = yield from _opened(frame)
+            nonlocal frame, opened
+            frame, opened = yield from _opened(frame)
 
         # Whoever has its bytes put together, or takes what they say, does that in another turn.
         await asyncio.sleep(0)
@@ -117,20 +118,27 @@ def _heard(events: Sequence[SseEvent], take: Take) -> Iterator[float]:
         unasked = 0
         for event in part:
             if len(event.data) > large.STEPPED and not event.cut:
-                whole = replace(event, data=one_line(event.data))
-                unasked += take(whole, (yield from _opened(whole.data)))
+                frame, opened = yield from _opened(event.data)
+                unasked += take(replace(event, data=frame), opened)
             else:
                 unasked += take(event)
         # A batch of answers counts for several.
         yield max(unasked, 0) / len(part)
 
 
-def _opened(frame: bytes) -> Generator[float, None, large.Opened]:
+def _opened(frame: bytes) -> Generator[float, None, tuple[bytes, large.Opened]]:
+    """A large message in one line, and what came of it."""
+    if b"\n" in frame or b"\r" in frame:
+        line = BytesIO()
+        for start in range(0, len(frame), _COPIED):
+            line.write(frame[start : start + _COPIED].translate(_SPACES))
+            yield 0.0
+        frame = line.getvalue()
     steps = large.opening(frame)
     while True:
         try:
             next(steps)
         except StopIteration as stop:
-            return stop.value
+            return frame, stop.value
         # Whether anybody asked for it shows in the end.
         yield 0.0

@@ -8,24 +8,32 @@ from typing import TYPE_CHECKING
 
 from muxway.servers.transports.port import Outgoing
 from muxway.wire import headers as names
+from muxway.wire.pieces import joined
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from msgspec import Raw
 
     from muxway.servers.transports.http_requests import Sent
-    from muxway.wire.envelopes import Envelope
+    from muxway.wire.envelopes import Buffer, Envelope
 
 
 class HttpMessage:
     """A message, and what has become of it so far."""
 
     __slots__ = (
-        *("answered", "body", "cursor", "id", "method", "params", "queued", "quiet"),
-        *("sent", "sent_in", "session", "stateless", "task", "turn", "waiting"),
+        *("answered", "body", "cursor", "id", "method", "params", "parts", "queued", "quiet"),
+        *("sent", "sent_in", "session", "size", "stateless", "task", "turn", "waiting"),
     )
 
-    def __init__(self, body: bytes, about: Outgoing, *, quiet: bool = False) -> None:
+    def __init__(
+        self, body: bytes, about: Outgoing, *, quiet: bool = False, parts: Sequence[Buffer] | None = None
+    ) -> None:
         self.body = body
+        self.parts = parts
+        """What the body is to be put together from, if it is large."""
+        self.size = len(body) if parts is None else sum(map(len, parts))
         self.method, self.id, self.params = about
         has_meta = self.method is not None and "_meta" in self.params
         self.stateless = names.stateless_headers(self.method or "", self.params) if has_meta else None
@@ -49,6 +57,19 @@ class HttpMessage:
         """What comes back, as long as nobody waits for it."""
         self.task: asyncio.Task[None] | None = None
         """Who waits, once somebody has to."""
+
+    async def put_together(self) -> None:
+        """Make its body, if that has to be done."""
+        if self.parts is None:
+            return
+        steps = joined(self.parts)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                self.body, self.parts = stop.value, None
+                return
+            await asyncio.sleep(0)
 
     def end_turn(self) -> None:
         """Let another have its turn."""
