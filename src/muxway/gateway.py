@@ -47,7 +47,7 @@ from muxway.results import (
     encoded_arguments,
 )
 from muxway.routing.snapshot import Settings
-from muxway.servers.lock import read_lock
+from muxway.servers.lock import read_lock, read_lock_aside
 from muxway.servers.servers import Servers
 from muxway.servers.transports.stdio import StdioServerTransport
 from muxway.wire import envelopes
@@ -511,7 +511,7 @@ class Gateway:
     async def relock(self) -> None:
         """Read the lock file again, and put in force what it says."""
         self._check_open()
-        self._servers.sources.lock = read_lock(self.config)
+        self._servers.sources.lock = await read_lock_aside(self.config, self._servers.sources.lock)
         self._publisher.changed()
         await self._published()
 
@@ -586,6 +586,7 @@ class Gateway:
             MuxwayError: an object of it offers nothing; then nothing has changed, either.
         """
         self._check_open()
+        lock = await read_lock_aside(config, self._servers.sources.lock)
         changes = self.planned(config)
         coming = [config.servers[name] for name in (*changes.start, *changes.swap) if name not in config.objects]
         if coming:
@@ -599,7 +600,6 @@ class Gateway:
             layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
         settings = self._new_settings(config, changes, layers)
-        lock = read_lock(config)
         with self._publisher.at_once():
             self._servers.apply(config, changes, settings.naming, lock)
         seal = Seal(config.gateway.state_key) if "stateKey" in changes.gateway else None

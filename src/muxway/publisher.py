@@ -12,13 +12,17 @@ from muxway.log import EventLog, first_of
 from muxway.routing.snapshot import NO_OWN_LISTS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
     from muxway.catalog.build import Source
+    from muxway.catalog.kinds import Kind
+    from muxway.catalog.locking import Drift
     from muxway.catalog.model import Finding
     from muxway.composed.own_tools import OwnTools
     from muxway.exchange.runtime import Prepared, Runtime
     from muxway.routing.snapshot import OwnLists, Settings
+    from muxway.servers.instance import Instance
+    from muxway.servers.lists import Offer
     from muxway.servers.sources import ServerSources
 
 log = EventLog("gateway")
@@ -50,7 +54,7 @@ class Publisher:
         self._noted: set[str] = set()
         """The findings that have been told."""
         self._noted_of_views: set[str] = set()
-        self._noted_drifts: set[str] = set()
+        self._noted_drifts: Mapping[str, Sequence[Drift]] = {}
         self._preparing = asyncio.Lock()
         self._making: asyncio.Task[None] | None = None
         """Makes the snapshot after a change that is not in force yet."""
@@ -121,22 +125,29 @@ class Publisher:
             self._due.append(then)
         if self._quiet:
             self._do_what_is_due()
-        elif self._work(self._all.now()) is None:
+        elif self._all.comparing() is None and self._work(self._all.now()) is None:
             self._publish()
         elif self._making is None:
             # Calls of a server that is new need not fail meanwhile.
             self._runtime.expect_servers()
             self._making = asyncio.get_running_loop().create_task(self._make())
 
-    async def prepare(self, coming: Callable[[], list[Source]]) -> None:
+    async def prepare(self, changing: Instance | None = None, coming: Mapping[Kind, Offer] | None = None) -> None:
         """Have the snapshot after a change made beside the event loop, if there is much in it.
 
         One change at a time, and one in each turn of the loop: all servers may be ready, or listed again, at once.
+
+        Args:
+            changing: what is about to list something else; None: the change has been.
+            coming: that.
         """
         await self._preparing.acquire()
         try:
             for _ in range(_TRIES):
-                work = self._work(coming())
+                comparing = self._all.comparing(changing, coming)
+                if comparing is not None:
+                    await asyncio.to_thread(comparing)
+                work = self._work(self._all.now(changing, coming))
                 if work is None:
                     return
                 self._runtime.prepared = await asyncio.to_thread(work)
@@ -169,7 +180,7 @@ class Publisher:
     async def _make(self) -> None:
         """Something has changed that nobody could prepare for: a server has gone away, or the configuration."""
         try:
-            await self.prepare(self._all.now)
+            await self.prepare()
         finally:
             self._making = None
         self._publish()
@@ -204,13 +215,21 @@ class Publisher:
             self._noted_of_views = _tell(found, self._noted_of_views)
 
 
-def _tell_drifts(sources: Sequence[Source], known: set[str]) -> set[str]:
-    """Log how servers differ from what was locked, where that is news. Returns what is told now."""
-    texts = {f"{source.upstream}: {told(drift)}" for source in sources for drift in source.drifts}
-    new, more = first_of(sorted(texts - known))
-    for text in (*new, more) if more else new:
+def _tell_drifts(sources: Sequence[Source], known: Mapping[str, Sequence[Drift]]) -> Mapping[str, Sequence[Drift]]:
+    """Log how servers differ from what was locked, where that is news. Returns what is told now, by server."""
+    now = {source.upstream: source.drifts for source in sources if source.drifts}
+    new: list[tuple[str, Drift]] = []
+    for server, drifts in now.items():
+        before = known.get(server, ())
+        # There may be thousands, of which a few are put into words.
+        if before is not drifts:
+            told_of = {(drift.kind, drift.name): drift for drift in before}
+            new += [(server, one) for one in drifts if not told_of or told_of.get((one.kind, one.name)) != one]
+    first, more = first_of(new)
+    texts = [f"{server}: {told(drift)}" for server, drift in first]
+    for text in (*texts, more) if more else texts:
         log.warning("not as locked", problem=text, see="muxway lock diff")
-    return texts
+    return now
 
 
 def _tell(findings: Sequence[Finding], told: set[str]) -> set[str]:

@@ -6,9 +6,19 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from hypothesis import find
+from hypothesis.strategies import from_regex
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_FORMATS = {
+    "ipv4": "192.0.2.1",
+    "uri": "https://example.com/",
+    "email": "ann@example.com",
+    "date": "2026-11-17",
+    "date-time": "2026-11-17T10:00:00Z",
+}
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SIZE = re.compile(r"\{(\d*)\.\.(\d*)\}$")
 _NUMBER = re.compile(r"(int|num)(?: (-?[\d.e+-]*?)\.\.(-?[\d.e+-]*))?((?: [<>]-?[\d.e+-]+)*)$")
@@ -76,3 +86,43 @@ def _number(found: re.Match[str]) -> float:
             high = end - (1 if found[1] == "int" or low is None else 1e-6)
     value = low if low is not None else high if high is not None else 1
     return int(value) if float(value).is_integer() else value
+
+
+def arguments_for(schema: Any) -> dict[str, Any]:
+    """Arguments for a schema that stands in an answer, with what is required."""
+    made = _sample(schema, schema)
+    return made if isinstance(made, dict) else {}
+
+
+def _sample(schema: Any, root: Any) -> Any:
+    """A value that a schema allows."""
+    if not isinstance(schema, dict):
+        return 1
+    for union in ("anyOf", "oneOf", "allOf"):
+        if union in schema:
+            return _sample({**{name: one for name, one in schema.items() if name != union}, **schema[union][0]}, root)
+    if "$ref" in schema:
+        found = root
+        for name in schema["$ref"].removeprefix("#").split("/")[1:]:
+            found = found[name]
+        return _sample(found, root)
+    if "const" in schema or "enum" in schema:
+        return schema["const"] if "const" in schema else schema["enum"][0]
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    match kind[0] if isinstance(kind, list) else kind:
+        case "object":
+            known = schema.get("properties", {})
+            return {name: _sample(known.get(name), root) for name in schema.get("required", ())}
+        case "array":
+            return [_sample(schema.get("items"), root)] * max(1, schema.get("minItems", 0))
+        case "integer" | "number":
+            # In draft 4 the second is a boolean.
+            return max(schema.get("minimum", 1), schema.get("exclusiveMinimum", 0)) + 1
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _ if "pattern" in schema:
+            return find(from_regex(schema["pattern"]), lambda _: True)
+        case _:
+            return _FORMATS.get(schema.get("format", ""), "x" * max(1, schema.get("minLength", 0)))

@@ -140,7 +140,13 @@ def records_of(kind: Kind, natives: Iterable[Native]) -> dict[str, Record]:
 
 def compare(locked: LockedServer, now: LockedServer) -> list[Drift]:
     """How a server differs from what was locked, in the order of the lock file."""
-    drifts = [
+    lists = (compare_list(kind, locked.of(kind), now.of(kind)) for kind in LOCKED_KINDS)
+    return [*compare_server(locked, now), *(drift for one in lists for drift in one)]
+
+
+def compare_server(locked: LockedServer, now: LockedServer) -> list[Drift]:
+    """How it differs in what it says of itself."""
+    return [
         Drift("", name, found)
         for name, found in (
             ("source", _source(locked.source, now.source)),
@@ -149,14 +155,13 @@ def compare(locked: LockedServer, now: LockedServer) -> list[Drift]:
         )
         if found
     ]
-    for kind in LOCKED_KINDS:
-        before, after = locked.of(kind), now.of(kind)
-        others = {*before, *after}
-        for name in sorted(others):
-            drift = compare_one(kind.name, name, before.get(name), after.get(name), others)
-            if drift is not None:
-                drifts.append(drift)
-    return drifts
+
+
+def compare_list(kind: Kind, before: Mapping[str, Record], after: Mapping[str, Record]) -> list[Drift]:
+    """How what it lists of a kind differs."""
+    names = {*before, *after}
+    drifts = (compare_one(kind.name, name, before.get(name), after.get(name), names) for name in sorted(names))
+    return [drift for drift in drifts if drift is not None]
 
 
 def compare_one(
@@ -213,7 +218,7 @@ def text_changes(
     new = {*_NAME.findall(after)} - {*_NAME.findall(before)} - {name}
     named = sorted(one for one in new if len(one) > 3 and one in others)
     if named:
-        found.append(Difference("risk", f"{what} speaks of another tool: {named[0]}"))
+        found.append(Difference("risk", f"{what} speaks of another tool: {min(named)}"))
     found.append(Difference("risk", f"{what} is {_short(after)!r}, was {_short(before)!r}"))
     return found
 

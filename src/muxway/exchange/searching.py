@@ -1,7 +1,9 @@
 """The indexes of search views, kept in step with what is listed, and the answers of `search_tools`.
 
 An index is made when a client first lists or searches, a little in each turn of the loop, and brought up to date at the
-next search: who never searches pays nothing. What a caller sees is decided by the snapshot, never by the index.
+next search: who never searches pays nothing. What a caller sees is decided by the snapshot, never by the index. Where
+servers list something of their own for each user, each has an index of what is listed for them, and of nothing else;
+segments that would be the same are shared.
 """
 
 from __future__ import annotations
@@ -28,31 +30,30 @@ if TYPE_CHECKING:
     from muxway.search.meaning import Meaning
 
     Give = Callable[[str], None]
-    Then = Callable[[Index], None]
+    Use = Callable[[Index], None]
 
 _LONGEST_NAME: Final = 256
 _TURN: Final = 0.002
 """Seconds of indexing after which others have their turn: there may be thousands of tools, and nobody is to notice."""
 _MOST_OWNERS: Final = 32
-"""Users with lists of their own whose indexes are kept; the one who searched longest ago goes."""
-_MOST_TRIES: Final = 3
-"""How often a search waits for an index to be brought in step, where lists never stand still."""
+_MOST_TOOLS: Final = 50_000
+"""Users with lists of their own whose indexes are kept, those who searched last, and tools in all of these."""
 
 
 class _Search:
     """One search that waits. Implements `Running`."""
 
-    __slots__ = ("_go", "_refuse", "over")
+    __slots__ = ("_look", "_refuse", "over")
 
-    def __init__(self, go: Callable[[Index], None], refuse: Give) -> None:
-        self._go = go
+    def __init__(self, look: Use, refuse: Give) -> None:
+        self._look = look
         self._refuse = refuse
         self.over = False
 
     def go(self, index: Index) -> None:
         """Go on, unless nobody wants it any more. Others wait for the same: what goes wrong here is not theirs."""
         if not self.over:
-            attempt(self._failed, partial(self._go, index))
+            attempt(self._failed, partial(self._look, index))
 
     def _failed(self, error: RpcError) -> None:
         self.over = True
@@ -64,22 +65,24 @@ class _Search:
         self.over = True
 
 
-class _ViewIndex:
-    """The index of one view, or of one user in it, and who waits for it."""
+class _KeptIndex:
+    """The last index of a view, or of one user of it, and who waits for the next."""
+
+    __slots__ = ("index", "meaning", "waiting")
 
     def __init__(self, meaning: Meaning | None) -> None:
         self.meaning = meaning
         self.index = Index(meaning)
-        self.waiting: list[Then] | None = None
-        """Whoever waits until it is in step; None: it is not being made."""
+        self.waiting: list[Callable[[], None]] | None = None
+        """Whoever waits until the one that is being made is there; None: none is."""
 
 
 class Searches:
     """The indexes of all search views."""
 
     def __init__(self) -> None:
-        self._views: dict[tuple[str | None, Owner | None], _ViewIndex] = {}
-        """By view, and by user where servers list something of their own for each. Who searched last comes last."""
+        self._views: dict[tuple[str | None, Owner | None], _KeptIndex] = {}
+        """By view and user; the last was used last."""
         self._meaning: Meaning | None = None
         self._loading: list[Callable[[], None]] | None = None
         """Whoever waits until the model is loaded; None: it is loaded, or nobody has asked for it yet."""
@@ -87,7 +90,7 @@ class Searches:
 
     def prepare(self, view: str | None, visible: Visible) -> None:
         """Somebody may search soon: begin to make the index."""
-        self._when_in_step(view, visible, lambda _: None)
+        self._with_index(view, visible, lambda _: None)
 
     def forget(self, view: str | None) -> None:
         """A view is gone."""
@@ -117,7 +120,7 @@ class Searches:
                 visible.chain.hidden(TOOLS, call.caller, partial(found, index))
 
         search = _Search(look, refuse)
-        self._when_in_step(view, visible, search.go)
+        self._with_index(view, visible, search.go)
         return None if search.over else search
 
     # --- the answer ---------------------------------------------------------------------------
@@ -155,44 +158,58 @@ class Searches:
 
     # --- indexes ------------------------------------------------------------------------------
 
-    def _when_in_step(self, view: str | None, visible: Visible, then: Then, tries: int = 0) -> None:
+    def _with_index(self, view: str | None, visible: Visible, use: Use) -> None:
+        """Use the index of what is visible, now or as soon as it is made."""
         if visible.settings.semantic and not self._asked_for_meaning:
             self._load()
         if self._loading is not None:
-            self._loading.append(lambda: self._when_in_step(view, visible, then, tries))
+            self._loading.append(lambda: self._with_index(view, visible, use))
             return
-        known = self._of(view, visible)
-        if (visible.before_rules or visible).tools.routes is known.index.of or tries >= _MOST_TRIES:
-            then(known.index)
-            return
-        if known.waiting is not None:
-            known.waiting.append(lambda _: self._when_in_step(view, visible, then, tries + 1))
-            return
-        known.waiting = [then]
-        in_turns(self._follow(known, (visible.before_rules or visible).tools.routes), _TURN)
+        kept, routes = self._of(view, visible), (visible.before_rules or visible).tools.routes
+        if kept.index.of is routes:
+            use(kept.index)
+        elif kept.waiting is not None:
+            # It may be made of an earlier list, or of a later one.
+            kept.waiting.append(lambda: self._with_index(view, visible, use))
+        else:
+            kept.waiting = []
+            in_turns(self._make(kept, routes, use), _TURN)
 
-    def _of(self, view: str | None, visible: Visible) -> _ViewIndex:
-        """The index of a view; another one if the configuration says otherwise now whether words have a meaning."""
+    def _of(self, view: str | None, visible: Visible) -> _KeptIndex:
+        """What is kept for these callers; another one if the configuration says otherwise whether words have a meaning.
+
+        What is listed for one user alone is in no index but theirs.
+        """
         meaning = self._meaning if visible.settings.semantic else None
-        key = (view, visible.owner)
-        known = self._views.pop(key, None)
-        if known is None or known.meaning is not meaning:
-            known = _ViewIndex(meaning)
-        self._views[key] = known
-        owners = [one for one in self._views if one[1] is not None]
-        for one in owners[: max(0, len(owners) - _MOST_OWNERS)]:
-            del self._views[one]
-        return known
+        key = view, visible.owner
+        kept = self._views.pop(key, None)
+        if kept is None or kept.meaning is not meaning:
+            kept = _KeptIndex(meaning)
+        self._views[key] = kept
+        return kept
 
-    def _follow(self, known: _ViewIndex, routes: Mapping[str, Route]) -> Generator[None]:
+    def _make(self, kept: _KeptIndex, routes: Mapping[str, Route], use: Use) -> Generator[None]:
+        index = Index(kept.meaning)
         try:
-            others = [one.index for one in self._views.values() if one is not known]
-            yield from known.index.follow(routes, others)
-        except Exception as error:  # noqa: BLE001 - those who wait must go on, with what there is
+            same = [one.index for one in self._views.values() if one.meaning is kept.meaning]
+            yield from index.follow(routes, (kept.index, *reversed(same)))
+            kept.index = index
+        except Exception as error:  # noqa: BLE001 - those who wait must go on, with what there was
             internal(error)
-        waiting, known.waiting = known.waiting or [], None
-        for then in waiting:
-            then(known.index)
+        self._trim()
+        waiting, kept.waiting = kept.waiting or [], None
+        use(kept.index)
+        for go in waiting:
+            go()
+
+    def _trim(self) -> None:
+        """Let go of the indexes of those users who searched longest ago, if there is too much. One is kept."""
+        tools = 0
+        owned = [key for key in reversed(self._views) if key[1] is not None]
+        for number, key in enumerate(owned):
+            tools += self._views[key].index.size
+            if number and (number >= _MOST_OWNERS or tools > _MOST_TOOLS):
+                del self._views[key]
 
     def _load(self) -> None:
         """Load the model, beside the event loop."""

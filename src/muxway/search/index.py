@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Mapping
 from heapq import nlargest
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from muxway.search.opening import opened
 from muxway.search.words import telling, terms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Sequence
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
     from muxway.search.meaning import Meaning, Vectors
 
@@ -36,12 +36,12 @@ _PARAMETER_TEXT: Final = 1500
 """Characters that are looked at."""
 _MOST_PARAMETERS: Final = 100
 _FUSED: Final = 50
-_RANK: Final = 10
+_RANK: Final = 5
 """How many of each ranking are put together, and how much the first of them are ahead."""
 _STEP: Final = 256
 """Terms that are packed at a time."""
-_MOST_KEPT: Final = 2000
-"""Terms whose postings are kept together once they were asked for."""
+_KEPT: Final = 50
+"""Postings, for each tool, that are kept joined once their terms were asked for."""
 _MOST_NARROWED: Final = 8
 """Callers who see less than others, by what they see, for whom that is kept."""
 
@@ -137,7 +137,7 @@ def fields_of(tool: Indexed) -> tuple[list[str], ...]:
 
 
 def _object(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:
@@ -149,9 +149,9 @@ def weights_of(tool: Indexed) -> dict[str, float]:
     weights: dict[str, float] = {}
     for field, found in zip(FIELDS, fields_of(tool), strict=True):
         if found:
-            counts = field.counts(len(found))
+            counts, known = field.counts(len(found)), weights.get
             for term in found:
-                weights[term] = weights.get(term, 0.0) + counts
+                weights[term] = known(term, 0.0) + counts
     return weights
 
 
@@ -176,36 +176,36 @@ class Segment:
     def build(cls, tools: Iterable[Indexed], meaning: Meaning | None = None) -> Generator[None, None, Segment]:
         """Build one, in steps of well under a millisecond."""
         segment = cls()
-        # Two arrays for each term, and nothing that the garbage collector would look through again and again.
-        tools_with: dict[str, array[int]] = {}
-        impacts_of: dict[str, array[float]] = {}
+        # Number of a tool, what the term counts there, number, ..: an array for each term, and nothing that the garbage
+        # collector would look through again and again.
+        postings: dict[str, array[float]] = {}
+        known = postings.get
         for number, tool in enumerate(tools):
             segment.names.append(tool.public)
             segment.definitions.append(tool.definition)
             for term, weight in weights_of(tool).items():
-                if term not in tools_with:
-                    tools_with[term], impacts_of[term] = array("I"), array("f")
-                tools_with[term].append(number)
-                impacts_of[term].append(weight / (_K1 + weight))
+                if (having := known(term)) is None:
+                    postings[term] = array("d", (number, weight / (_K1 + weight)))
+                else:
+                    having.append(number)
+                    having.append(weight / (_K1 + weight))
             yield
-        for number, (term, having) in enumerate(tools_with.items()):
-            segment._starts[sys.intern(term)] = number
-            segment._tools.extend(having)
-            segment._impacts.extend(impacts_of[term])
-            segment._offsets.append(len(segment._tools))
-            if number % _STEP == 0:
-                yield
+        starts, offsets, unpacked = segment._starts, segment._offsets, iter(postings.items())
+        while some := [*islice(unpacked, _STEP)]:
+            for term, having in some:
+                starts[sys.intern(term)] = len(starts)
+                offsets.append(offsets[-1] + len(having) // 2)
+            packed = array("d", b"".join(having for _, having in some))
+            segment._tools.extend(map(int, packed[::2]))
+            segment._impacts.extend(packed[1::2].tolist())
+            yield
         if meaning is not None:
             segment.vectors = yield from meaning.vectors(segment.definitions)
         return segment
 
-    def is_of(self, tools: Sequence[Indexed]) -> bool:
+    def is_of(self, names: list[str], definitions: list[bytes]) -> bool:
         """Whether it is what these make."""
-        return (
-            len(tools) == len(self.names)
-            and all(tool.public == name for tool, name in zip(tools, self.names, strict=True))
-            and all(tool.definition == one for tool, one in zip(tools, self.definitions, strict=True))
-        )
+        return self.definitions == definitions and self.names == names
 
     def postings(self, term: str) -> tuple[array[int], array[float]] | None:
         """The tools that have a term, by number, and what it counts there; None: no tool has it."""
@@ -216,13 +216,18 @@ class Segment:
         return self._tools[start:end], self._impacts[start:end]
 
 
+def _told(tools: Sequence[Indexed]) -> tuple[list[str], list[bytes]]:
+    """All that a segment is made of."""
+    return [tool.public for tool in tools], [tool.definition for tool in tools]
+
+
 class _JoinedSegments:
     """Some segments as one: all of an index, or those of one server; for some callers, as if they saw all of it.
 
     How rare a term is, and so which tool comes first, would tell them of tools that they do not see.
     """
 
-    __slots__ = ("_bases", "_count", "_segments", "_terms", "mask", "names", "vectors")
+    __slots__ = ("_bases", "_count", "_segments", "_size", "_terms", "mask", "names", "vectors")
 
     def __init__(self, segments: Sequence[Segment], seen: SeenTools | None = None) -> None:
         self._segments = segments
@@ -242,6 +247,8 @@ class _JoinedSegments:
         self._count = len(self.names) if self.mask is None else sum(self.mask)
         self._terms: dict[str, tuple[array[int], array[float]]] = {}
         """Postings of all segments, of terms that were asked for: many queries have the same words."""
+        self._size = 0
+        """How many postings these are."""
 
     def postings(self, term: str) -> tuple[array[int], array[float]]:
         """The tools that have a term, by number, and what it counts there."""
@@ -258,8 +265,11 @@ class _JoinedSegments:
                     there = [(base + one, impact) for one, impact in zip(*found, strict=True) if mask[base + one]]
                     tools.extend([one for one, _ in there])
                     impacts.extend([impact for _, impact in there])
-            if len(self._terms) >= _MOST_KEPT:
+            # A term that no tool has costs something, too.
+            self._size += 1 + len(tools)
+            if self._size > _KEPT * len(self.names):
                 self._terms.clear()
+                self._size = 1 + len(tools)
             known = self._terms[term] = tools, impacts
         return known
 
@@ -313,8 +323,10 @@ class Index:
         yield
         segments: dict[str, Segment] = {}
         for server, tools in by_server.items():
-            known = [one for index in (self, *others) if (one := index.segments.get(server)) is not None]
-            segment = next((one for one in known if one.is_of(tools)), None)
+            # Of many users most have the same.
+            known = dict.fromkeys(one for index in (self, *others) if (one := index.segments.get(server)) is not None)
+            now = _told(tools)
+            segment = next((one for one in known if one.is_of(*now)), None)
             segments[server] = segment or (yield from Segment.build(tools, self._meaning))
             yield
         self._segments, self._parts, self._narrowed, self.of = segments, {}, {}, routes
@@ -323,6 +335,11 @@ class Index:
     def segments(self) -> Mapping[str, Segment]:
         """The tools of each server."""
         return self._segments
+
+    @property
+    def size(self) -> int:
+        """How many tools are in it."""
+        return sum(len(segment.names) for segment in self._segments.values())
 
     def _part(self, server: str | None, sees: SeenTools | None = None) -> _JoinedSegments:
         if sees is not None:
@@ -340,7 +357,7 @@ class Index:
         known = self._narrowed.get(key)
         if known is None:
             segments = self._segments
-            if (own := segments.get("")) is not None and not own.is_of(sees.own):
+            if (own := segments.get("")) is not None and not own.is_of(*_told(sees.own)):
                 segments = {**segments, "": _built(Segment.build(sees.own, self._meaning))}
             chosen = [one for name, one in segments.items() if server in (None, name)]
             if len(self._narrowed) >= _MOST_NARROWED:

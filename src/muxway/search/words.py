@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import chain, filterfalse
+from operator import add
 from typing import Final
 
 _UNSPACED: Final = (
@@ -20,7 +22,7 @@ _UNSPACED: Final = (
 _LONGEST: Final = 64
 """Characters of a word that count: what is longer is no word."""
 _RUNS: Final = re.compile(rf"[A-Za-z0-9]+|[{_UNSPACED}]+|(?:(?![{_UNSPACED}A-Za-z0-9])[^\W_])+").findall
-_ASCII_RUNS: Final = re.compile(r"[A-Za-z0-9]+").findall
+_ASCII_RUNS: Final = re.compile(rf"([A-Za-z0-9]{{1,{_LONGEST}}})[A-Za-z0-9]*").findall
 _PARTS: Final = re.compile(r"[A-Z]{2,}s?[0-9]*(?![a-z])|[A-Z]?[a-z]+[0-9]*|[A-Z][0-9]*|[0-9]+").findall
 _IS_UNSPACED: Final = re.compile(f"[{_UNSPACED}]").match
 _ACCENTS: Final = re.compile("[\u0300-\u036f]+")
@@ -37,17 +39,16 @@ _ENDINGS: Final = (
     *(("ment", 4), ("ly", 3), ("ical", 4), ("ic", 4), ("al", 4), ("er", 4), ("or", 4)),
 )
 """Endings, the first that fits is taken off, and how many letters must be left."""
+_ANY_ENDING: Final = tuple(ending for ending, _ in _ENDINGS)
 _DOUBLED: Final = frozenset(("ing", "ed", "er"))
 """Endings before which a consonant is doubled, as in `getting`."""
 
 
 def terms(text: str) -> list[str]:
     """The terms of a text, in its order, as often as they stand in it."""
-    found: list[str] = []
     if text.isascii():
-        for run in _ASCII_RUNS(text):
-            found += _of_word(run[:_LONGEST])
-        return found
+        return [*chain.from_iterable(map(_of_word, _ASCII_RUNS(text)))]
+    found: list[str] = []
     # `café` is `cafe` to who cannot type it; what else stands above or below letters belongs to them.
     # A character may stand for eighteen others: no text is to become much longer.
     wide = unicodedata.normalize("NFKC", text)[: len(text) + _LONGEST]
@@ -56,7 +57,7 @@ def terms(text: str) -> list[str]:
         if run.isascii():
             found += _of_word(run[:_LONGEST])
         elif _IS_UNSPACED(run):
-            found += [run] if len(run) == 1 else [run[at : at + 2] for at in range(len(run) - 1)]
+            found += [run] if len(run) == 1 else map(add, run, run[1:])
         else:
             found.append(run[:_LONGEST].casefold())
     return found
@@ -64,7 +65,7 @@ def terms(text: str) -> list[str]:
 
 def telling(found: list[str]) -> list[str]:
     """The terms without those that say little about what a tool does."""
-    return [one for one in found if one not in _STOPPED]
+    return [*filterfalse(_STOPPED.__contains__, found)]
 
 
 @lru_cache(maxsize=20_000)
@@ -88,7 +89,7 @@ def stem(word: str) -> str:
         word = word[:-2]
     elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
-    for ending, least in _ENDINGS:
+    for ending, least in _ENDINGS if word.endswith(_ANY_ENDING) else ():
         if word.endswith(ending) and len(word) - len(ending) >= least:
             word = word[: -len(ending)]
             if ending in _DOUBLED and len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":

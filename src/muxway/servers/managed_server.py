@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from muxway.calls.call import Call
     from muxway.calls.identity import Owner
     from muxway.catalog.build import Source
+    from muxway.catalog.kinds import Kind
     from muxway.config.model import ServerConfig
     from muxway.servers.connection import Connection
     from muxway.servers.instance import Instance
     from muxway.servers.lists import ServerLists
+    from muxway.servers.lock import Comparison
     from muxway.servers.slot import Slot
 
 PATIENCE: Final = 2.0
@@ -40,6 +42,7 @@ class ManagedServer:
         "_coming",
         "bare",
         "choose",
+        "compared",
         "counters",
         "idle",
         "instance",
@@ -77,6 +80,8 @@ class ManagedServer:
         self.idle = self.limit = 0.0
         self.shown: tuple[Sequence[object], Source] | None = None
         """What it shows, and what that was last made of."""
+        self.compared: dict[Kind, tuple[Comparison, ...]] = {}
+        """Its lists, compared with the lock: as they are and as they are about to be."""
         self.instance: Instance
         self.choose: Choose = _away
         """See `Backend`; the pool's own, as this is asked for every call."""

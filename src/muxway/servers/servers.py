@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 from muxway.catalog import build
@@ -20,10 +19,9 @@ from muxway.servers.state import State
 from muxway.servers.users import ServerUsers, each_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from muxway.calls.identity import Owner
-    from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
     from muxway.catalog.naming import Naming
     from muxway.config.model import Config, GatewaySettings, ServerConfig
@@ -51,7 +49,7 @@ class Servers:
         runtime: Runtime,
         *,
         on_change: Callable[[Callable[[], None] | None], None],
-        prepare: Callable[[Callable[[], list[Source]]], Awaitable[None]],
+        prepare: Callable[[Instance, Mapping[Kind, Offer]], Awaitable[None]],
         reaper: ReaperProcess | None,
         trace: MessageTrace | None = None,
         credentials: Callable[[ServerConfig, Owner | None], Credentials | None] = lambda _, __: None,
@@ -64,7 +62,7 @@ class Servers:
             servers: none yet; those whom calls are sent to are kept here.
             runtime: where news of the servers goes.
             on_change: called when something about a server has changed, with what to do when that is in force.
-            prepare: waits until all is ready for a change, given what gives the sources after it.
+            prepare: waits until all is ready for what an instance is about to list.
             reaper: the process that will look after the children, if it has been started ahead.
             trace: who is told of every message, if somebody is.
             credentials: gives what a remote server is shown, where that is not in its configuration, in the name of a
@@ -84,7 +82,7 @@ class Servers:
             settings,
             self.dialing,
             Hooks(self._changed, on_change, runtime.subscriptions.updated, runtime.sessions),
-            lambda instance, offers: prepare(partial(self.sources.now, instance, offers)),
+            prepare,
             credentials,
         )
         self._draining = Draining()

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from muxway.catalog import build
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
+from muxway.catalog.locking import LOCKED_KINDS
 from muxway.catalog.uris import UriFilter
 from muxway.routing.snapshot import NO_OWN_LISTS, OwnLists
 from muxway.servers.dialing import launch_work, may_fetch
 from muxway.servers.lists import Offer
+from muxway.servers.lock import Comparison
 from muxway.servers.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from muxway.calls.identity import Owner
     from muxway.catalog.build import Source
     from muxway.catalog.kinds import Kind
+    from muxway.catalog.locking import HeldList
     from muxway.catalog.model import Native
     from muxway.config.model import ServerConfig
     from muxway.config.shaping import ExposedTool
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from muxway.servers.lock import Lock
     from muxway.servers.managed_server import ManagedServer
     from muxway.servers.negotiation import Negotiated
+
+
+_MANY: Final = 100
+"""Definitions that are compared with a lock beside the event loop: some 15 µs each, if they are short."""
 
 
 class ServerSources:
@@ -44,12 +51,33 @@ class ServerSources:
         """What each server shows that has anything to show; with what is coming, if one is about to change."""
         shown: list[Source] = []
         for server in self.by_name.values():
-            offers: Mapping[Kind, Offer] = server.lists.offers
-            if server.instance is changing and coming:
-                offers = {**offers, **coming}
+            offers = _offers(server, changing, coming)
             if server.connection is not None or offers:
                 shown.append(_source_of(server, offers, self.lock))
         return shown
+
+    def comparing(
+        self, changing: Instance | None = None, coming: Mapping[Kind, Offer] | None = None
+    ) -> Callable[[], None] | None:
+        """What any thread may compare with the lock before `now` is asked for the same; None: nothing that is long."""
+        lock = self.lock
+        if lock is None:
+            return None
+        lists = [
+            (server, kind, natives)
+            for one in self.by_name.values()
+            for server in (one, *one.of_users.values())
+            for kind, natives in _locked_lists(server, _offers(server, changing, coming)).items()
+            if _compared(lock, server, kind, natives) is None
+        ]
+        if sum(len(natives) for _, _, natives in lists) <= _MANY:
+            return None
+
+        def compare() -> None:
+            for server, kind, natives in lists:
+                _compare(lock, server, kind, natives)
+
+        return compare
 
     def own_lists(self) -> OwnLists:
         """What servers list in the name of each user."""
@@ -132,8 +160,39 @@ def _source_of(server: ManagedServer, offers: Mapping[Kind, Offer], lock: Lock |
     made_of = [config, greeting, in_sessions, server.prefix, server.bare, private, lock, *lists]
     if server.shown is None or server.shown[0] != made_of:
         source = _source(server, offers, for_sessions, greeting, in_sessions, private=private)
-        server.shown = made_of, source if lock is None else lock.held(source, greeting)
+        if lock is not None:
+            lists = _locked_lists(server, offers).items()
+            compared = {
+                kind: _compared(lock, server, kind, one) or _compare(lock, server, kind, one) for kind, one in lists
+            }
+            source = lock.held(source, greeting, compared)
+        server.shown = made_of, source
     return server.shown[1]
+
+
+def _offers(
+    server: ManagedServer, changing: Instance | None, coming: Mapping[Kind, Offer] | None
+) -> Mapping[Kind, Offer]:
+    offers = server.lists.offers
+    return {**offers, **coming} if server.instance is changing and coming else offers
+
+
+def _locked_lists(server: ManagedServer, offers: Mapping[Kind, Offer]) -> dict[Kind, Sequence[Native]]:
+    """What it lists of the kinds that a lock is about."""
+    sessions = server.instance.sessions
+    return {kind: _natives(offers, None if sessions is None else sessions.offers, kind) for kind in LOCKED_KINDS}
+
+
+def _compared(lock: Lock, server: ManagedServer, kind: Kind, natives: Sequence[Native]) -> HeldList | None:
+    """What came of comparing this list; None: it was not compared yet."""
+    return next((one.held for one in server.compared.get(kind, ()) if one.is_of(lock, natives)), None)
+
+
+def _compare(lock: Lock, server: ManagedServer, kind: Kind, natives: Sequence[Native]) -> HeldList:
+    compared = Comparison(lock, natives, lock.compare(server.config.name, kind, natives))
+    # What is in force is still asked for while something else is coming.
+    server.compared[kind] = compared, *server.compared.get(kind, ())[:1]
+    return compared.held
 
 
 def _source(

@@ -65,7 +65,7 @@ def search(query: str, limit: int, config: str | None, registry: str | None, *, 
     ])  # fmt: skip
     if mirror.fetched:
         moment = datetime.fromtimestamp(mirror.fetched, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        click.echo(dim(f"{plural(len(mirror.records), 'server')} of {one_line(base)}, as of {moment}."), err=True)
+        click.echo(dim(f"{plural(len(mirror.starts), 'server')} of {one_line(base)}, as of {moment}."), err=True)
 
 
 @command.command(cls=Verb, examples=["muxway registry show io.github.owner/server", "muxway registry show NAME@1.2.3"])

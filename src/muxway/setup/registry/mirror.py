@@ -1,8 +1,8 @@
 """What a registry said of all its servers, kept for searching: asked for at most once an hour, kept if that fails.
 
 One file for each registry, with the newest version of every server: a line about the whole, a line of small letters for
-each server to search in, then a line of JSON for each. So a search decodes only what it shows. What changed is asked
-for from the second time on.
+each server to search in, then a line of JSON for each. So a search looks through one text, and takes apart and decodes
+only what it shows. What changed is asked for from the second time on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import re
 import time
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +23,7 @@ from muxway.net import private_files
 from muxway.setup.registry.records import RegistryError, version_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from muxway.setup.registry.asking import Registry
     from muxway.setup.registry.records import RegistryRecord
@@ -36,6 +37,8 @@ _MOST_TERMS: Final = 16
 _LONGEST_QUERY: Final = 400
 _LONGEST_TEXT: Final = 300
 _MOST_JUDGED: Final = 300
+_DENSE: Final = 4000
+"""How often a word stands in the texts where it is cheaper to look at each of them by itself."""
 _WORD: Final = re.compile(r"\w+")
 _PARTS: Final = re.compile(rb"[^a-z0-9]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -62,15 +65,25 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     """When it was last asked."""
     since: str = ""
     """When the newest of its records was changed, as the registry writes it."""
-    texts: tuple[bytes, ...] = ()
-    """Name, title and description of each server, in small letters."""
-    records: tuple[bytes, ...] = ()
-    """The servers as JSON, in the same order."""
+    size: int = 0
+    """Bytes of the texts."""
+    starts: tuple[int, ...] = ()
+    """Where in the records each server begins."""
+    texts: bytes = b""
+    """Name, title and description of each server, in small letters, a line for each."""
+    records: bytes = b""
+    """The servers as JSON, in the same order, a line for each."""
+
+    def server(self, number: int) -> KnownServer:
+        """One of them. Raises MsgspecError if the file was tampered with."""
+        start = self.starts[number]
+        end = self.records.find(b"\n", start)
+        return _decode(self.records[start : None if end < 0 else end])
 
     @property
     def servers(self) -> list[KnownServer]:
         """All of them. Takes its time; raises MsgspecError if the file was tampered with."""
-        return [*map(_decode, self.records)]
+        return [self.server(number) for number in range(len(self.starts))]
 
 
 def mirror_file(base: str, environ: Mapping[str, str] = os.environ) -> Path:
@@ -83,23 +96,23 @@ def mirror_file(base: str, environ: Mapping[str, str] = os.environ) -> Path:
 def read_mirror(base: str, file: Path) -> Mirror:
     """The mirror as it is on the disk; an empty one if there is none that can be used: it is only a copy."""
     try:
-        with file.open("rb") as handle:
-            content = handle.read(_LARGEST + 1)
-        head, *lines = content.split(b"\n")
-        mirror = msgspec.json.decode(head, type=Mirror)
+        content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
+        middle = content.find(b"\n") + 1
+        mirror = msgspec.json.decode(content[:middle], type=Mirror)
     except (OSError, msgspec.MsgspecError):
         return Mirror(base=base)
-    count = len(lines) // 2
-    if mirror.base != base or len(content) > _LARGEST or len(lines) % 2 or mirror.texts or mirror.records:
+    texts = content[middle : middle + mirror.size]
+    lines = texts.count(b"\n") + 1 if mirror.size else 0
+    if mirror.base != base or len(mirror.starts) != lines or mirror.texts or mirror.records:
         return Mirror(base=base)
-    return msgspec.structs.replace(mirror, texts=tuple(lines[:count]), records=tuple(lines[count:]))
+    return msgspec.structs.replace(mirror, texts=texts, records=content[middle + mirror.size + 1 :])
 
 
 def write_mirror(mirror: Mirror, file: Path) -> None:
     """Put it on the disk, whole. Raises OSError."""
-    head = msgspec.json.encode(msgspec.structs.replace(mirror, texts=(), records=()))
+    head = msgspec.json.encode(msgspec.structs.replace(mirror, texts=b"", records=b""))
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    private_files.put(file, b"\n".join((head, *mirror.texts, *mirror.records)))
+    private_files.put(file, b"\n".join((head, mirror.texts, mirror.records)))
 
 
 async def refreshed(
@@ -151,13 +164,16 @@ def renewed(old: Mirror, records: Iterable[RegistryRecord], moment: float) -> Mi
     known = [servers[name] for name in sorted(servers)]
     # What claims to be of tomorrow would hide what changes until then.
     since = min(since, datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z"))
+    texts, lines = b"\n".join(map(_text, known)), [*map(msgspec.json.encode, known)]
     return Mirror(
         base=old.base,
         fetched=moment,
         tried=moment,
         since=since,
-        texts=tuple(map(_text, known)),
-        records=tuple(map(msgspec.json.encode, known)),
+        size=len(texts),
+        starts=tuple(accumulate((len(line) + 1 for line in lines[:-1]), initial=0)) if lines else (),
+        texts=texts,
+        records=b"\n".join(lines),
     )
 
 
@@ -196,20 +212,37 @@ def search(mirror: Mirror, query: str, limit: int) -> list[KnownServer]:
     terms = [term.encode() for term in dict.fromkeys(_WORD.findall(plain))][:_MOST_TERMS]
     if not terms:
         return []
-    texts = mirror.texts
     rarest, *others = sorted(terms, key=len, reverse=True)
-    hits = [number for number, text in enumerate(texts) if rarest in text]
+    found = [*_having(mirror.texts, rarest)]
     for term in others:
-        hits = [number for number in hits if term in texts[number]]
-    if len(hits) > _MOST_JUDGED:
+        found = [one for one in found if term in one[1]]
+    if len(found) > _MOST_JUDGED:
         # Too many to look at each: those first that have it in their name, and the one that is called so.
-        named = [number for number in hits if all(term in texts[number].partition(b"\t")[0] for term in terms)]
-        called = [number for number in named if texts[number].startswith(plain.encode() + b"\t")]
-        hits = [*dict.fromkeys((*called, *named, *hits))][:_MOST_JUDGED]
+        named = found
+        for term in terms:
+            named = [one for one in named if one[1].find(term) < one[1].find(b"\t")]
+        called = [one for one in named if one[1].startswith(plain.encode() + b"\t")]
+        found = [*called, *named, *found[:_MOST_JUDGED]]
+    texts = dict(found[:_MOST_JUDGED])
+    hits = [*texts]
     scores = {number: _score(texts[number], terms, plain.encode()) for number in hits}
     hits.sort(key=lambda number: (-scores[number], texts[number]))
-    found = [_decode(mirror.records[number]) for number in hits[:limit]]
-    return sorted(found, key=lambda one: one.status != "active")
+    return sorted(map(mirror.server, hits[:limit]), key=lambda one: one.status != "active")
+
+
+def _having(texts: bytes, term: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that have a term, with their numbers."""
+    if texts.count(term) > _DENSE:
+        yield from ((number, line) for number, line in enumerate(texts.split(b"\n")) if term in line)
+        return
+    number = start = 0
+    at = texts.find(term)
+    while at >= 0:
+        before, start = start, texts.rfind(b"\n", 0, at) + 1
+        number += texts.count(b"\n", before, start)
+        end = texts.find(b"\n", at)
+        yield number, texts[start : None if end < 0 else end]
+        at = -1 if end < 0 else texts.find(term, end)
 
 
 def _score(text: bytes, terms: list[bytes], plain: bytes) -> int:
