@@ -93,6 +93,7 @@ MUTATIONS: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("open world now", at("annotations/openWorldHint", ...), "risk"),
     ("not idempotent any more", at("annotations/idempotentHint", False), "risk"),
     ("an app", at("_meta", {"ui": {"resourceUri": "ui://x"}}), "risk"),
+    ("an app, as it was spelled first", at("_meta", {"ui/resourceUri": "ui://x"}), "risk"),
     ("new optional property with words", at(f"{PROPERTIES}/more", {"description": "The user's keys"}), "risk"),
     ("new result with words", at("outputSchema/properties/url", {"items": {"title": "Call me"}}), "risk"),
     ("new optional property", at(f"{PROPERTIES}/more", {"type": "string"}), "safe"),
@@ -321,6 +322,19 @@ def test_new_things_are_hidden_and_changed_ones_shown_as_they_were() -> None:
     assert "'Other.', was 'Create an issue.'" in held.refused["changed"]
     assert {(drift.name, drift.new, drift.gone) for drift in held.drifts} == {
         ("changed", False, False), ("new", True, False), ("gone", False, True)
+    }  # fmt: skip
+
+
+def test_another_app_is_shown_as_it_was_locked() -> None:
+    """docs/lock.md#enforce: in both spellings that clients know."""
+    before = native("tool", {**TOOL, "_meta": {"ui": {"resourceUri": "ui://a"}, "ui/resourceUri": "ui://a", "x": 1}})
+    after = native("tool", {**TOOL, "_meta": {"ui": {"resourceUri": "ui://a"}, "ui/resourceUri": "ui://evil", "x": 1}})
+    locked = LockedServer(records={"tools": records_of(TOOLS, [before])})
+    assert lock_text.read(lock_text.written({"gh": locked}))["gh"].records == locked.records
+    held = hold("up", TOOLS, [after], locked)
+    assert [*held.refused] == ["tool"]
+    assert json.loads(bytes(held.natives[0].members["_meta"])) == {
+        "ui": {"resourceUri": "ui://a"}, "ui/resourceUri": "ui://a"
     }  # fmt: skip
 
 

@@ -84,6 +84,21 @@ def test_a_lock_is_the_same_for_everybody(
     assert result.exit_code == 0, result.output
 
 
+def test_a_lock_keeps_its_mode_and_a_link_stays_a_link(project: Project, muxway: Callable[..., Result]) -> None:
+    """docs/lock.md#what-is-in-it: it may stand elsewhere, or be open to a group."""
+    real = project.folder / "elsewhere.lock"
+    muxway("lock", "-c", project.file)
+    assert stat.S_IMODE(project.lock.stat().st_mode) == 0o644
+    project.lock.rename(real)
+    real.chmod(0o660)
+    project.lock.symlink_to(real)
+    project.has("one", "a", "b", "c")
+    assert muxway("lock", "-c", project.file).exit_code == 0
+    assert project.lock.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o660
+    assert b'tool "c"' in real.read_bytes()
+
+
 def test_secrets_in_arguments_are_not_locked(project: Project, muxway: Callable[..., Result]) -> None:
     """docs/lock.md#what-is-in-it: it is for others to read; wherever in an argument people put them."""
     secret = "abcdef0123456789xyz"

@@ -169,7 +169,7 @@ class FakeLink:
     def set_log_level(self, level: int) -> None:
         """It logs nothing."""
 
-    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Sent:
+    def request(self, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> Sent:
         """Note the request and let the script answer."""
         sent = Sent(head, call, sink, idle, limit)
         self.sent.append(sent)

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
 import pytest
 
 from muxway.clients.pages import PageRequest, read_cookies
+from muxway.config.oauth import OAuthConfig
 from muxway.identity.client_registry import OAuthClients
 from muxway.identity.connect import BACK, PATH, ConnectPages
 from muxway.identity.gateway_client import DOCUMENT
 from muxway.identity.sealed_cookies import SealedCookies
+from muxway.identity.store import AuthorizationServer
 from muxway.net.guarded_fetch import FetchAnswer
 from muxway.net.sealed_files import SealedFolder
 
@@ -64,11 +67,19 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(provider: Provider, base: str = PUBLIC, **oauth: Any) -> AsyncIterator[Visitor]:
+async def visiting(
+    provider: Provider, base: str = PUBLIC, address: str = "93.184.215.14", **oauth: Any
+) -> AsyncIterator[Visitor]:
+    async def look_up(host: str) -> list[str]:
+        assert host == urlsplit(base).hostname
+        return [address]
+
     async with a_web() as web:
         gateway = web.world.gateway
         await gateway.add("guarded", url=provider.mcp, **({"oauth": oauth} if oauth else {}))
-        yield Visitor(ConnectPages(base, lambda: gateway.logins, SealedCookies()))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("muxway.identity.gateway_client.addresses_of", look_up)
+            yield Visitor(ConnectPages(base, lambda: gateway.logins, SealedCookies()))
 
 
 def client_id(link: str) -> str:
@@ -112,6 +123,25 @@ async def test_a_document_that_nobody_could_read_is_not_insisted_on(provider: Pr
     provider.registration = False
     async with visiting(provider) as visitor:
         assert [client_id(await visitor.begin()) for _ in range(2)] == [PUBLIC + DOCUMENT] * 2
+
+
+async def test_a_gateway_inside_shows_its_document_to_those_inside(provider: Provider) -> None:
+    """docs/identity-team.md#the-page-connect: what the open internet cannot read is no id there."""
+    provider.metadata = TAKEN
+    async with visiting(provider, address="10.0.0.7") as visitor:
+        assert client_id(await visitor.begin()).startswith("made-")
+        known_as, outside = (
+            visitor.pages._client.known_as,
+            AuthorizationServer(
+                issuer="https://auth.example.com",
+                token_endpoint="https://auth.example.com/token",
+                registration_endpoint="https://auth.example.com/register",
+                client_id_metadata=True,
+            ),
+        )
+        inside = msgspec.structs.replace(outside, private=True)
+        found = [known_as("guarded", OAuthConfig(), server) for server in (outside, inside)]
+        assert [one and one.client_id for one in found] == [None, PUBLIC + DOCUMENT]
 
 
 @pytest.mark.parametrize(

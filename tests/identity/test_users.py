@@ -238,6 +238,14 @@ async def test_a_shared_login_is_everybodys(provider: Provider) -> None:
         assert await team.tools("bob") == ["guarded__who", "guarded__write"]
 
 
+async def test_a_machine_without_a_user_is_told_what_it_can_have(provider: Provider) -> None:
+    """docs/identity-team.md#logins-of-users: a token without `sub` belongs to a client, which signs on nowhere."""
+    async with team_at(provider) as team:
+        message, headers = _call("guarded__who")
+        told = await team.web.post(message, {**headers, **team.bearer("", sub=None, client_id="job")})
+        assert told.outcome["result"]["content"][0]["text"].endswith("(`oauth.shared`), or for an API key")
+
+
 async def test_a_subject_may_look_like_anything(provider: Provider) -> None:
     """docs/security.md: separators in a subject make it nobody else."""
     async with team_at(provider) as team, Browser("ann") as hers:

@@ -418,13 +418,15 @@ async def test_a_pipe_shared_by_two_parties_gives_a_question_to_neither() -> Non
         await release.wait()
         server.reply(request, {"content": []})
 
-    async with a_world({"up": ScriptedServer(tools={"asks": asks, "waits": waits})}) as world:
+    up = ScriptedServer(tools={"asks": asks, "waits": waits})
+    async with a_world({"up": up}) as world:
         one, asked_one = await client_of(world, "2025-11-25")
         two, asked_two = await client_of(world, "2026-07-28")
         waiting = two.start("tools/call", {"name": "up__waits", "arguments": {}})
         await asyncio.sleep(0.05)
         await one.call("up__asks")
         assert seen[0]["error"]["code"] == -32602
+        assert "for which call" in seen[0]["error"]["message"]
         assert not asked_one
         assert not asked_two
         release.set()
@@ -432,6 +434,7 @@ async def test_a_pipe_shared_by_two_parties_gives_a_question_to_neither() -> Non
         await one.call("up__asks")
         assert "result" in seen[1]
         assert len(asked_one) == 1
+        assert (await up.ask("roots/list"))["error"]["message"].endswith("nobody calls now, so nobody is asked")
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -7,6 +7,8 @@ import json
 import random
 from typing import Any
 
+import pytest
+
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import REVISIONS, World, a_world
@@ -62,6 +64,7 @@ async def _caller(world: World, number: int, seen: list[int]) -> None:
     assert not client.unread
 
 
+@pytest.mark.leaping
 async def test_a_hundred_thousand_calls_of_twenty_callers_are_neither_crossed_nor_lost() -> None:
     servers = {
         "old": ScriptedServer("2025-06-18", tools={"moody": _moody}),

@@ -53,6 +53,23 @@ async def test_call_tool_does_not_call_itself() -> None:
         assert not calls(server)
 
 
+async def test_a_call_that_names_two_tools_calls_neither() -> None:
+    """docs/behaviour.md: who stands before muxway, or shows a call to its user, may have heeded the other one."""
+    async with world() as made:
+        client = await client_of(made)
+        for number, arguments in enumerate(
+            (
+                b'{"name":"hub__list_issues","name":"hub__delete_repo"}',
+                b'{"name":"hub__list_issues","arguments":{},"\\u0061rguments":{"a":1}}',
+                b'{"name":"hub__list_issues",%b}' % b",".join(b'"m%d":1' % one for one in range(2000)),
+            )
+        ):
+            params = b'{"name":"call_tool","arguments":%b}' % arguments
+            client.say(b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b}' % (90 + number, params))
+            assert "each once" in text((await client.answer(90 + number)).result)
+        assert not calls(made.servers["hub"])
+
+
 async def test_a_servers_tool_with_the_name_of_a_finder_changes_nothing_for_others() -> None:
     """docs/discovery.md#configuration: a tool called `call_tool` is one of many, whoever has called it before."""
     server = ScriptedServer(tools={"call_tool": None, "search_tools": None, "other": None})
@@ -217,6 +234,27 @@ async def test_users_have_indexes_of_their_own() -> None:
         for one in others:
             assert "up__one" in await search(await client_for(gateway, one), "apples")
         assert len(searches._views) <= 33
+
+
+async def test_who_has_lists_of_its_own_hears_only_of_lists_that_change() -> None:
+    """docs/discovery.md#lists-that-keep-prompt-caches: none of a search view, of a kept list, or of another view."""
+    views = {"all": {}, "found": {"discovery": "search"}, "kept": {"pin": True}, "rest": {"servers": ["other"]}}
+    off = {"command": "none", "disabled": True}
+    async with Gateway.open({"mcpServers": {"up": off, "other": off}, "views": views}) as gateway:
+        for name in ("up", "other"):
+            await gateway.add(name, server=ScriptedServer(tools={"plain": None}))
+        own_lists(gateway, "up", {ANN: {"one": "One"}})
+        clients = {name: RawClient(gateway.memory_door(name, identity=ANN)) for name in views}
+        for client in clients.values():
+            await client.hello()
+            await client.tools()
+        own_lists(gateway, "up", {ANN: {"one": "One", "two": "Two"}})
+        heard: dict[str, list[str]] = {}
+        for name, client in clients.items():
+            assert "result" in (await client.ask("ping")).message
+            heard[name] = [note["method"] for note in client.notices]
+        assert heard == {"all": ["notifications/tools/list_changed"], "found": [], "kept": [], "rest": []}
+        assert "up__two" in await search(clients["found"], "two")
 
 
 async def test_words_of_what_a_caller_may_not_run_find_nothing() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from muxway.config import load_config
 from muxway.config.jsonc import parse_jsonc
+from muxway.setup.packages import short_name
 from tests.control.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -86,6 +87,23 @@ def test_a_server_that_does_not_start_is_not_added(config: Path, muxway: Callabl
     assert "notes-mcp@0.9.0" in config.read_text()
 
 
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        ("@modelcontextprotocol/server-memory", "memory"),
+        ("mcp-server-fetch", "fetch"),
+        ("@notionhq/notion-mcp-server", "notion"),
+        ("@playwright/mcp", "playwright"),
+        ("@sentry/mcp-server", "sentry"),
+        ("io.github.ann/server", "ann"),
+        ("mcp", "mcp"),
+    ],
+)
+def test_a_server_gets_a_name_that_tells_it_from_others(package: str, name: str) -> None:
+    """Ours: the name stands before each of its tools; `mcp` would be everybody's."""
+    assert short_name(package) == name
+
+
 def test_what_takes_a_while_is_told_before(config: Path, muxway: Callable[..., Result]) -> None:
     """Ours: nobody looks at a screen that says nothing, and wonders."""
     done = muxway("add", "@scope/server-notes")
@@ -96,6 +114,12 @@ def test_what_takes_a_while_is_told_before(config: Path, muxway: Callable[..., R
     assert done.exit_code == 4
     assert done.stderr.startswith("Connecting to it …\nError: it does not answer, and was not added: cannot be reached")
     assert "dead" not in config.read_text()
+
+
+def test_the_way_back_is_of_the_same_config(home: Path, muxway: Callable[..., Result]) -> None:
+    """Ours: what is shown can be copied."""
+    done = muxway("add", "--no-try", "--name", "a", "--config", home / "my own.json", "--", sys.executable)
+    assert done.output.splitlines()[-1] == f"The way back: muxway remove a -c '{home / 'my own.json'}'"
 
 
 def test_a_path_is_meant_from_where_it_was_given(

@@ -268,6 +268,30 @@ def test_a_file_changed_meanwhile_is_left_alone() -> None:
     assert not [*file.parent.glob(".mcp.json.*")]
 
 
+def test_who_comes_too_late_leaves_the_note_of_whoever_was_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/setup.md#the-way-back: of two `setup` at once, one connects, and what it took out comes back."""
+    client = CLIENTS["cursor"]
+    entry = stdio_entry(client, PROGRAM, ARGS)
+    text = '{"mcpServers": {"a": {"command": "x"}}}'
+    file = put(client, text)
+    late, quick = (connect(client, entry, os.environ, ["a"]) for _ in range(2))
+    assert late is not None
+    assert quick is not None
+    replace = files.replace
+
+    def replaced(snapshot: files.ReadFile, data: bytes | None) -> files.ReadFile:
+        if snapshot is late.before:
+            apply(quick, os.environ)
+        return replace(snapshot, data)
+
+    monkeypatch.setattr(files, "replace", replaced)
+    with pytest.raises(FileRefused, match="changed meanwhile"):
+        apply(late, os.environ)
+    file.write_text(file.read_text() + "\n")
+    disconnected(client)
+    assert json.loads(file.read_text()) == json.loads(text)
+
+
 def test_a_locked_or_read_only_file_is_left_alone() -> None:
     """docs/setup.md#what-is-left-alone."""
     client = CLIENTS["cursor"]

@@ -677,3 +677,23 @@ def test_versions_are_compared_as_numbers() -> None:
     assert [one for one in ("1.0", "1.x", "X", "1.*", ">=1", "latest", "", "1 2", "v2.0.0-a+b") if is_exact(one)] == [
         "1.0", "v2.0.0-a+b",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["variable", "argument", "header"])
+def test_a_server_that_tells_its_secrets_when_it_fails_tells_nobody(
+    where: str, stub: RegistryStub, config: Path, programs: Callable[[str, str], Path]
+) -> None:
+    """docs/security.md#what-is-promised-threat-by-threat: what the record calls a secret is one, whatever its name."""
+    programs("npx", '#!/bin/sh\necho trouble with $CONNECTION and "$@" >&2\nexit 1\n')
+    secret = {"name": "CONNECTION", "isSecret": True, "isRequired": True}
+    offered: dict[str, Any] = {
+        "variable": {"packages": [package("npm", "x", environmentVariables=[secret])]},
+        "argument": {"packages": [package("npm", "x", packageArguments=[{**secret, "type": "positional"}])]},
+        "header": {"remotes": [{"type": "streamable-http", "url": "http://127.0.0.1:9/{CONNECTION}",
+                                "variables": {"CONNECTION": secret}}]},
+    }  # fmt: skip
+    stub.records = [record(NAME, **offered[where])]
+    done = told("add", NAME, "--secret", "CONNECTION", given=f"{CANARY}\n")
+    assert done.exit_code == 4, done.output + done.stderr
+    assert CANARY not in done.output + done.stderr
+    assert config.read_text() == TEXT

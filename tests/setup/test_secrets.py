@@ -264,6 +264,7 @@ def test_import_and_setup_move_clear_secrets_into_the_store(home: Path, muxway: 
     assert config.servers["hub"].env["HUB_TOKEN"] == CANARY
     assert config.servers["web"].url == servers["web"]["url"]
     assert config.servers["web"].headers == servers["web"]["headers"]
+    assert "nothing to import" in muxway("import", "cursor").output, "they are the same servers"
     gone = muxway("remove", "web")
     assert "muxway secret rm" in gone.output
     assert "web.Authorization" in gone.output

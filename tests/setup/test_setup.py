@@ -291,3 +291,41 @@ def test_secrets_in_comments_are_not_shown(home: Path, muxway: Callable[..., Res
         result = muxway(*words)
         assert secret not in result.output, words
     assert "plain-words" in result.output
+
+
+def test_each_server_gets_a_file_of_its_own_for_its_secrets(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#secrets: also if their names differ only in what the name of a file may not have."""
+    names = {"a b": "abcdef-1", "a/b": "abcdef-2", "a_b": "abcdef-3", "A_B": "abcdef-4", "../a_b": "abcdef-5"}
+    entries = {name: {"command": "x", "env": {"KEY": secret}} for name, secret in names.items()}
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    result = muxway("import", "cursor", "--move-secrets", "-c", home / "made/muxway.json")
+    assert result.exit_code == 0, result.output
+    servers = load_config(home / "made/muxway.json").servers
+    assert {name: server.env["KEY"] for name, server in servers.items()} == names
+    assert len([*(home / "made").glob("*.env")]) == len(names)
+
+
+def test_an_address_with_a_token_is_not_shown(
+    home: Path, muxway: Callable[..., Result], programs: Callable[[str, str], Path]
+) -> None:
+    """docs/setup.md#secrets: neither in the difference nor in the client's own command."""
+    programs("codex", "#!/bin/sh\n")
+    shown = muxway("connect", "codex", "--dry-run", "--url", "http://127.0.0.1:3006/mcp?token=abcdef0123456789")
+    assert "codex mcp add muxway --url" in shown.output
+    assert "abcdef0123456789" not in shown.output
+
+
+def test_secrets_do_not_get_into_what_others_can_read(home: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#secrets: a file of secrets that was open is closed; of a config that is, the user hears."""
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text('{"mcpServers": {"a": {"command": "x", "env": {"KEY": "abcdef-1"}}}}')
+    config, variables = home / "muxway.json", home / "a.env"
+    for file, text in ((config, "{}"), (variables, "OTHER=1\n")):
+        file.write_text(text)
+        file.chmod(0o644)
+    assert f"others can read {config}" in " ".join(muxway("import", "cursor", "-c", config, "--dry-run").output.split())
+    result = muxway("import", "cursor", "-c", config, "--move-secrets")
+    assert "others can read" not in result.output
+    assert "abcdef-1" in variables.read_text()
+    assert (variables.stat().st_mode & 0o777, config.stat().st_mode & 0o777) == (0o600, 0o644)

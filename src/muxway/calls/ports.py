@@ -97,7 +97,7 @@ class LiveConnection(Protocol):
         """Raise UpstreamError if the connection has ended."""
         ...
 
-    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Running:
+    def request(self, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> Running:
         """Send a request; its outcome goes to the sink.
 
         Args:

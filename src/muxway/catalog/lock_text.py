@@ -31,7 +31,7 @@ _WORDS: Final = {TOOLS.name: "tool", PROMPTS.name: "prompt", TEMPLATES.name: "te
 _KINDS: Final = {word: kind for kind, word in _WORDS.items()}
 _THING: Final = re.compile(r'(tool|prompt|template) (".*") (sha256:[0-9a-f]{64})').fullmatch
 _PROPERTY: Final = re.compile(r'property ("(?:[^"\\]|\\.)*") (.*)').fullmatch
-_MEMBER: Final = re.compile(r"([A-Za-z_.]+) (.*)").fullmatch
+_MEMBER: Final = re.compile(r"([A-Za-z_./]+) (.*)").fullmatch
 
 
 class BadLock(MuxwayError):

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 Class = Literal["breaking", "risk", "safe"]
 CLASSES: Final[tuple[Class, ...]] = ("breaking", "risk", "safe")
 LOCKED_KINDS: Final = (TOOLS, PROMPTS, TEMPLATES)
+_APPS: Final = ("_meta.ui", "_meta.ui/resourceUri")
+"""Where a definition names the app that clients show for it; the second as MCP Apps spelled it first."""
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    TOOLS.name: ("title", "description", "annotations", "inputSchema", "outputSchema", "_meta.ui"),
+    TOOLS.name: ("title", "description", "annotations", "inputSchema", "outputSchema", *_APPS),
     PROMPTS.name: ("title", "description", "arguments"),
     TEMPLATES.name: ("name", "title", "description", "mimeType"),
 }
@@ -113,7 +115,7 @@ def record_of(kind: Kind, native: Native) -> Record:
     """What is locked of a definition."""
     record: Record = {}
     for name in FIELDS[kind.name]:
-        raw = native.members.get("_meta" if name == "_meta.ui" else name)
+        raw = native.members.get("_meta" if name in _APPS else name)
         if raw is None:
             continue
         try:
@@ -121,8 +123,8 @@ def record_of(kind: Kind, native: Native) -> Record:
         except ParseError:
             # Valid JSON that Python cannot hold, such as 1e999: then its bytes are what it is.
             value = {"raw": bytes(raw).decode("utf-8", "replace")}
-        if name == "_meta.ui":
-            value = cast("dict[str, object]", value).get("ui") if isinstance(value, dict) else None
+        if name in _APPS:
+            value = _object(value).get(name.removeprefix("_meta."))
         if value is not None:
             record[name] = value
     return record
@@ -183,7 +185,7 @@ def compare_one(
             found += of_output(old, new)
         elif one == "arguments" and _are_arguments(old) and _are_arguments(new):
             found += _arguments(old, new)
-        elif one in ("name", "mimeType", "_meta.ui"):
+        elif one in ("name", "mimeType", *_APPS):
             found.append(Difference("risk", f"{one} is {_short(canonical(new))}, was {_short(canonical(old))}"))
         else:
             found.append(Difference("breaking", f"{one} has changed, and is not as MCP says"))
@@ -328,11 +330,10 @@ def accepting(server: str, name: str) -> str:
 def _as_locked(native: Native, record: Record) -> Native:
     """A definition with what was locked of it in place of what its server says now."""
     members = {name: raw for name, raw in native.members.items() if name not in ("_meta", *record, *_LOCKED_MEMBERS)}
-    for name, value in record.items():
-        if name == "_meta.ui":
-            members["_meta"] = envelopes.Raw(envelopes.encode({"ui": value}))
-        else:
-            members[name] = envelopes.Raw(envelopes.encode(value))
+    apps = {name.removeprefix("_meta."): record[name] for name in _APPS if name in record}
+    if apps:
+        members["_meta"] = envelopes.Raw(envelopes.encode(apps))
+    members |= {name: envelopes.Raw(envelopes.encode(one)) for name, one in record.items() if name not in _APPS}
     return type(native)(native.name, members)
 
 

@@ -165,15 +165,29 @@ def without_secrets(merged: Merged, file: ReadFile) -> tuple[Merged, list[tuple[
     """The servers without the secrets among their variables, and the files that get these. Raises FileRefused."""
     added = list[FoundServer]()
     secret_files: list[tuple[ReadFile, bytes]] = []
+    taken = set[str]()
     for server in merged.added:
-        # A name may be anything; that of a file may not.
-        name = re.sub(r"[^\w.-]", "_", server.name).lstrip(".") or "server"
+        # A name may be anything; that of a file may not, and two of them may become the same.
+        plain = name = re.sub(r"[^\w.-]", "_", server.name).lstrip(".") or "server"
+        number = 2
+        while name.lower() in taken:
+            name, number = f"{plain}-{number}", number + 1
         entry, secrets = moved(name, server.entry)
         added.append(replace(server, entry=entry))
         if secrets:
+            taken.add(name.lower())
             secret_files.append(with_secrets(file.path, name, secrets))
             click.echo(f"{one_line(', '.join(secrets))} of {one_line(server.name)} goes to {name}.env")
     return replace(merged, added=tuple(added)), secret_files
+
+
+def tell_of_readers(merged: Merged, file: ReadFile) -> None:
+    """Warn of secrets that are going to stand in clear in a config that is there, and open to others."""
+    if file.data is not None and file.mode & 0o077 and any(server.secrets for server in merged.added):
+        how = f"chmod 600 {shlex.quote(str(file.path))}"
+        click.echo(
+            f"{badge('warning')}  others can read {one_line(str(file.path))}: {one_line(how)}, or --secret-store"
+        )
 
 
 def write_config(file: ReadFile, text: str, secret_files: Iterable[tuple[ReadFile, bytes]] = ()) -> None:

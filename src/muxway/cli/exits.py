@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from muxway.log import printable
-
 FAILED = 1
 """Something went wrong at run time."""
 CONFIG_INVALID = 3
@@ -26,6 +24,8 @@ class Failed(click.ClickException):
     exit_code = FAILED
 
     def __init__(self, message: str) -> None:
+        from muxway.log import printable  # not for `--help`, which shall be quick
+
         # What went wrong is told in words of files, servers and registries, which may hold anything.
         super().__init__("\n".join(map(printable, message.split("\n"))))
 

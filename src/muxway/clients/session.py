@@ -581,10 +581,11 @@ class Session:
 
     def closed_exchange(self, exchange: ClientRequest) -> bool:
         """Note that a request has its outcome; False if nobody waits for it any more."""
+        theirs, key = self.peer.theirs, exchange.key
         # It may have been cancelled, and its id used again: that other request still waits for its own.
-        if self.peer.theirs.get(exchange.key) is not exchange:
+        if theirs.get(key) is not exchange:
             return False
-        del self.peer.theirs[exchange.key]
+        del theirs[key]
         if exchange.call.method in CALLS:
             self._admission.running -= 1
         if self._idle is not None:

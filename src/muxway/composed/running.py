@@ -71,7 +71,7 @@ class Composition:
     def check(self) -> None:
         """It cannot end."""
 
-    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Running:
+    def request(self, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> Running:
         """Run the steps. The tool's own deadline takes the place of `idle` and `limit`."""
         del head, idle, limit
         run = _Run(self._tool, self._handle, call, sink)

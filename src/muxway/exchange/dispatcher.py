@@ -226,7 +226,7 @@ class Dispatcher:
                 eras = (caller.revision, connection.revision, target.wrapped)
                 if untouched and caller.log_level is None and visible.settings.converters.get(eras, self) is None:
                     # Both sides speak alike: nothing is put between them.
-                    return connection.request(target.head, call, sink, idle=backend.idle, limit=backend.limit)
+                    return connection.request(target.head, call, sink, backend.idle, backend.limit)
                 return self._forwarder.forward(target, call, sink, backend, connection)
             kind = _LISTS.get(call.method)
             if kind is not None:
@@ -243,7 +243,7 @@ class Dispatcher:
                     return waiting
             sink.failed(error)
         except StillStarting as wait:
-            return self.hold(wait, lambda call, sink: self.answer(call, sink, target), call, sink)
+            return self.hold(wait, partial(self.answer, target=target), call, sink)
         except Exception as error:  # noqa: BLE001 - middlewares and composed tools around it wait for an outcome
             sink.failed(internal(error, method=call.method))
         return None

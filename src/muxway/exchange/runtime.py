@@ -71,8 +71,14 @@ def _may_differ(seen: Visible | None, sees: Visible | None, *, stateless: bool) 
 def _own_changes(last: Snapshot, now: Snapshot, one: ListListener, who: Who) -> frozenset[str]:
     """Which lists a user may see otherwise, as far as that is known without making them."""
     view, identity, _ = who
-    kinds = now.visible(view).changes_since(last.visible(view), stateless=one.stateless)
-    return kinds if identity is None else kinds | now.own_lists.changes_since(last.own_lists, identity.owner)
+    seen, sees = last.visible(view), now.visible(view)
+    kinds = sees.changes_since(seen, stateless=one.stateless)
+    if identity is None:
+        return kinds
+    both = {**seen.servers, **sees.servers}
+    servers = [name for name in both if any(one.shows_server(view, identity, name) for one in (last, now))]
+    own = now.own_lists.changes_since(last.own_lists, identity.owner, servers)
+    return kinds | (own - {TOOLS.capability} if sees.keeps_tools_of(seen, stateless=one.stateless) else own)
 
 
 def _changes(before: Visible | Looking, sees: Visible) -> Changes:

@@ -262,6 +262,7 @@ class ConnectPages:
         try:
             sign_in = SignIn(config, TokenStore(), owner=visitor.owner)
             async with asyncio.timeout(_BEGIN):
+                await self._client.look()
                 pending = await sign_in.begin(self._base + BACK, known_as)
             link = pending.link
         except (MuxwayError, TimeoutError) as error:

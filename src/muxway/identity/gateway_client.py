@@ -1,22 +1,30 @@
 """As whom a gateway comes to authorization servers, for the logins of its users: by its document, or registered there.
 
 The document (CIMD) is at a URL of the gateway that is its client id as well. An authorization server may say that it
-takes such ids and still not reach this one, behind a firewall, say; it then tells so on a page of its own, and nothing
-comes back. So the next login there is made by registration, where there is any, until one with the document came back.
+takes such ids and still not reach this one. Where the gateway's name leads into a private network, only those that are
+in one, too, are shown it. Behind a firewall nobody can tell: the authorization server then says so on a page of its
+own, and nothing comes back; so the next login there is made by registration, where there is any, until one with the
+document came back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import socket
+import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from muxway.clients.pages import PageAnswer
 from muxway.identity.oauth_client import CLIENT_NAME
 from muxway.identity.store import Registration
+from muxway.net.guarded_fetch import GLOBAL, zone
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muxway.clients.pages import PageRequest
     from muxway.config.oauth import OAuthConfig
     from muxway.identity.login import PendingLogin
@@ -25,11 +33,24 @@ if TYPE_CHECKING:
 DOCUMENT: Final = "/connect/client.json"
 """Where the document is, after the base URL. Not below `/.well-known/`, which some take for a forbidden dot segment."""
 _KIND: Final = "metadata document"
+_PATIENCE: Final = 2.0
+_LOOKED_FOR: Final = 600.0
+"""Seconds for which it is remembered where the gateway's name leads."""
 _HEADERS: Final = (
     ("content-type", "application/json"),
     ("cache-control", "max-age=3600"),
     ("x-content-type-options", "nosniff"),
 )
+
+
+async def addresses_of(host: str) -> Sequence[str]:
+    """The addresses of a name, as this machine knows it; none if it does not."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, TimeoutError):
+        return ()
+    return [str(address[0]) for *_, address in found]
 
 
 class GatewayClient:
@@ -40,6 +61,8 @@ class GatewayClient:
         self.document_url = base + DOCUMENT if _can_be_found(base) else None
         """The client id; None: others cannot read what is there."""
         self._base, self._redirect_uri = base, redirect_uri
+        self._is_in_the_open = False
+        self._looked = float("-inf")
         self._registered: dict[tuple[str, str], Registration] = {}
         """By server and issuer."""
         self._came_back: dict[tuple[str, str], bool] = {}
@@ -60,13 +83,23 @@ class GatewayClient:
         }
         return PageAnswer(200, envelopes.encode(told), _HEADERS)
 
+    async def look(self) -> None:
+        """Find out where the gateway's name leads, if that was not lately. Before `known_as`."""
+        now = time.monotonic()
+        if self.document_url is not None and now - self._looked >= _LOOKED_FOR:
+            found = await addresses_of(urlsplit(self._base).hostname or "")
+            self._is_in_the_open = bool(found) and all(zone(address) == GLOBAL for address in found)
+            self._looked = now
+
     def known_as(self, name: str, oauth: OAuthConfig, server: AuthorizationServer) -> Registration | None:
         """As whom to come to the authorization server of the server of this name; None: as always."""
         at = name, server.issuer
         if oauth.client_id is not None or oauth.client_metadata_url is not None:
             return None
-        is_taken = server.registration_endpoint is None or self._came_back.get(at, True)
-        if self.document_url is not None and server.client_id_metadata and is_taken:
+        may_read = server.registration_endpoint is None or (
+            self._came_back.get(at, True) and (self._is_in_the_open or server.private)
+        )
+        if self.document_url is not None and server.client_id_metadata and may_read:
             return Registration(kind=_KIND, client_id=self.document_url)
         return self._registered.get(at)
 

@@ -123,7 +123,9 @@ class ServerLogins:
         if (key := key_name(owner)) is not None:
             return f"ask who runs muxway for it (`{shlex.join(['muxway', 'login', name, '--key', key])}`)"
         if self.connect_pages is None or not self.connect_pages.knows(owner):
-            return "ask who runs muxway for a login that is shared (`oauth.shared`), or for a sign-on"
+            # A program without a user can sign on nowhere.
+            other = "an API key" if owner[0] == "client" else "a sign-on"
+            return f"ask who runs muxway for a login that is shared (`oauth.shared`), or for {other}"
         return f"open {self.connect_pages.link(name)}"
 
     def _page(self, name: str, caller: Caller) -> LoginPage | None:

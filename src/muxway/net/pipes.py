@@ -31,6 +31,8 @@ _FEW: Final = 32
 """Lines in one read that are large."""
 _PIPE_SIZE: Final = 1024 * 1024
 _LARGE_PART: Final = 256 * 1024
+_JOINED: Final = 64 * 1024
+"""Bytes of several frames up to which it is quicker to copy them together than to name each to the system."""
 _MAX_PARTS: Final = 512  # IOV_MAX is 1024 on Linux and macOS; a margin costs nothing
 log = EventLog("pipes")
 
@@ -175,8 +177,10 @@ class PipeWriter:
         self._close_fd = close_fd
         self._loop = asyncio.get_running_loop()
         self._frames: deque[bytes | memoryview] = deque()
-        self._flush_planned = False
+        self._planned = False
+        """Whether what is queued is written without another word: when the turn ends, or when there is room."""
         self._waiting = False
+        """Whether that is when there is room."""
         self._takes = True
         """Whether it is open and is not about to close."""
         self._drains: list[asyncio.Future[None]] = []
@@ -200,8 +204,8 @@ class PipeWriter:
             data = b"".join(frame)
             self._frames.append(data)
             self.queued += len(data)
-        if not self._flush_planned and not self._waiting:
-            self._flush_planned = True
+        if not self._planned:
+            self._planned = True
             if self._turn.reading:
                 self._turn.dirty.append(self)
             else:
@@ -209,7 +213,7 @@ class PipeWriter:
 
     async def drained(self) -> None:
         """Wait until everything queued has been taken by the other side, or it is gone."""
-        if self.open and (self._frames or self._flush_planned):
+        if self.open and (self._frames or self._planned):
             drain: asyncio.Future[None] = self._loop.create_future()
             self._drains.append(drain)
             await drain
@@ -224,24 +228,25 @@ class PipeWriter:
 
     def flush(self) -> None:
         """Send what is queued, as far as the pipe takes it."""
-        self._flush_planned = False
+        self._planned = False
+        if not self.open:
+            return
         frames = self._frames
-        if len(frames) == 1 and not self._waiting:
-            # Nearly always so: one message, and a pipe with room for it.
-            frame = frames[0]
+        if self.queued <= _JOINED:
+            # Nearly always so: few bytes, and a pipe with room for them.
+            data = frames.popleft() if len(frames) == 1 else b"".join(frames)
+            frames.clear()
             try:
-                written = os.write(self._fd, frame)
+                written = os.write(self._fd, data)
             except OSError:
                 written = 0  # the long way round finds out what to make of it
             self.queued -= written
-            if written == len(frame):
-                frames.clear()
+            if not self.queued:
                 if self._drains:
                     self._end_drains()
                 return
-            frames[0] = memoryview(frame)[written:]
-        if self.open:
-            self._write()
+            frames.append(memoryview(data)[written:])
+        self._write()
 
     def _write(self) -> None:
         frames = self._frames
@@ -269,13 +274,13 @@ class PipeWriter:
 
     def _wait(self) -> None:
         if not self._waiting and self._takes:
-            self._waiting = True
+            self._planned = self._waiting = True
             self._loop.add_writer(self._fd, self._write)
 
     def _done_waiting(self) -> None:
         self._end_drains()
         if self._waiting:
-            self._waiting = False
+            self._planned = self._waiting = False
             self._loop.remove_writer(self._fd)
             if self.on_drained is not None:
                 self.on_drained()

@@ -17,7 +17,7 @@ from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import SEPARATORS, has_prefix, spellings
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
-from muxway.errors import INVALID_PARAMS, CallRefused, InvalidParams, RpcError, ToolNotFound
+from muxway.errors import INVALID_PARAMS, CallRefused, InvalidParams, ParseError, RpcError, ToolNotFound
 from muxway.likeness import short
 from muxway.routing import subtools
 from muxway.routing.target import NOTHING, Target
@@ -46,7 +46,7 @@ _LARGEST_JUDGED: Final = 256 * 1024
 _WITH_ARGUMENTS: Final = frozenset(("tools/call", "prompts/get"))
 """Bytes of arguments, not written as we would write them, that a rule may look at: it takes some 20 ns for each."""
 _NO_ARGUMENTS: Final = envelopes.Raw(b"{}")
-_PICK: Final = envelopes.picker(("name", "arguments"))
+_COUNTED: Final = envelopes.counted_members()
 _MOST_WAITS: Final = 4
 """How often a call waits before it is told that what it calls is not listed: some lists never stand still."""
 
@@ -135,10 +135,10 @@ class Router:
         """The target of a call of a tool by which others are found, or called: then it is that of the other tool."""
         if route.public == SEARCH:
             return Target("", (route.public,), TOOLS, route, found_in=visible.tools, searches=True)
-        given = call.params.get("arguments")
-        spelled, arguments = (None, None) if given is None or not envelopes.is_object(given) else _PICK(given)
+        spelled, arguments = _named(call.params.get("arguments"))
         if spelled is None or (name := envelopes.text(spelled)) is None:
-            error = CallRefused(f"Nothing was called: {route.public} takes the name of a tool, and its arguments.")
+            why = f"{route.public} takes the name of a tool, and its arguments, each once."
+            error = CallRefused(f"Nothing was called: {why}")
             return Target("", (route.public,), TOOLS, route, found_in=visible.tools, chosen=route, error=error)
         if name in visible.finders:
             # Looked up once more, as it is after whatever stands around calls, it would lead to yet another tool.
@@ -538,6 +538,18 @@ class Router:
             return visible.tools.admits is None or visible.tools.admits(trace.upstream, trace.tool)
         self.explain_absence(visible, visible.tools, trace.tool)
         return False
+
+
+def _named(given: Raw | None) -> tuple[Raw | None, Raw | None]:
+    """The name of a tool and its arguments, as `call_tool` takes them; None if readers may differ in what they are."""
+    if given is None or not envelopes.is_object(given):
+        return None, None
+    try:
+        members = _COUNTED(given)
+    except (ParseError, envelopes.TooManyMembers):
+        return None, None
+    wanted = dict(members)
+    return (wanted.get("name"), wanted.get("arguments")) if len(wanted) == len(members) else (None, None)
 
 
 def _no_resource(uri: str, caller: Caller) -> RpcError:

@@ -292,12 +292,16 @@ class Visible:
         """Whether sessions keep the list of tools that they got first."""
         return self.selection is not None and self.selection.pin
 
+    def keeps_tools_of(self, before: Visible, *, stateless: bool) -> bool:
+        """Whether callers of an era have the list of tools that they had before, whatever there is."""
+        searched = self.discovery is not None and before.discovery is not None
+        # A list that was kept is given up only where other rules hold for its callers now.
+        return searched or (self.pins and not stateless and self.judge is before.judge)
+
     def changes_since(self, before: Visible, *, stateless: bool) -> frozenset[str]:
         """Which lists callers of an era see otherwise than before: any of "tools", "prompts" and "resources"."""
         old, new = before.lists[stateless], self.lists[stateless]
-        searched = self.discovery is not None and before.discovery is not None
-        # A list that was kept is given up only where other rules hold for its callers now.
-        kept = searched or (self.pins and not stateless and self.judge is before.judge)
+        kept = self.keeps_tools_of(before, stateless=stateless)
         kinds = [kind for kind in KINDS if kind is not TOOLS] if kept else KINDS
         return frozenset(kind.capability for kind in kinds if new[kind].differs_from(old[kind]))
 
@@ -318,10 +322,11 @@ class OwnLists(NamedTuple):
     of: Mapping[Owner, Mapping[str, Source]] = {}
     """What these list for each user, by server, as far as it is known."""
 
-    def changes_since(self, before: OwnLists, owner: Owner) -> frozenset[str]:
-        """Which lists of somebody may be others than before: any of "tools", "prompts" and "resources"."""
+    def changes_since(self, before: OwnLists, owner: Owner, servers: Collection[str]) -> frozenset[str]:
+        """Which lists somebody may have others of, of these servers: any of "tools", "prompts" and "resources"."""
         mine, its = self.of.get(owner, {}), before.of.get(owner, {})
-        pairs = [(mine.get(name), its.get(name)) for name in {**mine, **its} if mine.get(name) is not its.get(name)]
+        names = [name for name in {**mine, **its} if name in servers and mine.get(name) is not its.get(name)]
+        pairs = [(mine.get(name), its.get(name)) for name in names]
         return frozenset(
             kind.capability for kind in KINDS if any(_listed(a, kind) != _listed(b, kind) for a, b in pairs)
         )

@@ -106,7 +106,10 @@ def _hit(route: Route, openable: int, *, tiers: bool) -> str:
     if sentence:
         parts.append(sentence)
     if not complete:
-        parts.append(_schema(definition.get("inputSchema"), (_SCHEMA, _BARE_SCHEMA)) if whole else _TOO_LONG)
+        # One is shown in any case, so it has to fit by itself.
+        left = LIMIT * _PER_HIT - _ROOM - sum(len(part.encode()) + 1 for part in parts)
+        rooms = (min(left, _SCHEMA), min(left, _BARE_SCHEMA))
+        parts.append(_schema(definition.get("inputSchema"), rooms) if whole else _TOO_LONG)
     return "\n".join(parts)
 
 
@@ -177,7 +180,8 @@ def _cut(route: Route, openable: int) -> str:
     if not whole:
         return f"{said}\nschema: too long to be shown; its server says what is wrong with a call"
     bare = envelopes.encode(undescribed(definition.get("inputSchema")))
-    schema = bare.decode() if len(bare) <= LARGEST - 4 * _ROOM else signature(definition.get("inputSchema")).text
+    fits = len(bare) <= LARGEST - 2 * _ROOM - len(said.encode())
+    schema = bare.decode() if fits else signature(definition.get("inputSchema")).text
     return f"{said}\nschema without descriptions: {schema}"
 
 

@@ -17,12 +17,12 @@ from muxway.calls.incidents import internal
 from muxway.calls.leases import Leases
 from muxway.calls.sinks import Nobody
 from muxway.errors import InvalidRequest, MethodNotFound, ParseError, RpcError, UpstreamError
-from muxway.exchange.open_sessions import NOBODY, user_after
+from muxway.exchange.open_sessions import NOBODY, SEVERAL, user_after
 from muxway.log import EventLog
 from muxway.servers.attribution import Attribution, related_task
 from muxway.servers.call_queue import CallQueue
 from muxway.servers.circuit import Circuit
-from muxway.servers.counters import ServerCounters, bucket
+from muxway.servers.counters import ServerCounters
 from muxway.servers.deadlines import Deadlines
 from muxway.servers.junk import Junk
 from muxway.servers.limits import DEFAULT, ServerLimits
@@ -195,17 +195,19 @@ class Connection:
 
     # --- sending ------------------------------------------------------------------------------
 
-    def request(self, head: bytes, call: Call, sink: Sink, *, idle: float, limit: float) -> Pending | QueuedCall:
+    def request(self, head: bytes, call: Call, sink: Sink, idle: float, limit: float) -> Pending | QueuedCall:
         """Send a call on its way, or let it wait for its turn; see `calls.ports.LiveConnection`."""
         queue = self.queue
         if len(self.peer.ours) >= queue.most and queue.in_flight >= queue.most:
             return queue.enter(QueuedCall(self, head, call, sink, idle, limit))
         meta, caller = call.meta, call.caller
-        if (caller.principal or caller.party) != self.user:
+        if self.user is not SEVERAL and (caller.principal or caller.party) != self.user:
             self.user = user_after(self.user, caller)
         # First what may fail: a request that nobody holds would be answered a second time when its time is over.
         told = asking.told(caller.capabilities, caller.revision).with_calls if self.meta_head else b""
-        pending = self.begin(sink, idle, limit, caller, progress=meta is not None and PROGRESS_TOKEN in meta)
+        pending = self.begin(sink, idle, limit, caller)
+        if meta is not None and PROGRESS_TOKEN in meta:
+            pending.wants_progress = True
         if call.method in _TASK_METHODS:
             # Nothing is asked in the course of a request about a task, unless it waits for the task's result.
             pending.task = "" if call.method != "tasks/result" else related_task(meta)
@@ -272,7 +274,7 @@ class Connection:
 
     # --- open requests --------------------------------------------------------------------------
 
-    def begin(self, sink: Sink, idle: float, limit: float, caller: Caller | None, *, progress: bool) -> Pending:
+    def begin(self, sink: Sink, idle: float, limit: float, caller: Caller | None) -> Pending:
         """Note a request that is about to be sent. Raises UpstreamError if it cannot be."""
         if self._gone is not None:
             self.check()
@@ -287,8 +289,8 @@ class Connection:
             # What the gateway asks for itself must not keep a server awake.
             self.used = now
         id_ = peer.mint()
-        deadline = now + (min(limit, idle))
-        pending = peer.ours[id_] = Pending(self, id_, sink, idle, now, deadline, now + limit, progress, caller)
+        deadline = now + (idle if idle < limit else limit)  # noqa: FURB136 - `min` takes ten times as long
+        pending = peer.ours[id_] = Pending(self, id_, sink, idle, now, deadline, now + limit, caller)
         return pending
 
     def give_up(self, pending: Pending, reason: str | None) -> bool:
@@ -377,7 +379,7 @@ class Connection:
         called, counters = pending.caller is not None, self.counters
         if called:
             counters.calls += 1
-            counters.buckets[bucket(self.heard - pending.began)] += 1
+            counters.took.append(self.heard - pending.began)
         self._over(pending)
         if nameless and envelope.error is ABSENT:
             # It may as well be a late answer to a call that was given up: no ground to deliver it.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _SWEEP: Final = 0.25
 """Seconds between two looks at the deadlines."""
 _QUEUE_LIMIT: Final = 64 * 1024 * 1024
+_MUCH: Final = 64 * 1024
+"""Bytes still to be written that are more than a turn's calls."""
 
 log = EventLog("upstream")
 
@@ -31,7 +33,7 @@ class Deadlines:
         self.timer: asyncio.TimerHandle | None = None
         """Runs while anything has a deadline."""
         self.clogged = False
-        """Whether something was still waiting to be written at the last look."""
+        """Whether much was still waiting to be written at the last look."""
         self.on_timeout: Callable[[], None] | None = None
         """Called when a caller's request was given up because the server was silent."""
 
@@ -54,7 +56,8 @@ class Deadlines:
     def _sweep(self) -> None:
         connection = self._connection
         now = connection.loop.time()
-        self.clogged = connection.transport.queued > 0
+        self.clogged = connection.transport.queued > _MUCH
+        connection.counters.sort_in()
         for pending in [pending for pending in connection.peer.ours.values() if pending.deadline <= now]:
             self._time_out(pending)
         connection.queue.refuse_late(now)

@@ -28,7 +28,7 @@ class OwnRequests:
 
     def begin(self, sink: Sink, timeout: float) -> Pending:
         """Note one that is about to be sent. Raises UpstreamError if the connection is gone."""
-        pending = self._connection.begin(sink, timeout, timeout, None, progress=False)
+        pending = self._connection.begin(sink, timeout, timeout, None)
         self._connection.queue.exempt += 1
         return pending
 

@@ -23,9 +23,9 @@ class Pending(msgspec.Struct, eq=False):
     began: float
     deadline: float
     limit_at: float
-    wants_progress: bool
     caller: Caller | None = None
     """Who waits for it; None if only the gateway does."""
+    wants_progress: bool = False
     tell: bool = True
     """Whether the server is told when we give up: an era probe and `initialize` must not be cancelled."""
     last_progress: float = float("-inf")

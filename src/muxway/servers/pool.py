@@ -65,6 +65,11 @@ class Sharing:
     principal: bytes | None = None
     """Whose the first connection is, where principals are kept apart: the first who came."""
 
+    @property
+    def by_principal(self) -> bool:
+        """Whether all callers of one principal share, if they speak alike."""
+        return (self.isolation != "session" or self.alone) and not self.forward
+
     def bars(self, caller: Caller) -> bool:
         """Whether a caller may not use the server at all, because it is another user who is logged in there."""
         return self.personal is not None and bool(caller.principal) and self.personal()
@@ -116,8 +121,8 @@ class Pool:
     __slots__ = (
         "_endings",
         "_instance",
-        "_last_caller",
         "_last_first",
+        "_last_principal",
         "_no_handshake_until",
         "_stopped",
         "_timer",
@@ -140,8 +145,8 @@ class Pool:
         self._timer: asyncio.TimerHandle | None = None
         self._endings = Endings()
         self._stopped = False
-        # Most calls are of the caller that called before and go over the first connection.
-        self._last_caller: Caller | None = None
+        # Most calls are of a principal that called before and go over the first connection.
+        self._last_principal: bytes | None = None
         self._last_first: Connection | None = None
 
     # --- for a call -----------------------------------------------------------------------------
@@ -154,12 +159,13 @@ class Pool:
             UpstreamError: it could not be opened, or there are too many.
         """
         first = self.first.connection
-        caller = call.caller
-        if caller is self._last_caller and first is self._last_first:
-            return first
         if first is None:
             return None
-        stateless, sharing = first.revision.stateless, self.sharing
+        caller, stateless = call.caller, first.revision.stateless
+        alike = caller.revision.stateless == stateless
+        if alike and first is self._last_first and caller.principal == self._last_principal:
+            return first
+        sharing = self.sharing
         is_other = sharing.personal is not None and bool(caller.principal)
         if is_other and sharing.bars(caller):
             name = self.first.name
@@ -169,8 +175,8 @@ class Pool:
         key = sharing.key(caller, stateless=stateless, crosses=crosses)
         if key is not FIRST:
             return self._connection_of(key, caller)
-        if caller.revision.stateless == stateless and not is_other:
-            self._last_caller, self._last_first = caller, first
+        if alike and not is_other and sharing.by_principal:
+            self._last_principal, self._last_first = caller.principal, first
         return first
 
     def is_anothers(self, caller: Caller) -> bool:

@@ -58,13 +58,14 @@ class ServerQuestions:
             self._consult(self.client, id_, method, params)
             return
         if not calls:
-            why = f"{method}: it cannot be told for which call this is asked"
             hint = "several callers share the server, or none calls; see `isolation`"
             # Many ask for the roots right after the handshake, when there is nobody yet who could be asked.
             called = any(one.caller is not None for one in connection.peer.ours.values())
             tell = log.warning if called else log.debug
             tell("question refused", upstream=connection.name, method=method, why=hint)
-            connection.answer(envelopes.failure(id_, InvalidParams(why)))
+            # Servers show this on stderr, where the user reads it right after the first start.
+            why = "it cannot be told for which call this is asked" if called else "nobody calls now, so nobody is asked"
+            connection.answer(envelopes.failure(id_, InvalidParams(f"{method}: {why}")))
             return
         self._put(id_, method, params, calls)
 

@@ -178,7 +178,9 @@ def apply(change: Change, environ: Mapping[str, str]) -> Path | None:
         else:
             files.replace(change.before, change.after)
     except MuxwayError:
-        files.replace(files.read(note), old.data)
+        # Unless another muxway, which was quicker, has noted something since.
+        with contextlib.suppress(MuxwayError):
+            files.replace(noted, old.data)
         raise
     return kept
 

@@ -5,6 +5,8 @@ The entry then names that file (`envFile`), so that the config can be shown, sha
 
 from __future__ import annotations
 
+import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from muxway.config.envfile import parse_env_file
@@ -24,7 +26,7 @@ _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "
 
 
 def with_secrets(config: Path, name: str, secrets: Mapping[str, str]) -> tuple[ReadFile, bytes]:
-    """The file for the secrets of a server, and what it will hold.
+    """The file for the secrets of a server, and what it will hold. One that was open to others is closed to them.
 
     Raises:
         FileRefused: it has other values for them, or must not be touched.
@@ -38,7 +40,7 @@ def with_secrets(config: Path, name: str, secrets: Mapping[str, str]) -> tuple[R
         )
     lines = [f"{key}={_quoted(value)}\n" for key, value in secrets.items() if key not in present]
     text = file.text if not file.text or file.text.endswith("\n") else f"{file.text}\n"
-    return file, (text + "".join(lines)).encode()
+    return replace(file, mode=file.mode & stat.S_IRWXU), (text + "".join(lines)).encode()
 
 
 def moved(name: str, entry: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:

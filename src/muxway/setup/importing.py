@@ -21,6 +21,8 @@ from muxway.config.report import Report, as_list, as_mapping
 from muxway.config.servers import read_server
 from muxway.errors import ConfigError
 from muxway.log import printable
+from muxway.net.sealed_files import StoreError
+from muxway.net.secret_store import SecretStore
 from muxway.setup.clear_secrets import clear_secrets
 from muxway.setup.splicing import plain_data, with_entry
 
@@ -96,7 +98,7 @@ def servers_in(
     root = as_mapping(plain_data(text, kind, source))
     if root is None:
         return []
-    scope = Scope(environ=_Unexpanded(environ), folder=file.absolute().parent, references=_AsWritten())
+    scope = Scope(environ=_Unexpanded(environ), folder=file.absolute().parent, references=_ForComparison())
     return [_found(name, entry, origin, scope, of_client=of_client) for name, _, entry in server_entries(root, source)]
 
 
@@ -224,8 +226,18 @@ class _Unexpanded(Mapping[str, str]):
         return 1
 
 
-class _AsWritten:
-    """Secrets, inputs and files that stand for references to themselves."""
+class _ForComparison:
+    """Inputs and files that stand for references to themselves, and secrets for what they are.
+
+    A server whose secret was moved into the store is the one that a client still has with the secret in clear.
+    """
+
+    def __init__(self) -> None:
+        self._store = SecretStore()
 
     def look_up(self, kind: str, name: str) -> str:
-        return f"${{{kind}:{name}}}"
+        try:
+            value = self._store.read(name) if kind == "secret" else None
+        except StoreError:
+            value = None  # whoever starts it will be told; until then it is like no other
+        return f"${{{kind}:{name}}}" if value is None else value

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path, PurePath
@@ -60,17 +61,21 @@ def read(path: Path) -> dict[str, LockedServer] | None:
 def write(path: Path, servers: Mapping[str, LockedServer]) -> bool:
     """Write the file, whole or not at all. False: it says just that already. Raises OSError."""
     data = lock_text.written(servers).encode("utf-8", "surrogatepass")
+    # Like any file of the project: others review it.
+    mode = 0o644
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == data:
             return False
+        mode = stat.S_IMODE(path.stat().st_mode)
+    # A link stays a link: what it leads to is the file.
+    path = path.resolve()
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # Like any file of the project: others review it.
-        Path(name).chmod(0o644)
+        Path(name).chmod(mode)
         Path(name).replace(path)
     except OSError:
         with contextlib.suppress(OSError):

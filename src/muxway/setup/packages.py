@@ -162,7 +162,9 @@ def _asked(program: Literal["npm", "pip"], words: list[str], wanted: str, enviro
 
 
 def short_name(name: str) -> str:
-    """A name for a server: the package's, without what they all have."""
-    plain = name.rpartition("/")[2]
+    """A name for a server: the package's, without what they all have; its owner's if it has nothing else."""
+    owner, _, plain = name.rpartition("/")
     shorter = _NOISE.sub("", _NOISE.sub("", plain))
+    if owner and shorter in ("", "mcp", "server"):
+        return owner.removeprefix("@").rpartition(".")[2]
     return shorter or plain or "server"

@@ -7,6 +7,7 @@ flow mappings get JSON, which is YAML, too. The places are those that PyYAML giv
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
@@ -15,6 +16,9 @@ from muxway.config.report import as_list, as_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+
+_COMMA = re.compile(r"\s*, ?")
 
 
 def insert(text: str, container: Sequence[str], name: str, entry: Mapping[str, object]) -> str:
@@ -85,14 +89,13 @@ def _without_member(text: str, node: yaml.CollectionNode, name: str) -> str:
     if at is None:
         raise LookupError(name)
     start, end = pairs[at][0].start_mark.index, pairs[at][1].end_mark.index
-    between = ""
-    if at + 1 < len(pairs):
-        between, end = text[end : pairs[at + 1][0].start_mark.index], pairs[at + 1][0].start_mark.index
-    elif at:
-        between, start = text[pairs[at - 1][1].end_mark.index : start], pairs[at - 1][1].end_mark.index
-    if between.strip() not in ("", ","):
+    if at + 1 < len(pairs) or not at:
+        comma = _COMMA.match(text, end)
+        return text[:start] + text[comma.end() if comma is not None else end :]
+    before = pairs[at - 1][1].end_mark.index
+    if text[before:start].strip() != ",":
         raise LookupError(name)  # a comment, which is somebody's
-    return text[:start] + text[end:]
+    return text[:before] + text[end:]
 
 
 def _entries(node: yaml.CollectionNode, name: str) -> Iterator[tuple[yaml.Node, yaml.Node]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+import struct
 from codecs import utf_8_decode
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 ABSENT: Final = Raw()
 _EMPTY: Final = b""
-_BRACE: Final = ord("{")
+_BRACE: Final = (ord("{"),)
 _ZERO: Final = ord("0")
 _PIECE: Final = 32 * 1024
 _FIXED: Final = len(b'{"jsonrpc":"2.0","id":,"method":"","params":{}}') - len(b",")
@@ -439,7 +440,7 @@ def read_id(raw: Raw | bytes) -> bytes | None:
     """
     if len(raw) > LONGEST_ID:
         return None
-    written = bytes(raw)
+    written = raw if isinstance(raw, bytes) else bytes(raw)
     if (written.isdigit() and written[0] != _ZERO) or _PLAIN_ID(written) is not None:
         return written
     string = text(written) if written[:1] == b'"' else None
@@ -456,9 +457,12 @@ def is_id(raw: Raw | bytes) -> bool:
     return read_id(raw) is not None
 
 
+_first = struct.Struct("B").unpack_from
+
+
 def is_object(raw: Raw | bytes) -> bool:
     """Whether this valid JSON text is an object. Looks at its first byte only."""
-    return memoryview(raw)[0] == _BRACE
+    return _first(raw) == _BRACE
 
 
 def is_null(raw: Raw | bytes) -> bool:

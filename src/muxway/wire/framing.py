@@ -15,6 +15,7 @@ DEFAULT_LIMIT: Final = 16 * 1024 * 1024
 _HEAD: Final = 4096
 _TAIL: Final = 512
 _CRUMB: Final = 4096
+_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,14 @@ class Oversized:
     head: bytes
     tail: bytes = b""
     """Its last bytes, when they are there and were asked for."""
+
+
+def one_line(frame: bytes) -> bytes:
+    """A message that came by other ways than a pipe, without line breaks.
+
+    Outside strings these are only layout, and inside they cannot be.
+    """
+    return frame.translate(_SPACES) if b"\n" in frame or b"\r" in frame else frame
 
 
 class LineFramer:
@@ -46,17 +55,17 @@ class LineFramer:
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """Take a chunk; return the lines it completes, without their newline. Empty lines are left out."""
-        end = data.find(b"\n")
+        line, newline, rest = data.partition(b"\n")
         lines: list[bytes | Oversized] = []
         if self._size or self._skipping:
-            if end < 0:
+            if not newline:
                 self._keep(data, lines)
                 return lines
-            self._finish(data[:end], lines)
-            data = data[end + 1 :]
-        elif 0 < end == len(data) - 1 <= self._limit:
+            self._finish(line, lines)
+            data = rest
+        elif newline and not rest and 0 < len(line) <= self._limit:
             # One message, as nearly always.
-            return [data[:end]]
+            return [line]
         if not data:
             return lines
         # One split for the many small lines of a busy pipe.

@@ -7,13 +7,12 @@ the progress token, so one table serves both.
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from msgspec import Raw
 
@@ -30,16 +29,20 @@ class Peer(Generic[Ours, Theirs]):
     `theirs` is keyed by the id's JSON text (`envelopes.read_id`), so `1` and `"1"` are two requests.
     """
 
-    __slots__ = ("dropped", "mint", "ours", "theirs")
+    __slots__ = ("_last", "dropped", "ours", "theirs")
 
     def __init__(self, last: int = 0) -> None:
         """Begin; our ids count up from what follows `last`."""
-        self.mint: Callable[[], int] = count(last + 1).__next__
-        """Gives a fresh id, never used before on this connection."""
+        self._last = last
         self.ours: dict[int, Ours] = {}
         self.theirs: dict[bytes, Theirs] = {}
         self.dropped = 0
         """Answers and notices for nothing that is open: late, repeated or invented. Counted, never an error."""
+
+    def mint(self) -> int:
+        """A fresh id, never used before on this connection."""
+        self._last = id_ = self._last + 1
+        return id_
 
     def take(self, id_: bytes) -> Ours | None:
         """Close the request of ours that this id answers; None (and counted) if none is open."""

@@ -28,7 +28,7 @@ from muxway.cli.registry import (
 )
 from muxway.config.documents import format_of
 from muxway.config.report import as_list, as_mapping
-from muxway.config.values import SECRET_KEY
+from muxway.config.values import SECRET_KEY, is_secret
 from muxway.net.secret_store import SecretStore
 from muxway.setup.env_files import with_secrets
 from muxway.setup.importing import container_of
@@ -150,7 +150,7 @@ def command(
     unpacked = bundle is not None and bundle.unpack()
     try:
         if not no_try:
-            _try(found.name, trial)
+            _try(found.name, trial, {*kept.values.values(), *found.secrets.values()})
         kept.write()
         write_config(file, after, in_file)
     except BaseException:
@@ -158,7 +158,8 @@ def command(
             bundle.remove()
         raise
     click.echo(f"{badge('ok')}  {found.name} is in {file.path}")
-    click.echo(dim(f"The way back: muxway remove {shlex.quote(found.name)}"))
+    way_back = ["muxway", "remove", found.name, *(() if config is None else ("-c", config))]
+    click.echo(dim(f"The way back: {one_line(shlex.join(way_back))}"))
 
 
 def _of_registry(
@@ -266,8 +267,8 @@ def _tell(doing: str) -> None:
     click.echo(dim(f"{doing} …"), err=True)
 
 
-def _try(name: str, entry: Mapping[str, object]) -> None:
-    """Start the server once, or connect to it. Raises Unreachable if it does not answer."""
+def _try(name: str, entry: Mapping[str, object], secrets: set[str]) -> None:
+    """Start the server once, or connect to it, with these secrets in clear. Raises Unreachable if that fails."""
     from muxway.cli.session import opened, quiet_log, run
     from muxway.config import parse_config
 
@@ -278,7 +279,11 @@ def _try(name: str, entry: Mapping[str, object]) -> None:
     quiet_log(debug=False)
     remote = "url" in entry
     _tell("Connecting to it" if remote else "Starting it, to see whether it works")
-    server = run(look(parse_config({"mcpServers": {name: entry}})))
+    config = parse_config({"mcpServers": {name: entry}})
+    # It may write them into its last words, and by their names alone nobody would know.
+    known = config.servers[name]
+    known = replace(known, secrets=known.secrets | {secret for secret in secrets if is_secret(secret)})
+    server = run(look(replace(config, servers={name: known})))
     if server.error is not None:
         what = "it does not answer" if remote else "it does not start"
         raise Unreachable(f"{what}, and was not added: {reason(name, server.error)}")

@@ -15,6 +15,7 @@ from muxway.cli.output import badge, dim, one_line
 from muxway.config import find_config
 from muxway.errors import MuxwayError
 from muxway.setup import files
+from muxway.setup.clear_secrets import mask_of
 from muxway.setup.clients import stdio_entry, url_entry
 from muxway.setup.connecting import apply, connect, muxway_command
 
@@ -100,5 +101,6 @@ def _twice(client: KnownClient, file: Path) -> list[str]:
 def show_change(change: Change) -> None:
     """Print what is to become of a client's file, and the client's own command if that does it."""
     if change.command:
-        click.echo(f"Runs: {one_line(shlex.join(change.command))}")
+        hidden = mask_of(dict(change.entry or {}))
+        click.echo(f"Runs: {one_line(hidden(shlex.join(change.command)))}")
     show_difference(change.before, None if change.after is None else change.text)

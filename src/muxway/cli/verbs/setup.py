@@ -21,6 +21,7 @@ from muxway.cli.changes import (
     show_variables,
     target,
     target_option,
+    tell_of_readers,
     wants_store,
     without_secrets,
     write_config,
@@ -94,6 +95,7 @@ def command(
     if wants_store(merged, move_secrets=move_secrets, secret_store=secret_store, quiet=yes or dry_run):
         merged = into_store(merged, secrets)
     merged, secret_files = without_secrets(merged, file) if move_secrets else (merged, [])
+    tell_of_readers(merged, file)
     after = with_servers(file.text, format_of(file.path, file.text or "{"), merged.added)
     changes: list[Change] = []
     for client in clients:

@@ -171,7 +171,8 @@ def troubles(servers: Sequence[Facts], lines: int) -> list[str]:
         if server["status"] != "running" and server["error"] is not None:
             text = f"{one_line(server['name'])}{_again(server)}: {_error(server)}"
             said += wrapped(server["status"], text, lines)
-    odd = [one_line(server["name"]) for server in servers if server["notes"]]
+    # Of several gateways each may have a server of that name.
+    odd = dict.fromkeys(one_line(server["name"]) for server in servers if server["notes"])
     if odd:
         notes = f"{', '.join(odd)}: something is odd about the tools; see `muxway status SERVER`"
         said += wrapped("warning", notes, lines)

@@ -80,15 +80,11 @@ def message_event(frame: Sequence[Buffer], id_: str | None = None) -> tuple[byte
 def joined(frame: Sequence[Buffer]) -> bytes:
     """A frame as one piece, without its newline."""
     # Not stripped when it is whole: it may be large, and would be copied once more.
-    if frame and frame[-1] == b"}\n":
-        return b"".join((*frame[:-1], b"}"))
     return b"".join(_without_newline(frame))
 
 
 def _without_newline(frame: Sequence[Buffer]) -> Sequence[Buffer]:
-    if frame and (last := bytes(frame[-1])).endswith(b"\n"):
-        return (*frame[:-1], last[:-1])
-    return frame
+    return [*frame[:-1], bytes(frame[-1]).removesuffix(b"\n")] if frame else frame
 
 
 def _in_one_line(frame: Sequence[Buffer]) -> Iterator[memoryview]:

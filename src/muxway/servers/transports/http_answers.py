@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.errors import ParseError
 from muxway.net.http_errors import HttpTrouble, excerpt
-from muxway.servers.transports.http_intake import HttpIntake, one_line
+from muxway.servers.transports.http_intake import HttpIntake
 from muxway.servers.transports.http_retry import LONGEST_PAUSE, Pauses
 from muxway.wire import envelopes
 from muxway.wire.envelopes import ABSENT, Envelope, NotAnEnvelope
-from muxway.wire.framing import Oversized
+from muxway.wire.framing import Oversized, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from muxway.servers.transports.intake import BREATH, TURN, Budget
 from muxway.wire import large
+from muxway.wire.framing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -38,16 +39,6 @@ _READ: Final = 100e-6
 """What a read costs beside what is done with it, about."""
 _COPIED: Final = 256 * 1024
 """Bytes of a large message that are copied between two looks."""
-
-_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
-
-
-def one_line(frame: bytes) -> bytes:
-    """A message without line breaks: outside strings these are only layout, and inside they cannot be.
-
-    The other side is made of lines.
-    """
-    return frame.translate(_SPACES) if b"\n" in frame or b"\r" in frame else frame
 
 
 class HttpIntake:

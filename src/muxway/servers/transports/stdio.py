@@ -45,12 +45,12 @@ def _hear_opened(hear: Hear, frame: bytes, opened: Opened) -> int:
 class StdioServerTransport:
     """One child process."""
 
-    remote = False
     own_process = True
 
     def __init__(
         self, config: ServerConfig, processes: ProcessManager, turn: Turn, max_message_bytes: int, journal: Journal
     ) -> None:
+        self.remote = False
         self._config = config
         self._processes = processes
         self._turn = turn
