@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from muxway.servers.transports.intake import BREATH, TURN, Budget
 from muxway.wire import large
-from muxway.wire.framing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
