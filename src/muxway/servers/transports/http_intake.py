@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from muxway.servers.transports.intake import BREATH, TURN, Budget
 from muxway.wire import large
+from muxway.wire.framing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -121,7 +122,7 @@ def _opened(frame: bytes) -> Generator[float, None, tuple[bytes, large.Opened]]:
     if b"\n" in frame or b"\r" in frame:
         line = BytesIO()
         for start in range(0, len(frame), _COPIED):
-            line.write(frame[start : start + _COPIED].translate(_SPACES))
+            line.write(one_line(frame[start : start + _COPIED]))
             yield 0.0
         frame = line.getvalue()
     steps = large.opening(frame)
