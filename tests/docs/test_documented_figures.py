@@ -38,7 +38,10 @@ LIMITS: dict[str, dict[str, list[str]]] = {
         "the id or method of a message of more than 1 MiB; a batch of a server, or of a client on stdio": [
             "envelopes.LONGEST_ID", "large.LARGE",
         ],
+        "in such a message, the names of its members, and of those of `params`, `_meta` and `error`; blanks in a row, "
+        "or digits of one number": ["envelopes.LONGEST_ID", "reading._LONGEST_BLANK"],
         "`name`, `uri`, `ref`, `cursor`, `_meta` of a message of a client on stdio": ["large.LARGE"],
+        "items of an array that `redact`, `secrets` and `truncate` look at one by one": ["MOST_LOOKED_INTO"],
         "the message of a server's error, where it is not passed on but told to logs and middleware": [
             "envelopes._LONGEST_TOLD", "large.LARGE",
         ],

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway.errors import UpstreamSaid
+from muxway.servers.transports.http_intake import HttpIntake
 from muxway.wire import large
+from muxway.wire.envelopes import Envelope
 from tests.servers.faking import play
 
 if TYPE_CHECKING:
@@ -48,6 +50,15 @@ async def test_a_large_answer_passes_byte_for_byte() -> None:
     assert isinstance(said, UpstreamSaid)
     assert (said.raw, said.code, said.data) == (error, 7, [1, 2])
     assert 4_000 < len(said.message) < 5_000
+
+
+async def test_a_large_answer_in_many_lines_becomes_one_line() -> None:
+    """docs/behaviour.md: outside strings line breaks are only layout, and the other side is made of lines."""
+    frame = b'{"jsonrpc":"2.0",\r\n"id":1,\n"result":{"x":[%b1]}}' % (b"1,\n" * MIB)
+    line, opened = await HttpIntake(lambda: None).open(frame)
+    assert line == frame.replace(b"\r", b" ").replace(b"\n", b" ")
+    assert isinstance(opened, Envelope)
+    assert bytes(opened.result) in line
 
 
 @pytest.mark.parametrize(

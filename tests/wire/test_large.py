@@ -182,7 +182,7 @@ def test_the_items_of_an_array_are_its_first_ones_and_the_rest(
     """Ours: not one is lost, wherever it is cut."""
     raw = spelled(array, indent=indent, ascii_only=ascii_only)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "MOST_ITEMS", most)
+        patch.setattr(reading, "MOST_LOOKED_INTO", most)
         found = reading.few_items(raw)
     assert found is not None
     items, others = found

@@ -27,7 +27,7 @@ LONG: Final = 1024 * 1024
 """Bytes above which a text is long: up to that it is read at once."""
 _STEP: Final = 256 * 1024
 """Bytes of a piece, about."""
-_LONGEST_BLANK: Final = LONG
+_LONGEST_BLANK: Final = 1024 * 1024
 """Bytes with nothing in them to cut at: blanks, or the digits of one number."""
 _LONGEST_SPELLED: Final = 12 * LONGEST_ID
 """Bytes that a name of LONGEST_ID characters may have: two escapes make one character, at the most."""
@@ -41,7 +41,7 @@ _FIRST_HALF: Final = tuple(rb"\u" + d + n for d in (b"d", b"D") for n in (b"8", 
 """How the escape begins that makes one character with the next one."""
 _OBJECT: Final = ord("{")
 _INSIDE: Final = b'{"":'
-MOST_ITEMS: Final = 10_000
+MOST_LOOKED_INTO: Final = 10_000
 """Items of an array in which middleware looks at each."""
 
 
@@ -80,7 +80,7 @@ def few_members(raw: Raw | bytes) -> Params | None:
 
 
 def few_items(raw: Raw | bytes) -> tuple[list[Raw], list[Raw]] | None:
-    """The first MOST_ITEMS items of a JSON array, and all others, of which the last may be many; None if it is none.
+    """The first items of a JSON array, MOST_LOOKED_INTO, and all others, of which the last may be many; None if none.
 
     Millions of items would be made objects in one go, for which everything else waits, in whatever thread.
     """
@@ -95,7 +95,7 @@ def few_items(raw: Raw | bytes) -> tuple[list[Raw], list[Raw]] | None:
         items, rest = reading.items, reading.rest
     if items is None:
         return None
-    return items[:MOST_ITEMS], items[MOST_ITEMS:] + rest
+    return items[:MOST_LOOKED_INTO], items[MOST_LOOKED_INTO:] + rest
 
 
 def text(raw: Raw | bytes | None) -> str | None:
@@ -295,7 +295,7 @@ class _ReadingArray(Reading):
         self.items += [item for _, item in found]
 
     def _has_enough(self, place: int, after: _Place) -> bool:
-        if len(self.items) <= MOST_ITEMS or place == self._end:
+        if len(self.items) <= MOST_LOOKED_INTO or place == self._end:
             return False
         begin = place if after == self._outer else self._open[1]
         self.rest.append(Raw(memoryview(self._text)[begin : self._text.rindex(b"]")]))
