@@ -101,7 +101,7 @@ MUTATIONS: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("type widened", at(f"{PROPERTIES}/title/type", ["string", "null"]), "safe"),
     ("enum value more", at(f"{PROPERTIES}/state/enum", ["open", "closed", "all"]), "safe"),
     ("maxLength raised", at(f"{PROPERTIES}/title/maxLength", 100), "safe"),
-    ("read-only now", at("annotations/readOnlyHint", True), "safe"),
+    ("read-only now", at("annotations/readOnlyHint", True), "risk"),
     ("result more", at("outputSchema/properties/url", {"type": "string"}), "safe"),
 ]  # fmt: skip
 

@@ -38,19 +38,13 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>)]+", re.IGNORECASE)
 _NAME: Final = re.compile(r"[\w-]+(?:[./][\w-]+)*")
 """What may be the name of a tool in a text."""
-_HINTS: Final[Mapping[str, bool]] = {
-    "readOnlyHint": True,
-    "destructiveHint": False,
-    "idempotentHint": True,
-    "openWorldHint": False,
-}
-"""What each hint says of a tool that can do less."""
 _UNSAID: Final[Mapping[str, bool]] = {
     "readOnlyHint": False,
     "destructiveHint": True,
     "idempotentHint": False,
     "openWorldHint": True,
 }
+"""What each hint says where it is left out."""
 _SHOWN: Final = 80
 """Characters of a text that a difference shows."""
 
@@ -224,12 +218,12 @@ def text_changes(
 
 
 def _hints(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Difference]:
-    for name, less in _HINTS.items():
-        old, new = (one.get(name, _UNSAID[name]) for one in (before, after))
+    for name, unsaid in _UNSAID.items():
+        old, new = (one.get(name, unsaid) for one in (before, after))
         if not same(old, new):
-            said = f"{name} is {_short(canonical(new))}, was {_short(canonical(old))}"
-            yield Difference("safe" if new is less else "risk", said)
-    rest = [name for name in sorted({*before, *after} - _HINTS.keys()) if not same(before.get(name), after.get(name))]
+            # One that says less harm than before is no better: clients, rules and tiers ask less for it.
+            yield Difference("risk", f"{name} is {_short(canonical(new))}, was {_short(canonical(old))}")
+    rest = [name for name in sorted({*before, *after} - _UNSAID.keys()) if not same(before.get(name), after.get(name))]
     for name in rest:
         yield Difference("risk", f"annotations.{name} is {_short(canonical(after.get(name)))}")
 
