@@ -15,6 +15,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import msgspec
 from msgspec import Raw
@@ -35,8 +36,8 @@ from muxway.middleware.builtin.masking import Masker
 from muxway.middleware.builtin.patterns import KINDS
 from muxway.search import answers
 from muxway.search.index import Index
-from muxway.wire import envelopes, headers
-from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire import envelopes, headers, large, reading
+from muxway.wire.envelopes import ABSENT, Envelope, NotAnEnvelope
 from muxway.wire.framing import LineFramer, Oversized
 from muxway.wire.sse import SseParser
 
@@ -84,6 +85,27 @@ def framer(data: bytes) -> None:
         # A line that never ends is reported when it is too long, not when it is over.
         expected, rest = [*expected, None], b""
     assert whole == (expected, rest)
+
+
+def stepwise(data: bytes) -> None:
+    """A message that is opened in steps is what it is at one look, wherever it is cut."""
+    (step,), frame = _taken(data, 1)
+    known = _allow((ParseError, NotAnEnvelope), envelopes.decode, frame)
+    steps = large.opening(frame)
+    with mock.patch.object(large, "_STEP", 16 + step), mock.patch.object(reading, "_STEP", 16 + step):
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                found: large.Opened = stop.value
+                break
+    assert (known is None) == (not isinstance(found, Envelope))
+    if known is not None and isinstance(found, Envelope):
+        assert (bytes(found.id), found.method) == (bytes(known.id), known.method)
+        assert (bytes(found.result), bytes(found.error)) == (bytes(known.result), bytes(known.error))
+        assert {name: bytes(raw) for name, raw in (found.params or {}).items()} == {
+            name: bytes(raw) for name, raw in (known.params or {}).items()
+        }
 
 
 def classifier(data: bytes) -> None:
@@ -462,6 +484,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
         framer,
+        stepwise,
         classifier,
         sse,
         header_codec,
