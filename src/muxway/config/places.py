@@ -21,7 +21,7 @@ def host(text: str) -> str:
     if "/" in given:
         name = _split(given)[1] or "mcp.example.com"
         raise ValueError(f"is a URL, and must be the name in it: write {name}")
-    name = _split(f"http://{_written(given) if _is_address(given) else given}")[1]
+    name = _split(f"http://{_written(given) if is_address(given) else given}")[1]
     if name is None:
         raise ValueError("is no host name: write one like mcp.example.com, without a wildcard, or * for any")
     return name
@@ -56,14 +56,15 @@ def _split(url: str) -> tuple[str | None, str | None, int | None]:
     except ValueError:
         return None, None, None
     scheme = parts.scheme if _SCHEME(parts.scheme) else None
-    return scheme, name if _NAME(name) or _is_address(name) else None, port
+    return scheme, name if _NAME(name) or is_address(name) else None, port
 
 
 def _written(name: str) -> str:
     return f"[{name}]" if ":" in name else name
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """Whether this is an IP address, and no name."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

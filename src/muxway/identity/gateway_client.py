@@ -10,13 +10,13 @@ document came back.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from muxway.clients.pages import PageAnswer
+from muxway.config.places import is_address
 from muxway.identity.oauth_client import CLIENT_NAME
 from muxway.identity.store import Registration
 from muxway.net.guarded_fetch import GLOBAL, zone
@@ -121,8 +121,5 @@ def _can_be_found(base: str) -> bool:
     """Whether others may find what is at a base URL: by TLS, and by a name."""
     parts = urlsplit(base)
     host = parts.hostname or "localhost"
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return parts.scheme == "https" and host != "localhost" and not host.endswith(".localhost")
-    return False
+    is_here = host == "localhost" or host.endswith(".localhost")
+    return parts.scheme == "https" and not is_here and not is_address(host)

@@ -69,7 +69,7 @@ def _split_host(text: str) -> tuple[str, str] | None:
     if match is None:
         return None
     name = match[1] or match[2]
-    if match[1] and not _is_address(name):
+    if match[1] and not places.is_address(name):
         return None
     if match[3] and int(match[3]) > 65535:
         return None
@@ -81,14 +81,6 @@ def _split_origin(origins: Sequence[bytes]) -> tuple[str, str, str] | None:
     match = _ORIGIN(origins[0].decode("latin-1").strip().lower()) if len(origins) == 1 else None
     there = _split_host(match[2]) if match is not None else None
     return None if match is None or there is None else (match[1], *there)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def bearer(authorizations: Sequence[bytes]) -> bytes:
@@ -173,7 +165,7 @@ class Guard:
         if split is None:
             return Refusal(400, "the Host header is missing, doubled or malformed")
         name = split[0]
-        if not (self._any_host or name in self._hosts or (not self._local and _is_address(name))):
+        if not (self._any_host or name in self._hosts or (not self._local and places.is_address(name))):
             return Refusal(421, "this server is not known by that Host; the owner may allow it with --allow-host")
         if origins and not self._may(origins, split):
             return Refusal(403, "pages of that Origin may not use this server; see --allow-origin")
