@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import uv
+from tests.interop.peers import UV
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,12 +62,11 @@ def set_up(version: str, program: str) -> Path:
 
 
 def _uv(*arguments: str) -> None:
-    subprocess.run([uv.find_uv_bin(), *arguments], check=True, timeout=600)
+    subprocess.run([UV, *arguments], check=True, timeout=600)
 
 
-def check(version: str, program: str, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def check(python: Path, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run the folders on one of them."""
-    python = set_up(version, program)
     command = [python, "-m", "pytest", "-q", *options, *FOLDERS]
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
 
@@ -85,9 +84,11 @@ def main() -> int:
     for version in others:
         print(f"Python {version}: {found.get(version, 'not on this machine')}", flush=True)
     options = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"] if len(found) == 1 else []
+    # One after another: an installer that fails says so at once, and they share one cache and one source folder.
+    ready = {version: set_up(version, program) for version, program in found.items()}
     failed = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for version, done in zip(found, pool.map(lambda one: check(*one, options), found.items()), strict=True):
+        for version, done in zip(ready, pool.map(lambda one: check(one, options), ready.values()), strict=True):
             print(f"Python {version}:\n{done.stdout}", flush=True)
             failed = failed or done.returncode
     return failed
