@@ -48,7 +48,7 @@ def is_alive(pid: int | None) -> bool:
 
 async def test_a_child_that_answers_nothing_is_replaced() -> None:
     """docs/behaviour.md#a-server-hangs: declared dead after the call that got no answer, and started again."""
-    servers = {"up": child(callTimeout=0.5), "other": child()}
+    servers = {"up": child(callTimeout=1), "other": child()}
     async with Gateway.open(config(servers)) as gateway:
         frozen = one(gateway).pid
         assert frozen is not None
