@@ -196,7 +196,7 @@ def _show_next_steps(url: str) -> None:
     typed = "muxway" if shutil.which("muxway") == program else shlex.quote(program)
     launched = {"mcpServers": {"muxway": {"command": program, "args": ["--config", "/path/to/servers.json"]}}}
     click.echo(f"  Read on         {typed} --help, {typed} config explain, docs/ in the repository")
-    click.echo(f"  Your clients    {typed} setup   (their servers behind muxway, and muxway into them; asks first)")
+    click.echo(f"  Your clients    {typed} setup   (moves their servers behind muxway; asks first)")
     click.echo(f"  Your servers    {typed} check servers.json --connect   (any client's mcpServers file)")
     click.echo(f"  Without HTTP    {json.dumps(launched)}")
     click.echo(f"  Over HTTP       {json.dumps(served)}")
