@@ -99,7 +99,7 @@ LIMITS: dict[str, dict[str, list[str]]] = {
         "outcomes that are kept": ["MOST_BYTES_EACH", "holding.MOST_BYTES"],
         "a question waits": ["LIFETIME"],
     },
-    "docs/configuration.md#time-outs": {
+    "docs/configuration.md#timeouts": {
         "`startTimeout`": ["_START", "_FETCHING_START"],
         "`listWait`": [],
         "`listTimeout`": ["listTimeout"],
