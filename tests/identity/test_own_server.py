@@ -614,6 +614,20 @@ async def test_floods_of_registrations_cost_little_and_end(company: Company, mon
         assert clients.find(late.id) is None
 
 
+@pytest.mark.parametrize("length", ["Content-Length: 65537", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("path", ["/token", "/register", "/revoke", "/jwks", "/authorize", CALLBACK])
+async def test_strangers_send_little_to_pages(path: str, length: str, company: Company) -> None:
+    """docs/security.md: whoever it is, is found out with the form; so 64 KiB, of which no more is kept."""
+    async with served(company) as (web, _):
+        lines = [f"POST {path} HTTP/1.1", f"Host: {web.host}", f"Content-Type: {FORM['Content-Type']}", length, "", ""]
+        opened = await web.raw("\r\n".join(lines).encode())
+        if "chunked" in length:
+            opened.writer.write(b"a000\r\n" + b"a" * 0xA000 + b"\r\n" + b"a000\r\n" + b"a" * 0xA000 + b"\r\n")
+        assert (await opened.head()).status == 413
+        whole = await web.ask("POST", path, FORM, b"a=" + b"a" * 65534)
+        assert whole.status != 413
+
+
 async def test_a_client_that_nobody_uses_is_forgotten_with_its_tokens(company: Company) -> None:
     """docs/security.md#the-authorization-server: after 90 days; a refresh token does not outlive its client."""
     async with served(company) as (web, made), Browser() as browser:
