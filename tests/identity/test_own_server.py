@@ -209,6 +209,23 @@ async def test_a_program_registers_itself_and_its_user_lets_it_in(company: Compa
         assert await program.status(company.token("bot", f"http://{web.host}/mcp", scope="mcp:tools")) == 200
 
 
+@pytest.mark.parametrize("cause", ["too many for a cookie", "left out by the company"])
+async def test_groups_that_a_sign_on_has_no_room_for_are_known_to_be_missing(cause: str, company: Company) -> None:
+    """docs/access.md: no rule that denies a group is lost, however many somebody is in."""
+    many = [f"group-{number}" for number in range(500)]
+    company.claims = {"groups": many} if "cookie" in cause else {"groups": None, "hasgroups": True}
+    async with served(company) as (web, _), Browser("ann") as browser:
+        program = Program(web)
+        given = await program.log_in(browser)
+        renewed = (await program.refresh(given["refresh_token"])).json
+        for token in (given["access_token"], renewed["access_token"]):
+            assert await program.status(token) == 200
+        for session in web.door._handshake.sessions:
+            assert session.identity is not None
+            assert session.identity.more_groups
+            assert len(session.identity.groups) < len(many)
+
+
 async def test_its_metadata_is_where_each_revision_looks(company: Company) -> None:
     """RFC 8414 §3, RFC 9207, MCP 2025-11-25, basic/authorization; the keys that sign are published, no private half."""
     async with served(company) as (web, made), Browser() as browser:
