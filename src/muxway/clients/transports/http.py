@@ -21,7 +21,7 @@ from muxway.calls.incidents import internal
 from muxway.clients.session import NO_BATCHES
 from muxway.clients.transports.guard import Guard
 from muxway.clients.transports.http_authorization import HttpAuthorization, Undecided
-from muxway.clients.transports.http_gateway import HttpSettings, ServedGateway, id_of, not_allowed
+from muxway.clients.transports.http_gateway import HttpSettings, ServedGateway, id_of, not_allowed, too_large
 from muxway.clients.transports.http_handshake import VERSION, HandshakeEndpoint
 from muxway.clients.transports.http_pages import PageEndpoint
 from muxway.clients.transports.http_request import Refused
@@ -245,7 +245,7 @@ class HttpClientTransport:
             if head.admitted is not self._authorization.terms:
                 self._admit(head, connection, decided)
             if len(body) > self.max_body_bytes:
-                raise _too_large(self.max_body_bytes)
+                raise too_large(self.max_body_bytes)
             head.handler(connection, head, body, decode)
         except Refused as refused:
             _refuse(connection, refused)
@@ -270,32 +270,57 @@ class HttpClientTransport:
         undecided: Undecided,
     ) -> None:
         """Take a request again when it is known what its credentials are worth."""
-        authorization = self._authorization
-        waiting, judge = HttpReply(connection), authorization.authenticator
+        waiting = HttpReply(connection)
         connection.begin(waiting, None)
+        self._when_decided(undecided, connection, waiting, partial(self.take, connection, head, body, decode))
+
+    def _when_decided(
+        self,
+        undecided: Undecided,
+        connection: HttpConnection,
+        waiting: HttpReply,
+        go_on: Callable[[asyncio.Future[Any] | None], None],
+    ) -> None:
+        """Go on with a request, if its client still waits, when it is known what its credentials are worth."""
+        authorization = self._authorization
+        judge = authorization.authenticator
 
         def decided(coming: asyncio.Future[Any]) -> None:
             if connection.under_way is waiting:
                 # Of whom a reload has put somebody else in the place, the word does not count any more.
                 stale = undecided.anew or authorization.authenticator is not judge
-                self.take(connection, head, body, decode, None if stale else coming)
+                go_on(None if stale else coming)
 
         undecided.coming.add_done_callback(decided)
 
-    def look(self, connection: HttpConnection, head: RequestHead, size: int) -> bool:
-        """Answer a request of whose body so much is there, if that needs no more of it; whether it does not."""
+    def look(
+        self,
+        connection: HttpConnection,
+        head: RequestHead,
+        size: int,
+        decided: asyncio.Future[Verdict] | None = None,
+    ) -> bool:
+        """Answer a request of whose body so much is there, if that needs no more of it; whether it does not, for now.
+
+        What its credentials are worth may have been decided since it was looked at last.
+        """
         if head.method != "POST":
             self.take(connection, head, b"")
             return True
         try:
-            self._admit(head, connection)
-            if size > self.max_body_bytes or head.announces_more_than(self.max_body_bytes):
-                raise _too_large(self.max_body_bytes)
+            self._admit(head, connection, decided)
+            limit = head.limit or self.max_body_bytes
+            if size > limit or head.announces_more_than(limit):
+                raise too_large(limit)
         except Refused as refused:
             _refuse(connection, refused)
             return True
-        except Undecided:
-            pass  # It will be, when the body is there.
+        except Undecided as undecided:
+            # Strangers could send megabytes meanwhile.
+            waiting = HttpReply(connection)
+            connection.hold(waiting)
+            self._when_decided(undecided, connection, waiting, connection.look_again)
+            return True
         return False
 
     def _admit(
@@ -443,7 +468,3 @@ def _answer(document: bytes, connection: HttpConnection, *_: object) -> None:
 def _refuse(connection: HttpConnection, refused: Refused) -> None:
     body = joined(envelopes.failure(refused.id, refused.error))
     connection.answer(refused.status, body, refused.headers, close=refused.close)
-
-
-def _too_large(limit: int) -> Refused:
-    return Refused(413, f"the body is larger than {limit} bytes", close=True)

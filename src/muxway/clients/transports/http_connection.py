@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from muxway.calls.ports import TURN, stopwatch
 from muxway.clients.transports.http_parser import BadRequest, RequestParser
@@ -286,20 +286,37 @@ class HttpConnection(asyncio.Protocol):
         elif parser.coming is None or parser.discards or not self._look(parser.coming):
             self._expect_more()
 
-    def _look(self, head: RequestHead) -> bool:
-        """Look at a request whose body is not all there; whether that is enough."""
+    def _look(self, head: RequestHead, decided: asyncio.Future[Any] | None = None) -> bool:
+        """Look at a request whose body is not all there; whether that is enough, for now."""
         parser, handler = self._parser, self._server.handler
-        if self._looked is head and parser.size <= handler.max_body_bytes:
+        if self._looked is head and parser.size <= (head.limit or handler.max_body_bytes):
             return False
         self._head = self._looked = head
         # Before anything is answered: what is answered while a body comes is answered without it.
         parser.discards = True
-        if handler.look(self, head, parser.size):
+        if handler.look(self, head, parser.size, decided):
             return True
         parser.discards = False
         if head.expects and not parser.size:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return False
+
+    def hold(self, waiting: UnderWay) -> None:
+        """Read no more of the present request until `look_again`: nobody knows yet whose it is."""
+        self._parser.discards = False
+        self.begin(waiting, None)
+        self.transport.pause_reading()
+
+    def look_again(self, decided: asyncio.Future[Any] | None) -> None:
+        """That is known now, by this if it is not found out anew."""
+        self.under_way = self._looked = None
+        head = self._parser.coming
+        if head is None:
+            self._advance()
+            return
+        self.transport.resume_reading()
+        if not self._look(head, decided):
+            self._expect_more()
 
     def _refuse_rest(self, bad: BadRequest) -> None:
         """What came is no request. Those before it have their answers."""

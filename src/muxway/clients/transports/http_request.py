@@ -57,6 +57,7 @@ class RequestHead:
         "headers",
         "identity",
         "keep_alive",
+        "limit",
         "method",
         "modern",
         "owner",
@@ -96,6 +97,8 @@ class RequestHead:
         """Takes the request."""
         self.cors = b""
         """Header lines that every answer must carry."""
+        self.limit: int | None = None
+        """Bytes of its body, if it may have fewer than others."""
         self.view: str | None = None
         """The view that it is for; None: the whole."""
         self.owner = self.principal = b""
