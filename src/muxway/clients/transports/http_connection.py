@@ -297,7 +297,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse_rest(self._bad)
         elif not parser.receiving:
             self._clocked = None
-            self._rest()
+            self._over()
         elif parser.coming is None or parser.discards or not self._look(parser.coming):
             self._expect_more()
 
@@ -337,15 +337,6 @@ class HttpConnection(asyncio.Protocol):
             self.transport.close()  # It has its answer, or never said anything.
         else:
             self.refuse(408, "the request took too long to arrive")
-
-    def _rest(self) -> None:
-        """Nothing is under way: wait for the next request."""
-        self._repeats = self._parser.known
-        reminder = self._reminder
-        reminder.callback = self.transport.close
-        reminder.due = due = self.loop.time() + self._idle_seconds
-        if due < reminder.strikes:
-            reminder.start(self._idle_seconds)
 
     # --- answering ----------------------------------------------------------------------------
 
@@ -397,7 +388,7 @@ class HttpConnection(asyncio.Protocol):
         self._over()
 
     def _over(self) -> None:
-        """The present request has its whole answer."""
+        """The present request has its whole answer: go on with what came behind it, or wait for the next."""
         if self._unsent is not None:
             self._ends = True
             self._reminder.clear()
@@ -410,7 +401,12 @@ class HttpConnection(asyncio.Protocol):
             self._reminder.clear()
             self.loop.call_soon(self._advance)
         else:
-            self._rest()
+            self._repeats = parser.known
+            reminder = self._reminder
+            reminder.callback = self.transport.close
+            reminder.due = due = self.loop.time() + self._idle_seconds
+            if due < reminder.strikes:
+                reminder.start(self._idle_seconds)
 
     def _close(self, *, sending: bool) -> None:
         """Close the connection, perhaps of a client that still sends."""
