@@ -14,7 +14,7 @@ import pytest
 
 from muxway.net.http_client import HttpClient
 from muxway.net.http_errors import HttpTrouble
-from muxway.net.http_response import HttpResponse
+from muxway.net.http_line import HttpResponse
 
 from ..certificates import Authority, shake_hands
 
