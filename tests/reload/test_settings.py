@@ -11,8 +11,9 @@ from muxway import Gateway
 from muxway.config import parse_config
 from muxway.errors import RpcError, UpstreamError
 
+from ..pace import PATIENCE
 from ..stdio.harness import child
-from .harness import PATIENCE, Held, config, server
+from .harness import Held, config, server
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,8 @@ from muxway.clients.transports.guard import Guard
 from muxway.testing import ScriptedServer
 
 from ..conftest import HANDSHAKE_REVISIONS
-from .harness import BOTH, PATIENCE, Web, initialize, request
+from ..pace import PATIENCE
+from .harness import BOTH, Web, initialize, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
