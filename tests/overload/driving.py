@@ -193,8 +193,11 @@ async def served(folder: Path, servers: dict[str, dict[str, Any]], **gateway: An
         found = re.search(r"listens on http://127\.0\.0\.1:(\d+)", said)
         assert found is not None, said
         running = Served(process, int(found[1]))
-        yield running
-        running.close()
+        try:
+            yield running
+        finally:
+            # Also when it has failed: what is left open complains, at length, in the next test.
+            running.close()
         process.terminate()
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 0, stderr.read_text()
     finally:
