@@ -138,6 +138,12 @@ class Probe:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
+    async def answered(self, count: int) -> None:
+        """Wait until it has had so many answers."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.outcomes) < count:
+                await asyncio.sleep(0.02)
+
     async def _run(self) -> None:
         while True:
             self.outcomes.append(await self._client.call(self._tool, len(self.outcomes)))
