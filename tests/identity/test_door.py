@@ -192,6 +192,19 @@ async def test_http_sse_is_guarded_as_the_view_it_was_opened_for(http: Web, issu
     assert (await stream.message())["result"]["protocolVersion"] == "2024-11-05"
 
 
+@pytest.mark.parametrize("path", ["/sse", "/sse/", "/sse/reading"])
+async def test_http_sse_of_a_gateway_that_serves_one_view_takes_one_token_for_both_halves(
+    path: str, issuer: TestIssuer
+) -> None:
+    """Ours: with `--view`, what is at `/sse` is a view, under another address than that of the view."""
+    async with a_web({"up": ScriptedServer()}, top={"views": VIEWS}, view="reading") as web:
+        web.door.admit((), {}, issuer.server(own=(f"http://{web.host}",), views=VIEWS, view="reading"))
+        good = bearer(issuer.token(aud=aud(web, path), scope="notes:read"))
+        stream = await web.open("GET", path, {**good, "Accept": "text/event-stream"})
+        where = (await stream.event()).data.decode()
+        assert (await web.post(initialize("2024-11-05"), good, path=where)).status == 202
+
+
 async def test_tokens_of_the_configuration_count_beside_access_tokens(issuer: TestIssuer) -> None:
     """docs/identity-team.md#more-than-one-kind: one credential has one kind, and one verdict."""
     async with a_web({"up": ScriptedServer()}, guard=Guard(tokens=["plain-token"])) as web:
