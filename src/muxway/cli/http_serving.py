@@ -287,11 +287,12 @@ class _Serving:
 
     def watch_files(self) -> None:
         """Take new API keys, drop those that are gone, and show a new certificate, as long as this runs."""
+        # First of all: whatever goes wrong below, keys that are revoked later must not go on counting.
+        self._watch = asyncio.get_running_loop().call_later(_FILES_EVERY, self.watch_files)
         if self._terms.tls is not None:
             self._terms.tls.look()
         if self._keys is not None and self._keys.has_changed():
             self.transport.review()
-        self._watch = asyncio.get_running_loop().call_later(_FILES_EVERY, self.watch_files)
 
     def _denied(self, denial: Denial) -> None:
         if self.gateway is not None:
