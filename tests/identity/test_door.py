@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway.clients.transports import http_authorization
 from muxway.clients.transports.guard import Guard
+from muxway.clients.transports.http_authorization import HttpAuthorization
 from muxway.clients.transports.http_connection import HttpConnection
 from muxway.identity.verify_jwt import LEEWAY
 from muxway.testing import ScriptedServer
@@ -269,6 +271,30 @@ async def test_a_token_that_ends_is_noticed_on_a_connection_that_stays(http: Web
             if len(statuses) == 3:
                 issuer.clock.ahead = 200
     assert statuses[:3] == [200, 200, 200]
+
+
+async def test_credentials_are_looked_at_again_whatever_goes_wrong_meanwhile(
+    issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours: else a token that has ended would count for as long as its connection stays."""
+    monkeypatch.setattr(http_authorization, "_RENEWED_EVERY", 0.001)
+    wrong = list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context["exception"]))
+    authorization = HttpAuthorization(Guard(), issuer.server(), lambda _: None)
+    authorization.open()
+
+    def fail() -> None:
+        raise RuntimeError("a stream cannot be ended")
+
+    authorization.on_renewed = fail
+    seen = {authorization.terms}
+    async with asyncio.timeout(20):
+        while len(seen) < 4:
+            await asyncio.sleep(0.001)
+            seen.add(authorization.terms)
+    assert all(isinstance(error, RuntimeError) for error in wrong)
+    authorization.on_renewed = lambda: None
+    authorization.close()
 
 
 async def test_what_the_newest_token_says_of_a_user_counts_for_a_session(issuer: TestIssuer) -> None:
