@@ -48,7 +48,7 @@ async def client_of(world: World, revision: str, identity: Identity | None = Non
 
 async def parked(world: World) -> Approval:
     """The next call that waits for the operator."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (waiting := world.gateway.runtime.approvals.waiting()):
             await asyncio.sleep(0)
     return waiting[0]
@@ -127,7 +127,7 @@ async def test_a_yes_is_remembered_for_one_caller_and_tool() -> None:
         # As a reload does, and a server that is started anew.
         world.gateway.runtime.approvals.forget("a")
         client.start("tools/call", {"name": "a__drop", "arguments": {}})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(world.gateway.runtime.approvals.waiting()) < 2:
                 await asyncio.sleep(0)
 
@@ -139,7 +139,7 @@ async def test_a_client_that_gives_up_is_not_waited_for() -> None:
         id_ = client.start("tools/call", {"name": "a__drop", "arguments": {}})
         await parked(world)
         client.tell("notifications/cancelled", {"requestId": id_})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while world.gateway.runtime.approvals.waiting():
                 await asyncio.sleep(0)
         assert used(world) == 0
@@ -166,7 +166,7 @@ async def test_one_caller_does_not_take_the_places_of_others() -> None:
         assert "16 calls of this caller wait" in reply.result["content"][0]["text"]
         other = await client_of(world, "2025-11-25", Identity(user="bob"))
         other.start("tools/call", {"name": "a__drop", "arguments": {}})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(world.gateway.runtime.approvals.waiting()) < 17:
                 await asyncio.sleep(0)
 

@@ -293,7 +293,7 @@ async def test_what_must_survive_a_restart_does_and_is_sealed(company: Company) 
         folder = next((data_folder() / "muxway" / "authorization").iterdir())
         everything = b"".join(file.read_bytes() for file in folder.iterdir() if file.name != "key")
         assert len(everything) > 500
-        for secret in (given["refresh_token"], given["access_token"], program.id, "ann", '"d"'):
+        for secret in (given["refresh_token"], given["access_token"], program.id, '"ann"', '"d":"'):
             assert secret.encode() not in everything
         settings = replace(made.tokens._claims, issuer=company.url)
         again = open_server(made.issuer, settings, made._settings, made._sign_on, made.resources)

@@ -7,8 +7,8 @@
     GET /.well-known/…           for whoever has no access token yet
     GET, POST /connect …         web pages, for people
 
-Every request comes in by `take`. What its header means is found out once for all requests with the same one (`_admit`);
-which era it is of is decided request by request (`_post`).
+Every request comes in by `take`. What its header means is found out once for all requests with the same one (`_admit`):
+who asks, for what, and of which era a message is, which says who takes it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from muxway.calls.incidents import internal
 from muxway.clients.session import NO_BATCHES
 from muxway.clients.transports.guard import Guard
 from muxway.clients.transports.http_authorization import HttpAuthorization, Undecided
-from muxway.clients.transports.http_gateway import HttpSettings, ServedGateway, id_of, not_allowed, too_large
+from muxway.clients.transports.http_gateway import HttpSettings, ServedGateway, not_allowed, too_large
 from muxway.clients.transports.http_handshake import VERSION, HandshakeEndpoint
 from muxway.clients.transports.http_pages import PageEndpoint
 from muxway.clients.transports.http_request import Refused
 from muxway.clients.transports.http_response import EventResponse, HttpReply, joined
 from muxway.clients.transports.http_sse import SseEndpoint
 from muxway.clients.transports.http_stateless import StatelessEndpoint
-from muxway.errors import HEADER_MISMATCH, ParseError, RpcError
+from muxway.errors import ParseError
 from muxway.wire import envelopes, revisions
 from muxway.wire.envelopes import NotAnEnvelope
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from muxway.clients.transports.http_request import RequestHead
     from muxway.exchange.runtime import Runtime
     from muxway.net.metronome import Metronome
-    from muxway.wire.envelopes import Envelope, Raw
+    from muxway.wire.envelopes import Envelope
 
 Decode: TypeAlias = "Callable[[bytes], Envelope]"
 Handler: TypeAlias = "Callable[[HttpConnection, RequestHead, bytes, Decode], None]"
@@ -125,8 +125,10 @@ class HttpClientTransport:
         self.forwards: tuple[str, ...] = ()
         """Names of headers that some server is to get, in small letters. Set it before `admit`."""
         self._sweeper: asyncio.TimerHandle | None = None
+        self._posts: tuple[Handler, ...] = (self._handshake.post, self._stateless.post)
+        """Who takes messages at `/mcp`: of the one era, of the other."""
         self._routes: dict[str, dict[str, Handler]] = {
-            "/mcp": {"POST": self._post, "GET": self._handshake.get, "DELETE": self._handshake.delete},
+            "/mcp": {"POST": self._handshake.post, "GET": self._handshake.get, "DELETE": self._handshake.delete},
             "/sse": {"GET": self._sse.open},
             "/messages": {"POST": self._post_sse},
         }
@@ -246,9 +248,20 @@ class HttpClientTransport:
                 self._admit(head, connection, decided)
             if len(body) > self.max_body_bytes:
                 raise too_large(self.max_body_bytes)
+            if (
+                len(body) > _LARGE
+                and head.handler in self._posts
+                and self._opens_elsewhere(connection, head, body, decode)
+            ):
+                return
             head.handler(connection, head, body, decode)
         except Refused as refused:
             _refuse(connection, refused)
+        except ParseError as error:
+            _refuse(connection, Refused(400, error))
+        except NotAnEnvelope as error:
+            why = NO_BATCHES if envelopes.is_batch(body) else f"not a JSON-RPC request: {error}"
+            _refuse(connection, Refused(400, why, id_=error.id))
         except Undecided as undecided:
             self._decide(connection, head, body, decode, undecided)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
@@ -361,10 +374,11 @@ class HttpClientTransport:
         if self.gateway.closing:
             raise Refused(503, "the gateway is being stopped", close=True)
         head.handler = methods[head.method]
-        if head.handler == self._post:
+        head.modern = _is_modern(head.all(VERSION))
+        if head.handler in self._posts:
             head.must_be_json()
             head.must_accept(json=True)
-        head.modern = _is_modern(head.all(VERSION))
+            head.handler = self._posts[head.modern]
         head.session = None
         head.admitted = authorization.terms
 
@@ -398,30 +412,6 @@ class HttpClientTransport:
             told["notReady"] = [trouble.told() for trouble in self._troubles()]
         connection.answer(200 if status == "ready" else 503, envelopes.encode(told))
 
-    def _post(self, connection: HttpConnection, head: RequestHead, body: bytes, decode: Decode) -> None:
-        """Decide which era a message is of, and have it answered."""
-        if len(body) > _LARGE and self._opens_elsewhere(connection, head, body, decode):
-            return
-        try:
-            envelope = decode(body)
-        except ParseError as error:
-            raise Refused(400, error) from None
-        except NotAnEnvelope as error:
-            if envelopes.is_batch(body) and not head.modern:
-                self._handshake.post_batch(connection, head, body)
-                return
-            why = NO_BATCHES if envelopes.is_batch(body) else f"not a JSON-RPC request: {error}"
-            raise Refused(400, why, id_=error.id) from None
-        if head.modern:
-            self._stateless.post(connection, head, envelope)
-            return
-        params = envelope.params
-        if params is not None and "_meta" in params and _names_revision(params["_meta"]):
-            stated = "names a handshake revision" if head.all(VERSION) else "is missing"
-            why = f"the header MCP-Protocol-Version {stated}, the body has the envelope of {revisions.NEWEST.date}"
-            raise Refused(400, RpcError(why, code=HEADER_MISMATCH), id_=id_of(envelope))
-        self._handshake.post(connection, head, envelope)
-
     def _post_sse(self, connection: HttpConnection, head: RequestHead, body: bytes, decode: Decode) -> None:
         client = self._sse.client_of(head)
         if not self._opens_elsewhere(connection, head, body, decode):
@@ -451,10 +441,6 @@ def _is_modern(versions: Sequence[bytes]) -> bool:
         return True
     revision = revisions.REVISIONS.get(versions[0].decode("latin-1").strip())
     return revision is None or revision.stateless
-
-
-def _names_revision(meta: Raw) -> bool:
-    return revisions.PROTOCOL_VERSION in (envelopes.members(meta) or {})
 
 
 def _preflight(connection: HttpConnection, *_: object) -> None:
