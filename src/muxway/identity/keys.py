@@ -245,21 +245,25 @@ class OwnToken:
 def _load(path: Path) -> list[ApiKey]:
     """The keys in a file; none if there is no file. Raises KeyFileError."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with open(path, "rb", opener=_opened) as file:  # noqa: PTH123 - a Path has no opener
+            about = os.fstat(file.fileno())
+            if about.st_uid not in (os.geteuid(), 0) or stat.S_IMODE(about.st_mode) & 0o022:
+                raise KeyFileError(f"{path} could have been written by others: it must be yours, and `chmod 600`")
+            content = file.read(_LARGEST + 1)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
-    with os.fdopen(handle, "rb") as file:
-        about = os.fstat(handle)
-        if about.st_uid not in (os.geteuid(), 0) or stat.S_IMODE(about.st_mode) & 0o022:
-            raise KeyFileError(f"{path} could have been written by others: it must be yours, and `chmod 600`")
-        content = file.read(_LARGEST + 1)
     try:
         listed = envelopes.value(content)["keys"]
         return [_read_key(entry) for entry in listed]
-    except (ParseError, KeyError, TypeError, ValueError):
+    except (ParseError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
         raise KeyFileError(f"{path} is damaged: remove it, and make the keys anew") from None
+
+
+def _opened(path: str, flags: int) -> int:
+    """No link; nor is anything waited for, whatever it is that has this name."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _read_key(entry: dict[str, Any]) -> ApiKey:
