@@ -164,7 +164,7 @@ class _Asking:
         self.deny(f"the user could not be asked: {error.message}")
 
     def _timed_out(self) -> None:
-        self.deny(f"nobody agreed within {self._approvals.timeout:g} s")
+        self.deny(f"it was not approved within {self._approvals.timeout:g} s")
 
     def allow(self) -> None:
         """Go on with it."""
@@ -302,7 +302,7 @@ class Approvals:
                 self._agreed.put(one.key, True, remember)
             one.allow()
         else:
-            one.deny("whoever runs the gateway said no")
+            one.deny("the operator of the gateway said no")
         return one.approval
 
     def forget(self, server: str | None) -> None:

@@ -250,7 +250,7 @@ def decode_strict(frame: bytes) -> Envelope:
     except TooManyMembers as error:
         raise ParseError(f"the message has {error}") from None
     if len({name for name, _ in named}) < len(named):
-        raise ParseError("a member of the message stands twice")
+        raise ParseError("the message has a duplicate key")
     _check_once(dict(named).get("params"), counting)
     _check_once(None if params is None else params.get("_meta"), counting)
     return envelope
@@ -272,7 +272,7 @@ def _check_once(raw: Raw | None, counting: _Counting) -> None:
     except TooManyMembers as error:
         raise ParseError(f"an object of the message has {error}") from None
     if len(set(named)) < len(named):
-        raise ParseError("a member of the message stands twice")
+        raise ParseError("the message has a duplicate key")
 
 
 def stands_twice(raw: Raw) -> bool:

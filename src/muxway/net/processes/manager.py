@@ -496,7 +496,7 @@ def _failure(order: dict[str, Any], stage: str, number: int) -> str:
         return f"cannot start {path}: the working folder {cwd}: {_reason(number)}. Check `cwd`"
     match number:
         case errno.ENOENT:
-            hint = "it, or the interpreter its first line names, does not exist. Reinstall it or mend its #! line"
+            hint = "it, or the interpreter its first line names, does not exist. Reinstall it or fix its #! line"
         case errno.ENOTDIR:
             hint = "a part of its path is no folder"
         case errno.EACCES:
