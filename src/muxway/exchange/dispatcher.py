@@ -14,7 +14,8 @@ from muxway.catalog import client_profiles
 from muxway.catalog.client_profiles import PROFILES
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.errors import CallRefused, MethodNotFound, RpcError, ToolNotFound, UpstreamError
-from muxway.exchange import completion, logins, prompts, resources, tasks, tools
+from muxway.exchange import completion, logins, prompts, resources, tasks
+from muxway.exchange.forwarding import as_sent, check_arguments
 from muxway.likeness import short
 from muxway.routing.listings import cursor_of
 from muxway.wire import envelopes
@@ -139,7 +140,10 @@ class Dispatcher:
 
     def find(self, caller: Caller) -> Visible | None:
         """What a caller sees now; None: it takes long to say."""
-        return self._kept(caller, self.runtime.snapshot.known(self.view, caller.identity, caller.client))
+        visible = self._of_clients.get(caller.client) if self._snapshot is self.runtime.snapshot else None
+        if visible is None:
+            visible = self._kept(caller, self.runtime.snapshot.known(self.view, caller.identity, caller.client))
+        return visible
 
     def _look(self, caller: Caller) -> Visible:
         visible = self.runtime.snapshot.seen(self.view, caller.identity, caller.client)
@@ -217,7 +221,7 @@ class Dispatcher:
                     return self._prepare_and_send(target, call, sink)
                 # Nearly all calls: nothing need be done to them.
                 if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
-                    tools.check_arguments(target, arguments)
+                    check_arguments(target, arguments)
                 backend = self.runtime.servers.get(target.server)
                 connection = None if backend is None else backend.choose(call)
                 if backend is None or connection is None:
@@ -271,7 +275,7 @@ class Dispatcher:
             if refusal is not None:
                 raise refusal
         if target.kind is TOOLS:
-            return self._retry_or_send(target, tools.prepare(target, call), sink)
+            return self._retry_or_send(target, as_sent(target, call), sink)
         if call.method == "prompts/get":
             sink = prompts.prepare(target, call, sink)
         else:
