@@ -591,11 +591,10 @@ def _next_catalog(
     def parts(all_of_them: Sequence[Source]) -> list[object]:
         return [
             # What is refused may be listed as before: but with the catalog goes what calls of it were found to be.
-            (source.upstream, source.bare, source.prefix, source.asked, source.own, source.of(old.kind), refused)
+            (source.upstream, source.bare, source.prefix, source.asked, source.own, offer, refused)
             for source in all_of_them
-            if (refused := source.refused.get(old.kind.name))
-            or any(source.of(old.kind))
-            or source.asked not in (None, source.prefix)
+            for offer, refused in [(source.of(old.kind), source.refused.get(old.kind.name))]
+            if refused or offer.natives or any(offer.exposure) or source.asked not in (None, source.prefix)
         ]
 
     if old.version and parts(sources) == parts(known):
