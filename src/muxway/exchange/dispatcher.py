@@ -353,8 +353,8 @@ class Dispatcher:
     def _listing(self, visible: Visible, call: Call) -> tuple[dict[Held, None] | None, list[Backend]]:
         """Where to wait until servers have listed what they have for a caller, if need be; and these servers."""
         runtime = self.runtime
-        if runtime.waiting_listings is not None:
-            return runtime.waiting_listings, []
+        if runtime.listings.held is not None:
+            return runtime.listings.held, []
         backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
         if runtime.snapshot.own_lists.servers and call.caller.identity is not None:
             owner = call.caller.identity.owner
@@ -433,15 +433,15 @@ class Dispatcher:
     def unmet(self, caller: Caller = LIBRARY) -> dict[Held, None] | None:
         """Where a session waits that opens before its only server has said what it is; None if it need not."""
         runtime = self.runtime
-        if runtime.waiting_sessions is not None:
-            return runtime.waiting_sessions
+        if runtime.handshakes.held is not None:
+            return runtime.handshakes.held
         if (making := self.making(caller)) is not None:
             return making.held
         name, naming = next(iter(self.visible.servers.items()), ("", None))
         if naming is None or not naming.bare:
             return None
-        if runtime.waiting_listings is not None:
-            return runtime.waiting_listings
+        if runtime.listings.held is not None:
+            return runtime.listings.held
         only = runtime.servers.get(name)
         return None if only is None else only.opening
 
