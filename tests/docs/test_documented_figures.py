@@ -256,7 +256,7 @@ def test_the_options_of_a_verb_tell_the_defaults_of_their_keys(verb: str) -> Non
 
 def test_the_time_that_calls_get_at_the_end_is_that_of_the_code() -> None:
     """docs/cli.md: at Ctrl-C and SIGTERM."""
-    told = re.findall(r"calls under way get (\d+)\s+seconds", (ROOT / "docs/cli.md").read_text(encoding="utf-8"))
+    told = re.findall(r"Running calls get (\d+)\s+seconds", (ROOT / "docs/cli.md").read_text(encoding="utf-8"))
     assert {*map(float, told)} == {figure("ending.DRAIN")}
 
 

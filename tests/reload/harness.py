@@ -158,6 +158,24 @@ async def who(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
     return answer["result"]["structuredContent"]
 
 
+class Held:
+    """A call of `who` that its server has, and answers when it is let go."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "held"
+        self._folder.mkdir()
+        self.arguments = {"held": str(self._folder)}
+
+    async def begun(self) -> None:
+        """Wait until the server has it."""
+        async with asyncio.timeout(PATIENCE):
+            while not (self._folder / "begun").exists():
+                await asyncio.sleep(0.02)
+
+    def let_go(self) -> None:
+        (self._folder / "let go").touch()
+
+
 async def tools(client: Client) -> list[str]:
     return [tool["name"] for tool in (await client.ask("tools/list")).json["result"]["tools"]]
 

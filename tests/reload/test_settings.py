@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,25 +12,30 @@ from muxway.config import parse_config
 from muxway.errors import RpcError, UpstreamError
 
 from ..stdio.harness import child
-from .harness import config, server
+from .harness import PATIENCE, Held, config, server
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-async def test_more_calls_at_a_time_count_at_once() -> None:
+async def test_more_calls_at_a_time_count_at_once(tmp_path: Path) -> None:
     """Ours: whoever raises `maxConcurrency` while calls wait means those that wait."""
 
     def limited(most: int) -> Any:
         return parse_config(config({"a": server(maxConcurrency=most)}))
 
     async with Gateway.open(limited(1)) as gateway:
-        slow = asyncio.create_task(gateway.call("a__who", {"seconds": 3}))
-        await asyncio.sleep(0.2)
+        held = Held(tmp_path)
+        slow = asyncio.create_task(gateway.call("a__who", held.arguments))
+        await held.begun()
         waiting = asyncio.create_task(gateway.call("a__who"))
-        await asyncio.sleep(0.2)
-        assert gateway.servers()[0].queued == 1
+        async with asyncio.timeout(PATIENCE):
+            while gateway.servers()[0].queued != 1:
+                await asyncio.sleep(0.01)
         assert (await gateway.apply(limited(2))).adjust == {"a": ("maxConcurrency",)}
-        first, _ = await asyncio.wait([slow, waiting], return_when=asyncio.FIRST_COMPLETED)
-        assert first == {waiting}
         await waiting
+        assert not slow.done()
+        held.let_go()
         await slow
 
 

@@ -130,6 +130,22 @@ async def test_whatever_becomes_of_one_line_the_next_is_read() -> None:
     assert [str(complaint) for complaint in complaints] == ["expected"]
 
 
+async def test_a_server_amid_a_line_without_end_has_been_heard() -> None:
+    """docs/behaviour.md#a-server-hangs: who writes is not silent, and not ended for answering nothing meanwhile."""
+    up = await play()
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    taking = Intake(reading, Turn(), LineFramer(), up.channel.hear, lambda: None)
+    for _ in range(2):
+        before = asyncio.get_running_loop().time()
+        os.write(writing, b"A" * 1000)
+        async with asyncio.timeout(10):
+            while up.link.heard < before:
+                await asyncio.sleep(0.01)
+    taking.close()
+    os.close(writing)
+
+
 @given(st.lists(st.floats(0.0, 0.1), min_size=50, max_size=200))
 def test_a_budget_allows_a_burst_and_a_share_and_no_more(work: list[float]) -> None:
     """Ours: whatever is done at once, those who keep to the pauses use so much of the time and no more."""
