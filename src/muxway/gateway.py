@@ -559,16 +559,16 @@ class Gateway:
             await self._servers.recollect(coming)
             changes = self.planned(config)
         _check_objects(config, changes)
+        before = self._publisher.settings
+        settings = _settings(config, before, {*changes.views.added, *changes.views.changed})
         layers = None
         if changes.modules or _chained(config) != _chained(self.config):
             # Those that know the secrets, or the code of edited modules, know the old ones.
             anew = bool(changes.modules) or _secrets(config) != _secrets(self.config)
             layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
-        before = self._publisher.settings
         chains = before.chains if layers is None else self._layering.put(layers, config.gateway.call_max)
-        changed = {*changes.views.added, *changes.views.changed}
-        settings = replace(_settings(config, before, changed), chains=chains)
+        settings = replace(settings, chains=chains)
         with self._publisher.at_once():
             self._servers.apply(config, changes, settings.naming, lock)
         seal = Seal(config.gateway.state_key) if "stateKey" in changes.gateway else None
