@@ -320,10 +320,14 @@ class Session:
         method: str,
         say: Callable[[Sequence[Buffer]], None],
         tell: Callable[[Sequence[Buffer]], None],
+        key: bytes | None = None,
     ) -> None:
-        """Take a request. Its answer goes to `say`, and what comes before the answer to `tell`."""
+        """Take a request. Its answer goes to `say`, and what comes before the answer to `tell`.
+
+        With `key`, its id has been read already (`envelopes.read_id`).
+        """
         id_ = bytes(envelope.id)
-        key = envelopes.read_id(id_)
+        key = key or envelopes.read_id(id_)
         if key is None:
             given = id_[:40].decode(errors="replace")
             say(envelopes.failure(None, InvalidRequest(f"an id is a string or an integer, not {given}")))
