@@ -499,7 +499,7 @@ class Gateway:
 
     def drifts(self) -> dict[str, Sequence[Drift]]:
         """How servers differ from what was locked, if there is a lock."""
-        return {source.upstream: source.drifts for source in self.runtime.snapshot.given if source.drifts}
+        return {source.upstream: source.lock.drifts for source in self.runtime.snapshot.given if source.lock.drifts}
 
     def locked_now(self) -> dict[str, LockedServer]:
         """What there is to lock of the servers that run, as they define it. How they are started is not in it.

@@ -217,7 +217,7 @@ class Publisher:
 
 def _tell_drifts(sources: Sequence[Source], known: Mapping[str, Sequence[Drift]]) -> Mapping[str, Sequence[Drift]]:
     """Log how servers differ from what was locked, where that is news. Returns what is told now, by server."""
-    now = {source.upstream: source.drifts for source in sources if source.drifts}
+    now = {source.upstream: source.lock.drifts for source in sources if source.lock.drifts}
     new: list[tuple[str, Drift]] = []
     for server, drifts in now.items():
         before = known.get(server, ())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from muxway.catalog import hygiene, shaping
 from muxway.catalog.globs import Globs, is_glob, matches_any
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
+from muxway.catalog.locking import NOT_COMPARED, LockVerdict
 from muxway.catalog.lookalikes import skeleton
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Native, Route
 from muxway.catalog.naming import goes_round
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from muxway.catalog.locking import Drift
     from muxway.catalog.naming import Naming
     from muxway.catalog.shaping import Shaped, Shaping, Wanted
     from muxway.wire.envelopes import Buffer
@@ -94,11 +94,7 @@ class Source:
 
     Each as the name of its kind and its own name.
     """
-    locked: bool = False
-    """Whether only what its lock has may be used of it."""
-    refused: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
-    """Name of a kind → own name → why it is listed and not called."""
-    drifts: tuple[Drift, ...] = ()
+    lock: LockVerdict = NOT_COMPARED
     """How it differs from its lock, if it has one."""
     own: bool = False
     """The gateway's own compound tools: never prefixed, and they come first."""
@@ -331,7 +327,7 @@ def pass_on(source: Source, kind: Kind, name: str) -> Route | None:
     Then a name that is spelled a little otherwise might mean, to a server that is not strict, what is hidden.
     """
     exposure = source.of(kind).exposure
-    if source.locked or exposure.is_selective or exposure.shapes:
+    if source.lock.enforced or exposure.is_selective or exposure.shapes:
         return None
     if len(name) > _LONGEST_UNLISTED or not hygiene.is_visible(name):
         return None

@@ -10,6 +10,7 @@ import hashlib
 import re
 import shlex
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from muxway.catalog import hygiene
@@ -280,6 +281,19 @@ def _info(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Difference
 
 
 # --- what is held back ----------------------------------------------------------------------------
+
+
+class LockVerdict(NamedTuple):
+    """How a server differs from what was locked, and what follows from that."""
+
+    drifts: tuple[Drift, ...] = ()
+    enforced: bool = False
+    """Whether only what its lock has may be used of it."""
+    refused: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    """Name of a kind → own name → why it is listed and not called."""
+
+
+NOT_COMPARED: Final = LockVerdict()
 
 
 class HeldList(NamedTuple):
