@@ -11,16 +11,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.pace import PATIENCE
+
 if TYPE_CHECKING:
     import signal
-
-_PATIENCE = 20.0
 
 
 def send(pid: int, number: signal.Signals) -> None:
     """Send a signal and wait until the process has taken it, so that the next one counts."""
     os.kill(pid, number)
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + PATIENCE
     while _waits(pid, number):
         assert time.monotonic() < end, f"process {pid} does not take {number.name}"
         time.sleep(0.005)

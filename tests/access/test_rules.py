@@ -52,6 +52,18 @@ def test_the_first_rule_that_matches_decides() -> None:
     assert verdict(rules, "b__drop", ANN).rule is rules.rules[1]
 
 
+def test_groups_that_are_not_known_open_nothing() -> None:
+    """docs/access.md: whoever is in more groups than are known may be in any, as far as that takes something away."""
+    some = Identity(user="ann", groups=("eng",), more_groups=True)
+    for do, all_known in (("deny", "allow"), ("ask", "allow"), ("allow", "deny")):
+        rules = access({"groups": ["guests"], "do": do}, {"do": all_known})
+        assert verdict(rules, "a__get", ANN).do == all_known
+        assert verdict(rules, "a__get", some).do == ("deny" if do == "allow" else do)
+    rules = access({"groups": ["eng"], "do": "allow"}, {"users": ["bob"], "groups": ["guests"], "do": "deny"})
+    assert verdict(rules, "a__get", some).do == "allow"
+    assert verdict(rules, "a__get", Identity(user="eve", more_groups=True)).rule is None
+
+
 @pytest.mark.parametrize(
     ("who", "identity", "view", "matches"),
     [

@@ -332,7 +332,7 @@ async def test_a_verdict_that_comes_after_a_reload_is_not_believed(file: KeyFile
     async with a_web({"up": ScriptedServer()}) as web:
         web.door.admit((), {}, Slow(file, demands=True))
         answer = asyncio.ensure_future(web.post(initialize(), bearer("opaque")))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await asked.wait()
         web.door.admit((), {}, KeyHolders(file, demands=True))
         coming.set_result(Admitted(b"former", Identity(user="former")))

@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from tests.installing import install
-from tests.pace import crowding
+from tests.pace import PATIENCE, crowding
 from tests.stdio.harness import Process, muxway
 
 from . import peers
 
-PATIENCE = 60.0
 NPX = peers.NODE.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npx-cli.js"
 
 

@@ -17,7 +17,7 @@ import pytest
 from muxway.testing import RawClient
 
 from .. import signals
-from ..pace import crowding
+from ..pace import PATIENCE, crowding
 from ..stdio.harness import Process, children_of, muxway, until
 from .processes import entry, marked, none_left, swept
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-PATIENCE = 30.0
 SERVERS = 3
 PROCESSES = 3
 """Of which each server is made: itself, a grandchild, and a daemon in a session of its own."""

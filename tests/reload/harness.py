@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..pace import PATIENCE
 from ..serve.harness import Web
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ..serve.harness import Client, Opened
 
 CHILD = Path(__file__).parent / "child.py"
-PATIENCE = 20.0
 
 
 def server(*tools: str, **entry: Any) -> dict[str, Any]:

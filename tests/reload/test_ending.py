@@ -111,7 +111,7 @@ async def test_the_death_of_the_reaper_leaves_nobody_behind(tmp_path: Path) -> N
         (reaper,) = [pid for pid in children_of(served.process.pid) if pid not in children_of_all(pids)]
         os.kill(reaper, signal.SIGKILL)
         await until(lambda: not alive([reaper, *pids]), 5)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while "result" not in (answer := await called(client, "a__spawn")):
                 await asyncio.sleep(0.1)
         pids = [*answer["result"]["pids"], *children_of(served.process.pid)]
@@ -240,7 +240,7 @@ async def test_a_reload_does_not_hold_up_the_end(tmp_path: Path) -> None:
         client = await served.web.session()
         served.write(config({"a": child("mute"), "b": server()}))
         served.hang_up()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(children_of(served.process.pid)) < 3:
                 await asyncio.sleep(0.02)
         pids = children_of(served.process.pid)

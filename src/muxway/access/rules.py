@@ -123,7 +123,14 @@ class Rule:
         """Whether it is about such callers."""
         if self._views is not None and (view is None or view not in self._views):
             return False
-        return all(any(one in globs for one in _said(identity, what)) for what, globs in self._who)
+        return all(
+            any(one in globs for one in _said(identity, what)) or self._may_be(identity, what)
+            for what, globs in self._who
+        )
+
+    def _may_be(self, identity: Identity | None, what: str) -> bool:
+        """Whether it could be about a caller of whom not all is known."""
+        return what == "groups" and identity is not None and identity.more_groups and self.do != "allow"
 
     def may_match(self, kind: Kind, server: str) -> bool:
         """Whether something of this kind that a server has may be meant."""

@@ -262,8 +262,11 @@ class Dispatcher:
         return self.runtime.approvals.begin(rule, target, call, sink, partial(self._agreed, target))
 
     def _agreed(self, target: Target, call: Call, sink: Sink) -> Running | None:
-        """Go on with a request that somebody agreed to. What it is about may be gone by now; sending says so."""
+        """Go on with a request that somebody agreed to, if its caller may still make it: rules may be others by now."""
         try:
+            target = self._router.again(self.seen(call.caller), target, call)
+            if target.error is not None:
+                raise target.error
             return self._prepare_and_send(target, call, sink)
         except StillStarting as wait:
             return self.hold(wait, partial(self._agreed, target), call, sink)

@@ -234,16 +234,15 @@ def decode_strict(frame: bytes) -> Envelope:
     envelope = decode(frame)
     if len(frame) > MAX_DIGITS:
         check_integers(frame, envelope)
-    method, params = envelope.method, envelope.params
-    meta = None if params is None else params.get("_meta")
-    if method is not None and params is not None and envelope.id is not ABSENT:
+    method, params, id_ = envelope.method, envelope.params, envelope.id
+    if method is not None and params is not None and id_ is not ABSENT:
         # Most messages are what was read of them, without a byte to spare: nothing can stand there twice.
-        size = _FIXED + len(method) + len(envelope.id)
+        size = _FIXED + len(method) + len(id_) + 4 * len(params)
         for name, raw in params.items():
-            size += len(name) + 4 + len(raw)
+            size += len(name) + len(raw)
         if size == len(frame):
-            if meta is not None:
-                _check_once(meta, _counting if len(frame) <= _LARGE else _Counting())
+            if "_meta" in params:
+                _check_once(params["_meta"], _counting if size <= _LARGE else _Counting())
             return envelope
     counting = _counting if len(frame) <= _LARGE else _Counting()
     try:
@@ -253,7 +252,7 @@ def decode_strict(frame: bytes) -> Envelope:
     if len({name for name, _ in named}) < len(named):
         raise ParseError("a member of the message stands twice")
     _check_once(dict(named).get("params"), counting)
-    _check_once(meta, counting)
+    _check_once(None if params is None else params.get("_meta"), counting)
     return envelope
 
 

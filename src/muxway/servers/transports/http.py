@@ -21,10 +21,10 @@ from muxway.errors import STATELESS_CODES, MethodNotFound, ParseError, SpawnErro
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble, refusal
 from muxway.servers.transports.http_answers import EVENTS, JSON, HttpAnswers, with_id
-from muxway.servers.transports.http_message import HttpMessage, Turns
-from muxway.servers.transports.http_requests import HttpRequests, with_credentials
+from muxway.servers.transports.http_message import HttpMessage
+from muxway.servers.transports.http_requests import HttpRequests, Turns, with_credentials
 from muxway.servers.transports.http_retry import RemoteSession, session_after
-from muxway.servers.transports.http_session import NOTICE, TOOLS_CHANGED, HandshakeSession
+from muxway.servers.transports.http_session import NOTICE, POSTED, TOOLS_CHANGED, HandshakeSession
 from muxway.servers.transports.http_sse import SseServerTransport
 from muxway.servers.transports.http_tool_headers import ToolHeaders
 from muxway.servers.transports.intake import FLOOD_SECONDS
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from muxway.config.model import ServerConfig
     from muxway.net.http_client import HttpClient
-    from muxway.net.http_response import HttpResponse
+    from muxway.net.http_line import HttpResponse
     from muxway.servers.transports.port import Credentials, Fail, Hear
     from muxway.wire.envelopes import Buffer, Envelope
     from muxway.wire.large import Opened
@@ -60,7 +60,6 @@ _GOODBYE: Final = 2.0
 _OUR_FAULT: Final = "could not be asked, through a fault in muxway; its log says more"
 _EXCERPT: Final = 4096
 _ERROR_BODY: Final = 256 * 1024
-_POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 _NO_SSE_HINT: Final = frozenset((401, 403, 429))
 """Refusals that say nothing about which transport is spoken."""
 
@@ -154,19 +153,22 @@ class HttpServerTransport:
         if about.method is None and self._session.version is None and self._events is None:
             # A server of 2026-07-28 may not ask, and has nobody who would take an answer.
             return
+        method, _, params = about
+        stateless = names.stateless_headers(method or "", params) if "_meta" in params else None
         if is_large(frame):
-            message = HttpMessage(b"", about, parts=(*frame[:-1], bytes(frame[-1]).rstrip(b"\n")))
+            message = HttpMessage(b"", *about, stateless, (*frame[:-1], bytes(frame[-1]).rstrip(b"\n")))
         else:
-            message = HttpMessage(b"".join(frame).rstrip(b"\n"), about)
-        if about.method == "tools/list":
-            self._tool_headers.asked(about.params)
-        if about.method == "notifications/cancelled":
-            self._cancel(message, bytes(about.params["requestId"]))
+            message = HttpMessage(b"".join(frame).rstrip(b"\n"), *about, stateless)
+        if method == "tools/list":
+            self._tool_headers.asked(params)
+        if method == "notifications/cancelled":
+            self._cancel(message, bytes(params["requestId"]))
         else:
             self._start(message)
 
     def _start(self, message: HttpMessage) -> None:
-        self._queued += message.size
+        message.queued = len(message.body) if message.parts is None else sum(map(len, message.parts))
+        self._queued += message.queued
         if message.id:
             self._running[message.id] = message
             # The answer to an `initialize` has a header that must be looked at.
@@ -187,7 +189,8 @@ class HttpServerTransport:
         except HttpTrouble:
             sent = None  # Why it cannot be sent at all is found out again, and told, by whoever waits for it.
         if sent is None:
-            message.end_turn()
+            message.turn = None
+            self._turns.give_back()
             return False
         message.waiting = False
         sent.response.on_next(partial(self._came, message, sent.response))
@@ -238,11 +241,13 @@ class HttpServerTransport:
 
     def _over(self, message: HttpMessage) -> None:
         """Nothing more is done for a message."""
-        self._taken(message)
-        message.end_turn()
-        if message.sent is not None:
-            message.sent.response.close()
-            message.sent = None
+        self._queued -= message.queued
+        turns, sent = message.turn, message.sent
+        message.queued, message.turn, message.sent = 0, None, None
+        if turns is not None:
+            turns.give_back()
+        if sent is not None and not sent.response.received:
+            sent.response.close()
         if self._running.get(message.id) is message:
             del self._running[message.id]
 
@@ -276,10 +281,9 @@ class HttpServerTransport:
             self._fail(message, trouble)
 
     def _taken(self, message: HttpMessage) -> None:
-        """The server has the message, or never will."""
-        if message.queued:
-            message.queued = False
-            self._queued -= message.size
+        """The server has the message."""
+        self._queued -= message.queued
+        message.queued = 0
 
     def _fail(self, message: HttpMessage, trouble: HttpTrouble) -> None:
         if not message.id:
@@ -323,12 +327,12 @@ class HttpServerTransport:
     def _headers_for(self, message: HttpMessage) -> dict[str, str]:
         message.sent_in = None
         if message.stateless is not None:
-            return _POSTED | message.stateless | self._tool_headers.of(message)
+            return POSTED | message.stateless | self._tool_headers.of(message)
         if message.method == "initialize":
             # For servers of 2026-07-28, which want it with every request; the others do not look.
-            return _POSTED | {names.METHOD: message.method}
+            return POSTED | {names.METHOD: message.method}
         message.sent_in = self._session.id
-        return _POSTED | self._session.headers
+        return self._session.posted
 
     async def _post(self, message: HttpMessage) -> None:
         try:
@@ -428,10 +432,12 @@ class HttpServerTransport:
         )
 
     def _note_answer(self, message: HttpMessage, envelope: Envelope, frame: bytes) -> bytes:
-        """Learn from an answer what this transport has to know; what to hear of it."""
-        if message.method == "initialize" and not self._session.opened_by(message, envelope):
+        """Learn from the answer to a message of `NOTED` what this transport has to know; what to hear of it."""
+        if message.method == "tools/list":
+            return self._tool_headers.learn(message, envelope, frame)
+        if not self._session.opened_by(message, envelope):
             self._lose("came back with another protocol version")
-        return self._tool_headers.learn(message, envelope, frame) if message.method == "tools/list" else frame
+        return frame
 
     async def _get(self, last_id: str) -> HttpResponse:
         headers = {"Accept": EVENTS, **self._session.headers}
@@ -459,7 +465,7 @@ class HttpServerTransport:
     def _nudge(self) -> None:
         """Ask the server whether it is there. Its answer is a sign of life; the connection knows no such request."""
         about = Outgoing("ping", b'"muxway-idle"')
-        self._start(HttpMessage(b"".join(envelopes.request(about.id, "ping")).rstrip(b"\n"), about))
+        self._start(HttpMessage(b"".join(envelopes.request(about.id, "ping")).rstrip(b"\n"), *about))
 
     async def _post_event(self, message: HttpMessage, events: SseServerTransport) -> None:
         if message.method == "server/discover":
@@ -468,7 +474,7 @@ class HttpServerTransport:
             error = MethodNotFound("server/discover: not over HTTP+SSE")
             self._answers.hear([b"".join(envelopes.failure(message.id, error)).rstrip(b"\n")])
             return
-        headers = _POSTED | self._session.headers
+        headers = self._session.posted
         async with await self._requests.request("POST", events.endpoint, headers, message.body) as response:
             start = await response.start(_EXCERPT, _GOODBYE)
             if not 200 <= response.status < 300:

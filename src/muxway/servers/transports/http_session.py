@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble
-from muxway.servers.transports.http_answers import EVENTS
+from muxway.servers.transports.http_answers import EVENTS, JSON
 from muxway.servers.transports.http_retry import LONGEST_PAUSE, Pauses
 from muxway.servers.transports.port import RENEWED
 from muxway.wire import envelopes
@@ -18,13 +18,15 @@ from muxway.wire.sse import SseParser
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from muxway.net.http_response import HttpResponse
+    from muxway.net.http_line import HttpResponse
     from muxway.servers.transports.http_answers import HttpAnswers
     from muxway.servers.transports.http_message import HttpMessage
     from muxway.wire.envelopes import Envelope
 
 NOTICE: Final = 10.0
 """Seconds for a server to take what it need not answer."""
+POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
+"""Headers of every message."""
 _RENEWAL: Final = 30.0
 _IDLE: Final = 300.0
 """Seconds of silence after which the stream for unasked messages is opened anew."""
@@ -66,7 +68,9 @@ class HandshakeSession:
         self.id: str | None = None
         self.version: str | None = None
         self.headers: dict[str, str] = {}
-        """What every message in it has to carry."""
+        """What every request in it has to carry."""
+        self.posted = POSTED
+        """The same for messages, with what these have in any case; the same object until the session is another."""
         self._hello: HttpMessage | None = None
         self._initialized: HttpMessage | None = None
         self.gate: asyncio.Task[None] | None = None
@@ -85,6 +89,7 @@ class HandshakeSession:
             self.id, self._hello = message.session, message
             given = {names.VERSION: self.version, names.SESSION: self.id}
             self.headers = {name: value for name, value in given.items() if value is not None}
+            self.posted = POSTED | self.headers
         return same
 
     def initialized(self, message: HttpMessage) -> None:

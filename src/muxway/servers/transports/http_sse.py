@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from muxway.net.http_client import HttpClient
-    from muxway.net.http_response import HttpResponse
+    from muxway.net.http_line import HttpResponse
     from muxway.servers.transports.http_intake import HttpIntake, Take
     from muxway.wire.large import Opened
     from muxway.wire.sse import SseEvent
