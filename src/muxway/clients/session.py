@@ -422,8 +422,8 @@ class Session:
                 party=self,
                 log_level=envelope.log_level,
             )
-            if self._alone and (only := self._dispatcher.runtime.sessions.only) is not None:
-                only.came(None, caller)
+            if self._alone and (only := self._dispatcher.runtime.sessions.only) is not None and not only.spoke:
+                only.came(None, None)
             return caller
         if method in _OPENERS:
             return None

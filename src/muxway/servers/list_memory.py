@@ -45,10 +45,10 @@ log = EventLog("upstream")
 class ListMemory:
     """The cache folder."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        base = environ.get("XDG_CACHE_HOME", "")
+    def __init__(self) -> None:
+        base = os.environ.get("XDG_CACHE_HOME", "")
         # XDG: a relative path is invalid and to be ignored.
-        home = base if base.startswith("/") else f"{environ.get('HOME', '')}/.cache"
+        home = base if base.startswith("/") else f"{os.environ.get('HOME', '')}/.cache"
         self._folder = Path(home) / "muxway" / "servers"
         self._key: bytes | None = None
         self._kept: dict[Path, tuple[object, ...]] = {}

@@ -14,7 +14,7 @@ import re
 import struct
 from codecs import utf_8_decode
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -563,6 +563,16 @@ def items(raw: Raw | bytes) -> list[Raw] | None:
         return _decode_batch(raw)
     except _INVALID:
         return None
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """What `value` gave, if that is an object; else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """What `value` gave, if that is an array; else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 # --- frames to send -------------------------------------------------------------------------
