@@ -245,7 +245,7 @@ class OwnToken:
 def _load(path: Path) -> list[ApiKey]:
     """The keys in a file; none if there is no file. Raises KeyFileError."""
     try:
-        with open(path, "rb", opener=_opened) as file:  # noqa: PTH123 - a Path has no opener
+        with open(path, "rb", opener=_opened) as file:
             about = os.fstat(file.fileno())
             if about.st_uid not in (os.geteuid(), 0) or stat.S_IMODE(about.st_mode) & 0o022:
                 raise KeyFileError(f"{path} could have been written by others: it must be yours, and `chmod 600`")
