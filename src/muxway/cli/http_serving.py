@@ -444,7 +444,7 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     if keys is not None and keys.keys:
         lines.append(f"  API keys:               {', '.join(key.name for key in keys.keys)}")
     if views and not tokens:
-        lines.append("  Tokens:                 of views only; without --token nobody can use anything but those views")
+        lines.append("  Tokens:                 only of views; clients can use nothing else unless you set --token")
     if around := middlewares(config):
         lines.append(f"  Middleware:             {', '.join(name for name, _ in around)}")
     click.echo("\n".join(lines), err=True)

@@ -24,6 +24,7 @@ from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
 from muxway.errors import MuxwayError, ParseError
 from muxway.log import EventLog
 from muxway.net import private_files
+from muxway.net.sealed_files import data_folder
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
@@ -70,22 +71,14 @@ class ApiKey:
         return told
 
 
-def key_file(config: Config, environ: Mapping[str, str] = os.environ) -> Path | None:
+def key_file(config: Config) -> Path | None:
     """Where the keys of a gateway are: what the configuration says, else a file of its own for each config file."""
     if config.gateway.keys is not None:
         return Path(config.gateway.keys)
     if config.source is None:
         return None
     source = Path(config.source).resolve()
-    return (
-        _data_folder(environ) / "muxway" / "keys" / f"{source.stem}-{sha256(os.fsencode(source)).hexdigest()[:12]}.json"
-    )
-
-
-def _data_folder(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_DATA_HOME", "")
-    # XDG: a relative path is invalid and to be ignored.
-    return Path(base) if base.startswith("/") else Path(environ.get("HOME") or "/") / ".local" / "share"
+    return data_folder() / "muxway" / "keys" / f"{source.stem}-{sha256(os.fsencode(source)).hexdigest()[:12]}.json"
 
 
 class KeyFile:
@@ -210,7 +203,7 @@ class OwnToken:
     """A token that is made because nobody chose one, and kept: in a file that only whoever runs us can read."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        self.path = _data_folder(environ) / "muxway" / "token"
+        self.path = data_folder(environ) / "muxway" / "token"
         self.fresh = False
         """Whether it was made just now."""
         self._text = ""
