@@ -30,6 +30,7 @@ from muxway.identity.store import LOCAL, TokenStore
 from muxway.identity.user_values import WrongValue, checked, values_key
 from muxway.identity.web_pages import say, send_to, show
 from muxway.log import EventLog, printable
+from muxway.net.sealed_files import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -187,6 +188,13 @@ class ConnectPages:
     # --- the page -----------------------------------------------------------------------------
 
     async def _page(self, request: PageRequest) -> PageAnswer:
+        try:
+            return await self._answer(request)
+        except StoreError as error:
+            log.error("the page /connect cannot use its store", why=str(error))
+            return say(503, "Not now", "The gateway's log says why. What was there before is as it was.")
+
+    async def _answer(self, request: PageRequest) -> PageAnswer:
         if f"http://{request.host}" != self._base and self._base.startswith("http:"):
             # Cookies belong to one name of this machine.
             return send_to(f"{self._base}{PATH}?{request.query}" if request.query else f"{self._base}{PATH}")
