@@ -30,6 +30,7 @@ from muxway.config.documents import format_of
 from muxway.config.report import as_list, as_mapping
 from muxway.config.values import SECRET_KEY, is_secret
 from muxway.net.secret_store import SecretStore
+from muxway.servers.state import Status
 from muxway.setup.env_files import with_secrets
 from muxway.setup.importing import container_of
 from muxway.setup.packages import Addition, addition, short_name
@@ -99,7 +100,8 @@ def command(
     has it. ARGS are the server's own; those that begin with a dash stand behind `--`.
 
     A package is pinned to its exact version. The server is started once before
-    anything is written. Comments and order of the config stay.
+    anything is written; one that wants a login is written all the same, and you are
+    told how to log in. Comments and order of the config stay.
 
     What a record of the registry asks for is asked of you, or given by --set and
     --secret; its secrets go into the sealed store (`muxway secret`), and the config
@@ -148,9 +150,10 @@ def command(
         click.echo("Nothing was changed.")
         return
     unpacked = bundle is not None and bundle.unpack()
+    wants_login = False
     try:
         if not no_try:
-            _try(found.name, trial, {*kept.values.values(), *found.secrets.values()})
+            wants_login = _try(found.name, trial, {*kept.values.values(), *found.secrets.values()})
         kept.write()
         write_config(file, after, in_file)
     except BaseException:
@@ -158,8 +161,10 @@ def command(
             bundle.remove()
         raise
     click.echo(f"{badge('ok')}  {found.name} is in {file.path}")
-    way_back = ["muxway", "remove", found.name, *(() if config is None else ("-c", config))]
-    click.echo(dim(f"The way back: {one_line(shlex.join(way_back))}"))
+    there = () if config is None else ("-c", config)
+    if wants_login:
+        click.echo(f"Log in to it:  {one_line(shlex.join(['muxway', 'login', found.name, *there]))}")
+    click.echo(dim(f"The way back: {one_line(shlex.join(['muxway', 'remove', found.name, *there]))}"))
 
 
 def _of_registry(
@@ -267,8 +272,11 @@ def _tell(doing: str) -> None:
     click.echo(dim(f"{doing} …"), err=True)
 
 
-def _try(name: str, entry: Mapping[str, object], secrets: set[str]) -> None:
-    """Start the server once, or connect to it, with these secrets in clear. Raises Unreachable if that fails."""
+def _try(name: str, entry: Mapping[str, object], secrets: set[str]) -> bool:
+    """Start the server once, or connect to it, with these secrets in clear. Raises Unreachable if that fails.
+
+    Returns whether it wants a login first, which nobody can make before it is in a config.
+    """
     from muxway.cli.session import opened, quiet_log, run
     from muxway.config import parse_config
 
@@ -284,7 +292,11 @@ def _try(name: str, entry: Mapping[str, object], secrets: set[str]) -> None:
     known = config.servers[name]
     known = replace(known, secrets=known.secrets | {secret for secret in secrets if is_secret(secret)})
     server = run(look(replace(config, servers={name: known})))
+    if server.status is Status.LOGIN_NEEDED:
+        click.echo(f"{badge('login needed')}  {name}")
+        return True
     if server.error is not None:
         what = "it does not answer" if remote else "it does not start"
         raise Unreachable(f"{what}, and was not added: {reason(name, server.error)}")
     click.echo(f"{badge('running')}  {name}  {holdings(server)}")
+    return False
