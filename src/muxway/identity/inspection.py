@@ -48,7 +48,7 @@ async def inspect(config: ServerConfig, store: TokenStore, *, locked_out: bool) 
         problems.append(f"its issuer is compared with the one written as `oauth.issuer`, {config.oauth.issuer}")
     try:
         async with fetch_for(config) as fetch:
-            challenge = await probe(fetch, config)
+            _, challenge = await probe(fetch, config)
             found = await discover(fetch, config.url or "", challenge, pin=config.oauth.issuer)
     except NoLogin as error:
         return facts if login is not None else {**facts, "problems": [str(error)]}
