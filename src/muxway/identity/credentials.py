@@ -193,7 +193,10 @@ class ServerCredentials:
             async with fetch_for(self._config, login) as fetch:
                 renewed = await grants.renew(fetch, login, self._oauth)
         except TokenRefused as refused:
-            if refused.code == "invalid_grant" and not good:
+            # Many authorization servers forget clients that registered themselves, and with them their logins.
+            forgotten = refused.code == "invalid_client" and login.registration.kind == "registered"
+            if (forgotten or refused.code == "invalid_grant") and not good:
+                # With it goes the client id: the next login gets another one.
                 self._store.remove(self.key)
                 self._take(None)
                 raise self._needs_login("the last one has ended") from None

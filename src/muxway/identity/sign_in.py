@@ -76,6 +76,8 @@ class SignIn:
         self.scopes: tuple[str, ...] = ()
         self.found: Discovered | None = None
         self.registration = ""
+        self.reused = False
+        """Whether the client id is one that was registered for an earlier login."""
         self._config, self._store, self._more = config, store, tuple(scopes)
 
     async def by_browser(
@@ -113,6 +115,7 @@ class SignIn:
             async with _opened(wanted, take, cookie, fixed=oauth.redirect_uri is not None) as callback:
                 pending = await begin(fetch, self.key, found, oauth, self.scopes, callback.redirect_uri, before)
                 self.registration = pending.registration.kind
+                self.reused = before is not None and pending.registration is before.registration
                 show(pending.link)
                 pasting = None if paste is None else asyncio.ensure_future(_pasted(paste, take))
                 try:

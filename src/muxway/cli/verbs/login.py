@@ -180,6 +180,8 @@ async def _by_browser(sign_in: SignIn, server: str, *, quiet: bool) -> Login:
             else f"Open this page to log in to {name}:\n\n  {link}\n",
             err=True,
         )
+        if sign_in.reused:
+            click.echo(f"If the page does not know the client any more, run `muxway logout {name}` first.", err=True)
         if not opened:
             click.echo("When the browser cannot come back here, paste the address that it ends at:", err=True)
 
