@@ -32,14 +32,10 @@ _PAGE: Final = (
 
 DONE: Final = (
     "200 OK",
-    "Almost there",
-    "muxway finishes the login by itself, and says where it was begun how that went. This window can be closed.",
+    "Almost done",
+    "You can close this window; muxway finishes the login, and shows the result where you started it.",
 )
-DECLINED: Final = (
-    "200 OK",
-    "Nobody was logged in",
-    "The login was refused, or broken off. Nothing has changed, and this window can be closed.",
-)
+DECLINED: Final = ("200 OK", "Not logged in", "The login was refused or cancelled. Nothing has changed.")
 WRONG: Final = ("400 Bad Request", "This is not the login that is open", "Begin again with <code>muxway login</code>.")
 NOTHING: Final = ("404 Not Found", "Nothing is here", "This page is only for the end of a login.")
 

@@ -175,7 +175,7 @@ class SignIn:
         status, challenge = await self._asked_for(fetch)
         oauth = self._config.oauth
         if not oauth.interactive:
-            raise OAuthError(f"it needs nobody to log in: its `oauth.grant` is {oauth.grant}")
+            raise OAuthError(f"no login is needed: its `oauth.grant` is {oauth.grant}")
         try:
             found = self.found = await discover(fetch, self._config.url or "", challenge, pin=oauth.issuer)
         except NoLogin as error:
