@@ -233,6 +233,22 @@ async def test_a_login_that_is_taken_back_ends_for_its_user_alone(provider: Prov
         assert "needs your login" in (await team.call("bob"))["content"][0]["text"]
 
 
+async def test_a_login_that_cannot_be_opened_any_more_is_made_again_on_the_page(provider: Provider) -> None:
+    """docs/identity-team.md#logins-of-users: a user can do nothing about the gateway's files, but can connect."""
+    async with team_at(provider) as team, Browser("ann") as hers:
+        await team.log_in(hers)
+        for file in TokenStore().folder.glob("*.sealed"):
+            file.write_bytes(b"torn")
+        page = await hers.get(team.page)
+        assert "what was kept cannot be read any more: connect it again" in page.text
+        provider.expire_access()
+        said = (await team.call("ann"))["content"][0]["text"]
+        assert "needs your login" in said
+        assert str(TokenStore().folder) not in said
+        await team.log_in(hers)
+        assert await team.says("ann") == "ann"
+
+
 async def test_a_shared_login_is_everybodys(provider: Provider) -> None:
     """docs/configuration.md: `oauth.shared`."""
     await log_in(server(provider))
