@@ -94,7 +94,7 @@ def _said(definition: bytes) -> str:
     fields = opened(definition).members
     name, description, schema = str(fields.get("name", "")), fields.get("description"), fields.get("inputSchema")
     properties: Any = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
-    parameters = [*properties][:_PARAMETERS] if isinstance(properties, dict) else []
+    parameters = [*cast("dict[str, Any]", properties)][:_PARAMETERS] if isinstance(properties, dict) else []
     said = f"{_apart(name.rpartition('__')[2])}: {description[:_TEXT] if isinstance(description, str) else ''}"
     return " ".join([said, *map(_apart, parameters)])
 
