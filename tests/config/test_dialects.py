@@ -547,7 +547,7 @@ def test_what_a_client_keeps_inside_itself_is_left_out_with_a_warning(tmp_path: 
 
 
 def test_the_unit_of_an_imported_timeout_is_told(tmp_path: Path) -> None:
-    """docs/configuration.md#time-outs: clients disagree on milliseconds and seconds, so say what was understood."""
+    """docs/configuration.md#timeouts: clients disagree on milliseconds and seconds, so say what was understood."""
     samples = {sample.client: sample for sample in SAMPLES}
     told = [warning.message for warning in load(samples["Claude Code"], tmp_path).warnings]
     assert any("understood as 120 s" in message and '"callTimeout": "120s"' in message for message in told)

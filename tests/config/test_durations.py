@@ -21,7 +21,7 @@ WRITTEN = {"5m": 300.0, "30s": 30.0, "500ms": 0.5, "1h": 3600.0, "1.5 s": 1.5, "
 
 @pytest.mark.parametrize(("text", "seconds"), WRITTEN.items())
 def test_a_duration_is_read(text: str, seconds: float) -> None:
-    """docs/configuration.md#time-outs: a number of seconds, or text."""
+    """docs/configuration.md#timeouts: a number of seconds, or text."""
     assert durations.seconds(text) == pytest.approx(seconds)
 
 

@@ -31,6 +31,7 @@ _HELD = ["MOST_EACH", "holding.MOST", "MOST_BYTES_EACH", "holding.MOST_BYTES"]
 LIMITS: dict[str, dict[str, list[str]]] = {
     "docs/behaviour.md#size-limits": {
         "the body of a POST to `muxway serve`": ["max_body_bytes"],
+        "the body of a form for a web page, or of a request to the authorization server": ["_LONGEST_FORM"],
         "one message, either side": ["maxMessageBytes"],
         "waiting for a server that does not read": ["_QUEUE_LIMIT"],
         "waiting for a client that does not read": ["_PAUSE_ABOVE"],
@@ -99,7 +100,7 @@ LIMITS: dict[str, dict[str, list[str]]] = {
         "outcomes that are kept": ["MOST_BYTES_EACH", "holding.MOST_BYTES"],
         "a question waits": ["LIFETIME"],
     },
-    "docs/configuration.md#time-outs": {
+    "docs/configuration.md#timeouts": {
         "`startTimeout`": ["_START", "_FETCHING_START"],
         "`listWait`": [],
         "`listTimeout`": ["listTimeout"],
@@ -256,7 +257,7 @@ def test_the_options_of_a_verb_tell_the_defaults_of_their_keys(verb: str) -> Non
 
 def test_the_time_that_calls_get_at_the_end_is_that_of_the_code() -> None:
     """docs/cli.md: at Ctrl-C and SIGTERM."""
-    told = re.findall(r"calls under way get (\d+)\s+seconds", (ROOT / "docs/cli.md").read_text(encoding="utf-8"))
+    told = re.findall(r"Running calls get (\d+)\s+seconds", (ROOT / "docs/cli.md").read_text(encoding="utf-8"))
     assert {*map(float, told)} == {figure("ending.DRAIN")}
 
 

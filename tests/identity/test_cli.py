@@ -71,7 +71,7 @@ async def test_login_status_and_logout(provider: Provider, tmp_path: Path) -> No
     assert kept.token.access not in said + shown
     code, said = await run("check", file, "--connect")
     assert code == 0, said
-    assert f"renewed by itself; at {provider.url}; client id: registered; scopes: read offline_access" in said
+    assert f"renewed automatically; at {provider.url}; client id: registered; scopes: read offline_access" in said
     code, said = await run("call", "guarded__who", "--config", file)
     assert (code, "ann" in said) == (0, True)
     code, said = await run("logout", "guarded", "--config", file)

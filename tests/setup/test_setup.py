@@ -214,7 +214,7 @@ def test_on_a_terminal_it_asks(home: Path) -> None:
     file.write_text(text)
     for answer in ("n", "y"):
         with Terminal([sys.executable, "-m", "muxway", "setup"], columns=200, rows=40) as terminal:
-            terminal.until(lambda said: "sealed store?" in said)
+            terminal.until(lambda said: "secret store?" in said)
             terminal.type("y\n")
             terminal.until(lambda said: "connect Cursor?" in said)
             assert file.read_text() == text

@@ -38,7 +38,7 @@ _F = TypeVar("_F", bound="Callable[..., object]")
 
 def dry_run_option(command: _F) -> _F:
     """`--dry-run`."""
-    return click.option("--dry-run", is_flag=True, help="Show what would be changed, and change nothing.")(command)
+    return click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")(command)
 
 
 def target_option(command: _F) -> _F:
@@ -51,7 +51,7 @@ def target_option(command: _F) -> _F:
         metavar="FILE",
         multiple=True,
         callback=one_config,
-        help="Config to change; made if it is not there.  [default: the one that other commands read, else "
+        help="Config to change; created if missing.  [default: the one that other commands read, else "
         "muxway.json in the user's config folder]",
     )(command)
 
@@ -131,13 +131,13 @@ def one_line_of(line: str) -> str:
 
 def move_secrets_option(command: _F) -> _F:
     """`--move-secrets` and `--secret-store`."""
-    command = click.option("--secret-store", is_flag=True, help="Put secrets in clear into muxway's sealed store.")(
+    command = click.option("--secret-store", is_flag=True, help="Move plain-text secrets into muxway's secret store.")(
         command
     )
     return click.option(
         "--move-secrets",
         is_flag=True,
-        help="Put variables with secrets in clear into NAME.env beside the config.",
+        help="Move plain-text secrets in variables into NAME.env next to the config.",
     )(command)
 
 
@@ -147,7 +147,7 @@ def wants_store(merged: Merged, *, move_secrets: bool, secret_store: bool, quiet
         raise click.UsageError("give --move-secrets or --secret-store: a secret is kept in one place.")
     if move_secrets or secret_store or quiet or not can_ask() or not any(one.secrets for one in merged.added):
         return secret_store
-    return click.confirm("Move the secrets into muxway's sealed store?", default=True)
+    return click.confirm("Move the secrets into muxway's secret store?", default=True)
 
 
 def into_store(merged: Merged, secrets: NewSecrets) -> Merged:
@@ -157,7 +157,7 @@ def into_store(merged: Merged, secrets: NewSecrets) -> Merged:
         entry, places = stored(server.name, server.entry, secrets)
         added.append(replace(server, entry=entry))
         if places:
-            click.echo(f"{one_line(', '.join(places))} of {one_line(server.name)} goes to the sealed store")
+            click.echo(f"{one_line(', '.join(places))} of {one_line(server.name)} goes to the secret store")
     return replace(merged, added=tuple(added))
 
 

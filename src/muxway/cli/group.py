@@ -22,42 +22,54 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-VERBS = {
-    "stdio": "Serve MCP on stdin and stdout. This is what clients launch.",
-    "serve": "Serve MCP over HTTP, for clients of every revision.",
-    "demo": "Show what muxway does, with servers of its own. Needs no config.",
-    "check": "Read the config, start nothing, print every problem.",
-    "test": "Run the examples written beside composed tools.",
-    "list": "Start the servers and show how each one is, and what it has.",
-    "tools": "Start the servers and list their tools.",
-    "search": "Start the servers and find tools by what they do.",
-    "call": "Call one tool and print what it returns.",
-    "read": "Read one resource and print it, or list them.",
-    "prompt": "Fill in one prompt and print it, or list them.",
-    "login": "Log in to a server that wants to know who you are.",
-    "logout": "Give logins back, and forget them.",
-    "auth": "Show which logins are kept, and until when.",
-    "lock": "Write down what the servers are, and compare them with that later.",
-    "key": "Make, list and revoke API keys for machines.",
-    "secret": "Set, list and remove secrets that configs refer to.",
-    "status": "Show how a running gateway and its servers are.",
-    "top": "Watch a running gateway and its servers, every second.",
-    "logs": "Print what a server of a running gateway wrote to stderr.",
-    "restart": "End a server of a running gateway and start it anew.",
-    "reload": "Make a running gateway read its config again.",
-    "approvals": "Show calls that wait to be approved; allow or deny them.",
-    "explain": "Say why a tool is visible, hidden, renamed or failing.",
-    "setup": "Put all your servers behind muxway, and muxway into your clients.",
-    "clients": "Show the MCP clients of this machine, and what they have.",
-    "import": "Copy servers of clients, or of files, into muxway's config.",
-    "connect": "Put muxway into a client's file.",
-    "disconnect": "Take muxway out of a client's file, and give back what was there.",
-    "add": "Add one server to the config: of the registry, a package, a URL or a program.",
-    "registry": "Search the MCP registry, or show one of its servers.",
-    "remove": "Take one server out of the config.",
-    "config": "Explain the config file, or print its JSON Schema.",
-    "completion": "Print the completion script of a shell.",
+SECTIONS = {
+    "Serve": {
+        "stdio": "Serve MCP on stdin and stdout. This is what clients launch.",
+        "serve": "Serve MCP over HTTP, for clients of every revision.",
+        "demo": "Show muxway at work with built-in servers. Needs no config.",
+    },
+    "Check and try a config": {
+        "check": "Read the config, start nothing, print every problem.",
+        "test": "Run the examples of composed tools.",
+        "list": "Start the servers and show their status and contents.",
+        "tools": "Start the servers and list their tools.",
+        "search": "Start the servers and find tools by what they do.",
+        "call": "Call one tool and print its result.",
+        "read": "Read one resource and print it, or list all.",
+        "prompt": "Fill in one prompt and print it, or list all.",
+        "lock": "Record the tools of all servers, and report later changes.",
+    },
+    "Logins, keys and secrets": {
+        "login": "Log in to a server that needs OAuth or a personal API key.",
+        "logout": "Revoke and delete logins.",
+        "auth": "Show the stored logins and when they expire.",
+        "key": "Create, list and revoke API keys for machines.",
+        "secret": "Set, list and remove secrets that configs refer to.",
+    },
+    "Operate a running gateway": {
+        "status": "Show the state of a running gateway and its servers.",
+        "top": "Watch a running gateway and its servers, every second.",
+        "logs": "Print what a server of a running gateway wrote to stderr.",
+        "restart": "Restart one server of a running gateway.",
+        "reload": "Make a running gateway read its config again.",
+        "approvals": "Show calls that wait for approval; allow or deny them.",
+        "explain": "Explain why a tool is visible, hidden, renamed or failing.",
+    },
+    "Set up clients and config": {
+        "setup": "Move the servers of all your clients behind muxway.",
+        "clients": "Show the MCP clients of this machine and their servers.",
+        "import": "Copy servers from clients or files into muxway's config.",
+        "connect": "Add muxway to a client's config file.",
+        "disconnect": "Remove muxway from a client's config file; undo `connect`.",
+        "add": "Add one server to the config.",
+        "registry": "Search the MCP registry, or show one of its servers.",
+        "remove": "Remove one server from the config.",
+        "config": "Explain the config file, or print its JSON Schema.",
+        "completion": "Print the completion script for a shell.",
+    },
 }
+"""The commands as `muxway --help` shows them: heading → verb → its line."""
+VERBS = {verb: line for verbs in SECTIONS.values() for verb, line in verbs.items()}
 """Verb → its line in `muxway --help`. The verb's own file is `muxway/cli/verbs/<verb>.py`."""
 
 _EXAMPLES = [
@@ -115,8 +127,11 @@ class Muxway(click.Group):
         write_examples(formatter, _EXAMPLES)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        longest = max(map(len, VERBS))
         with formatter.section("Commands"):
-            formatter.write_dl([*VERBS.items()])
+            for heading, verbs in SECTIONS.items():
+                with formatter.section(heading):
+                    formatter.write_dl([(verb.ljust(longest), line) for verb, line in verbs.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -189,10 +204,10 @@ def _colour() -> bool | None:
     context_settings=SETTINGS,
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
-    epilog="Without a command, `muxway --config FILE` is `muxway stdio --config FILE`; so is `muxway` alone if a "
+    epilog="Without a command, `muxway --config FILE` means `muxway stdio --config FILE`. So does `muxway` alone, if a "
     "program launches it and there is a config in one of the default places.",
 )
-@click.option("-c", "--config", multiple=True, metavar="FILE", help="Config for the command. May also stand after it.")
+@click.option("-c", "--config", multiple=True, metavar="FILE", help="Config for the command. Can also follow it.")
 @click.version_option(__version__, prog_name="muxway", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, config: tuple[str, ...]) -> None:

@@ -31,14 +31,14 @@ def request_options(command: _F) -> _F:
         "--output",
         type=click.Choice(["text", "json"]),
         default="text",
-        help="Print the content for people, or the whole result as JSON.",
+        help="Print the content as text, or the whole result as JSON.",
     )
     timeout = click.option(
         "--timeout",
         type=Duration(),
         callback=above_zero,
         metavar="DURATION",
-        help="Longest silence of the server; progress restarts it.  [default: the config's, or 60]",
+        help="Timeout; each progress message restarts it.  [default: the config's, or 60]",
     )
     return config_option(output(timeout(debug_option(command))))
 

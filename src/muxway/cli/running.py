@@ -35,7 +35,7 @@ def gateway_options(command: _F) -> _F:
         metavar="FILE",
         multiple=True,
         callback=one_config,
-        help="The gateway that runs this config, if there are several.",
+        help="The gateway that runs this config, if several run.",
     )
     pid = click.option("--pid", type=int, metavar="N", help="The gateway with this process id.")
     return pid(config(command))

@@ -92,14 +92,16 @@ class AccessRule:
         example=["claude-*"],
     )
     views: tuple[str, ...] | None = globs(
-        "Globs of views. By default all, and callers who use none.", default=None, example=["agent"]
+        "Globs of views. By default all, including callers without a view.", default=None, example=["agent"]
     )
     servers: tuple[str, ...] | None = globs(
-        "Globs of servers: all that they have, or what of it the other keys name.", default=None, example=["github"]
+        "Globs of servers: everything they have, or the part of it that the other keys name.",
+        default=None,
+        example=["github"],
     )
     tools: tuple[str, ...] | None = globs(
-        "Globs of tools, by their public names, or by `server__tool` with the tool's own name. With this, resources "
-        "and prompts are not meant unless they are named, too.",
+        "Globs of tools, by their public names, or by `server__tool` with the tool's own name. A rule with this key"
+        " applies to resources and prompts only if it names them, too.",
         default=None,
         example=["*__delete_*"],
     )
@@ -112,20 +114,20 @@ class AccessRule:
         example=["file:///secret/*"],
     )
     annotations: Mapping[str, bool] = hints(
-        "What tools say of themselves (`readOnly`, `destructive`, `idempotent`, `openWorld`); one that does not say "
-        "it may change things, and may be destructive. It is the word of their server.",
+        "Annotations of tools (`readOnly`, `destructive`, `idempotent`, `openWorld`). A tool without them counts as"
+        " not read-only and destructive. Annotations are only what the server claims.",
         default_factory=dict[str, bool],
         example={"destructive": True},
     )
     arguments: Mapping[str, tuple[str, ...]] = argument_globs(
-        "Globs of what arguments are, as the caller gives them, by name. A list, or an object, counts by all that is "
-        "in it: for `allow` all of it must match, for `ask` and `deny` any of it.",
+        "Globs of argument values, as the caller passes them, by name. For a list or an object all its contents "
+        "count: for `allow` all must match, for `ask` and `deny` any one.",
         default_factory=dict[str, "tuple[str, ...]"],
         example={"path": ["/etc/*"]},
     )
     do: Literal["allow", "ask", "deny"] = kinds.choice("allow", "ask", "deny")(
-        "What to do: `allow`; `deny`, so that it looks as if it were not there; or `ask`, so that each use waits "
-        "until somebody agrees.",
+        "What to do: `allow`; `deny`, so that it looks as if it did not exist; or `ask`, so that each use waits for"
+        " approval.",
         example="deny",
     )
 

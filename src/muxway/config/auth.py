@@ -22,7 +22,10 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
 
 def is_secure(url: str) -> bool:
     """Whether what is sent to a URL can be read by nobody on the way: TLS, or this machine."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
     if parts.scheme.lower() != "http":
         return parts.scheme.lower() == "https"
     name = parts.hostname or ""
@@ -94,13 +97,13 @@ class ClaimNames:
     """Where an access token says who it is for."""
 
     user: str = kinds.name(
-        "Claim with the user's name, for access rules and audit. Dots lead into objects. What keeps users apart is "
-        "always `sub`.",
+        "Claim with the user's name, for access rules and audit. Dots lead into objects. Users are always told "
+        "apart by `sub`.",
         default="sub",
         example="preferred_username",
     )
     groups: str = kinds.name(
-        "Claim with the user's groups or roles, as an array or as text with blanks between them.",
+        "Claim with the user's groups or roles, as an array or as text separated by spaces.",
         default="groups",
         example="realm_access.roles",
     )
@@ -114,9 +117,9 @@ class Introspection:
     """Where opaque access tokens are asked about (RFC 7662)."""
 
     url: str = secure_url("Address of the introspection endpoint.", example="https://login.example.com/introspect")
-    client_id: str = kinds.name("Id by which muxway shows itself there.", example="muxway")
+    client_id: str = kinds.name("Client id of muxway there.", example="muxway")
     client_secret: str = kinds.name(
-        "Its secret. Better a variable than the secret itself: files get copied.",
+        "Its secret. Use a variable instead of the secret itself: config files get copied.",
         repr=False,
         example="${MUXWAY_INTROSPECTION_SECRET}",
     )
@@ -145,17 +148,17 @@ class SignOnSettings:
     """How people sign on in a browser, for the pages of `muxway serve`: OpenID Connect, at the same issuer."""
 
     client_id: str = kinds.name(
-        "muxway's client id at the issuer, registered with the redirect URI `publicUrl` + `/sign-on/callback`.",
+        "Client id of muxway at the issuer, registered with the redirect URI `publicUrl` + `/sign-on/callback`.",
         example="muxway",
     )
     client_secret: str | None = kinds.name(
-        "Its secret, if it has one. Better a variable than the secret itself: files get copied.",
+        "Its secret, if it has one. Use a variable instead of the secret itself: config files get copied.",
         default=None,
         repr=False,
         example="${MUXWAY_SIGN_ON_SECRET}",
     )
     scopes: tuple[str, ...] = scope_names(
-        "Scopes to ask for. `openid` must be among them.", default=("openid", "profile"), example=["openid", "groups"]
+        "Scopes to request. `openid` must be among them.", default=("openid", "profile"), example=["openid", "groups"]
     )
 
 
@@ -171,7 +174,7 @@ def sign_on(reader: Reader, place: Path, raw: object) -> SignOnSettings | None:
     if found.client_secret is not None:
         reader.note_secret("clientSecret", found.client_secret)
     if "openid" not in found.scopes:
-        reader.report.error((*place, "scopes"), "`openid` must be among the scopes: without it nobody is named")
+        reader.report.error((*place, "scopes"), "`openid` must be among the scopes: without it no user is named")
     return found
 
 
@@ -180,14 +183,15 @@ class OwnServerSettings:
     """An authorization server of muxway's own in front of the issuer, for clients that must register themselves."""
 
     registration: bool = kinds.flag(
-        "Whether clients may register themselves (RFC 7591). Those with a client id metadata document may in any case.",
+        "Whether clients may register themselves (RFC 7591). Clients with a client ID metadata document are always "
+        "accepted.",
         default=True,
         example=False,
     )
-    token_lifetime: float = kinds.seconds("How long an access token is good.", default=600.0, example="10m")
+    token_lifetime: float = kinds.seconds("How long an access token is valid.", default=600.0, example="10m")
     login_lifetime: float = kinds.seconds(
-        "How long a client may renew its tokens before the user has to sign on again. Who leaves the company, or a "
-        "group, goes on being let in by a client for so long at most.",
+        "How long a client may renew its tokens before the user must sign on again. A user who leaves the company "
+        "or a group keeps access for at most this long.",
         default=43200.0,
         example="12h",
     )
@@ -207,38 +211,41 @@ class AuthSettings:
     """Whose access tokens open `muxway serve` (OAuth 2.1). Issuer and audience of every token are checked, always."""
 
     issuer: str = issuer_url(
-        "The authorization server whose tokens count, exactly as it calls itself. Clients are told to log in there.",
+        "Authorization server whose tokens are accepted, spelled exactly as in its metadata. Clients are told to "
+        "log in there.",
         example="https://login.example.com/realms/main",
     )
     audience: tuple[str, ...] = kinds.strings(
-        "Further audiences (`aud`) for which tokens are accepted, for issuers that cannot name the URL of an "
-        "endpoint. Each endpoint's own URL always is one, and then a token for one view is worth nothing at another.",
+        "Additional audiences (`aud`) for which tokens are accepted, for issuers that cannot use the URL of an "
+        "endpoint. The URL of each endpoint is always accepted; a token for one view is then refused at another.",
         default=(),
         example=["api://muxway"],
     )
     scopes: tuple[str, ...] = scope_names("Scopes that every token must have.", default=(), example=["mcp:tools"])
     claims: ClaimNames = claims(
-        "Where a token says who it is for.", default_factory=ClaimNames, example={"user": "email", "groups": "groups"}
+        "Which claims of a token identify the user.",
+        default_factory=ClaimNames,
+        example={"user": "email", "groups": "groups"},
     )
     jwks: str | None = secure_url(
-        "Where the issuer's public keys are. By default its metadata says so.",
+        "Address of the issuer's public keys. By default from its metadata.",
         default=None,
         example="https://login.example.com/jwks",
     )
     introspection: Introspection | None = introspection(
-        "Where opaque tokens are asked about. Without it only JWTs are accepted.",
+        "Endpoint that validates opaque tokens. Without it only JWTs are accepted.",
         default=None,
         example={"url": "https://login.example.com/introspect", "clientId": "muxway", "clientSecret": "${SECRET}"},
     )
     sign_on: SignOnSettings | None = sign_on(
-        "How people sign on in a browser, for the page `/connect` where they log in to servers. Without it there is "
+        "How users sign on in a browser, for the page `/connect` where they log in to servers. Without it there is "
         "no such page for them.",
         default=None,
         example={"clientId": "muxway", "clientSecret": "${SECRET}"},
     )
     server: OwnServerSettings | None = own_server(
-        "Send clients to an authorization server of muxway's own, where they register themselves and users agree to "
-        "them, for issuers that let no MCP client register. Users sign on at the issuer; it needs `signOn`. `{}` is "
+        "Run an authorization server inside muxway, where clients register themselves and users consent, for "
+        "issuers that do not let MCP clients register. Users still sign on at the issuer; needs `signOn`. `{}` is "
         "enough.",
         default=None,
         example={"tokenLifetime": "10m", "loginLifetime": "12h"},

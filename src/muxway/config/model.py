@@ -8,7 +8,7 @@ restarts its process.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from muxway.config import access, kinds, middlewares, oauth, programs, shaping, tls
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, OWN_SERVER, SIGN_ON, auth_object, base_url, scope_names
@@ -87,14 +87,14 @@ class ServerConfig:
         example=["-y", "@modelcontextprotocol/server-filesystem", "/data"],
     )
     commands: tuple[ProgramCommand, ...] | None = programs.commands(
-        "The program is no server, but one of the command line: these of its sub-commands become tools, and nothing "
-        "else of it can be run. Such programs stand under `cli`, where `command` may be left out.",
+        "The program is a command-line program, not an MCP server. These sub-commands become tools; nothing else of"
+        " it can be run. Put such programs under `cli`, where `command` may be omitted.",
         default=None,
         example=["status", {"args": ["log", "--oneline"], "arguments": {"count": {"type": "integer", "flag": "-n"}}}],
     )
     env: Mapping[str, str] = kinds.variables(
-        "Environment variables for the program. Numbers and booleans are turned into text; null leaves the variable "
-        "out. Wins over `envFile` and `envVars`.",
+        "Environment variables for the program. Numbers and booleans are turned into text; null omits the variable."
+        " Overrides `envFile` and `envVars`.",
         default_factory=dict[str, str],
         example={"GITHUB_TOKEN": "${GITHUB_TOKEN}"},
         aliases=("envs", "environment"),
@@ -115,9 +115,9 @@ class ServerConfig:
         example=".env",
     )
     inherit_env: bool | tuple[str, ...] = kinds.inherit(
-        "What the program gets of muxway's own environment. By default only what programs need to run (PATH, HOME, "
-        "LANG, …); true passes everything but variables that make programs load code, an array passes these names "
-        "if they are set.",
+        "Which variables of muxway's own environment the program gets. By default only what programs need to run "
+        "(PATH, HOME, LANG, …). true passes everything except variables that make programs load code; an array "
+        "passes these names, if they are set.",
         default=False,
         example=["HTTPS_PROXY"],
     )
@@ -163,32 +163,31 @@ class ServerConfig:
         ),
     )
     oauth: OAuthConfig = oauth.oauth(
-        "How muxway logs in to the server, where `muxway login NAME` cannot find that out by itself; false: not "
-        "at all.",
+        "OAuth settings for the server, if `muxway login NAME` cannot find them out. false turns logins off.",
         default_factory=oauth.OAuthConfig,
         example={"clientId": "Iv1.8a61f9b3a7aba766", "clientSecret": "${GITHUB_CLIENT_SECRET}"},
     )
     proxy: str | None = tls.proxy(
-        "Proxy on the way to a remote server; false: none. By default what `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` "
-        "say; servers of this machine are reached without one.",
+        "HTTP proxy for connections to a remote server; false: none. By default `HTTPS_PROXY`, `HTTP_PROXY` and "
+        "`NO_PROXY` apply. Servers on this machine are reached without a proxy.",
         default=None,
         example="http://proxy.example.com:3128",
     )
     tls: ServerTls = tls.server_tls(
-        "Certificates of the connection to a remote server, where the system's authorities do not know it, or it wants "
-        "to see one of muxway.",
+        "Certificates for the connection to a remote server: an additional certificate authority, or a client "
+        "certificate (mutual TLS).",
         default_factory=tls.ServerTls,
         example={"ca": "certs/company-ca.pem"},
     )
     forward: tuple[str, ...] = kinds.forwarded_headers(
-        "Headers of the caller that this server gets, as they came; for servers by URL. Callers who send different "
-        "values share neither a connection nor a cached result. Never credentials, cookies, or headers of HTTP "
-        "and MCP themselves.",
+        "Headers of the caller that are passed on to this server unchanged; only for servers with a `url`. Callers "
+        "who send different values share neither a connection nor a cached result. Credentials, cookies, and "
+        "headers of HTTP and MCP themselves are never passed on.",
         default=(),
         example=["X-Tenant-Id"],
     )
     transport: Transport = kinds.transport(
-        "How to talk to the server: `stdio`, `http` (Streamable HTTP) or `sse` (the older HTTP+SSE). Left out, it "
+        "Transport of the server: `stdio`, `http` (Streamable HTTP) or `sse` (the older HTTP+SSE). By default it "
         "follows from `command` or `url`. As an object it holds the connection itself (Cline).",
         example="http",
         aliases=("transport", "transportType"),
@@ -196,20 +195,20 @@ class ServerConfig:
         required=False,
     )
     enabled: bool = kinds.flag(
-        "Whether to start the server. One that is off needs none of its variables.",
+        "Whether to start the server. The variables of a server that is off need not be set.",
         default=True,
         example=True,
         also=(Field("disabled", kinds.flag, "The opposite of `enabled`, as many clients write it.", example=False),),
     )
     optional: bool = kinds.flag(
-        "Whether a missing variable of this server makes only this one fail. By default nothing starts until every "
+        "If a variable of this server is missing, only this server fails. By default nothing starts until every "
         "variable is set. `--keep-going` makes every server optional.",
         default=False,
         example=True,
     )
     prefix: str | None = kinds.text(
-        "What the server's tools start with in public. By default the server's name; an empty string publishes them "
-        "under their own names.",
+        "Prefix of the public names of this server's tools. By default the server's name; an empty string publishes"
+        " the tools under their own names.",
         default=None,
         example="gh",
     )
@@ -221,20 +220,20 @@ class ServerConfig:
         aliases=("includeTools", "enabled_tools", "available_tools", "tools"),
     )
     hidden_tools: tuple[str, ...] = shaping.tool_names(
-        "Tools to hide, by their own names or by globs like `delete_*`. Wins over `exposedTools`.",
+        "Tools to hide, by their own names or by globs like `delete_*`. Overrides `exposedTools`.",
         default=(),
         example=["delete_repository"],
         aliases=("excludeTools", "disabledTools", "disabled_tools"),
     )
     read_only: bool = kinds.flag(
-        "Show only tools that say that they change nothing (`annotations.readOnlyHint: true`). A shape may say it "
-        "for a tool that does not.",
+        "Show only tools with `annotations.readOnlyHint: true`, which change nothing. A `shape` can set this "
+        "annotation for a tool.",
         default=False,
         example=True,
     )
     shape: tuple[ToolShape, ...] = shaping.shapes(
-        "What to make of tools, by their own names or by globs: name, title, description, annotations, arguments, "
-        "result. What a glob says comes first, what the name itself says wins.",
+        "Changes to tools, by their own names or by globs: name, title, description, annotations, arguments, "
+        "result. A tool's own name overrides globs.",
         default=(),
         example={"search_code": {"name": "search", "arguments": {"org": {"hide": True, "value": "acme"}}}},
     )
@@ -245,7 +244,7 @@ class ServerConfig:
         example=["review", {"original": "summarize_file", "exposed": "summarize"}],
     )
     hidden_prompts: tuple[str, ...] = shaping.prompt_names(
-        "Prompts to hide, by their own names or by globs. Wins over `exposedPrompts`.", default=(), example=["debug"]
+        "Prompts to hide, by their own names or by globs. Overrides `exposedPrompts`.", default=(), example=["debug"]
     )
     exposed_resources: tuple[str, ...] | None = kinds.strings(
         "The only resources to show and to read, as patterns of their URIs: `*` is any text, `?` any character. "
@@ -254,26 +253,26 @@ class ServerConfig:
         example=["file:///docs/*"],
     )
     hidden_resources: tuple[str, ...] = kinds.strings(
-        "Resources to hide, as patterns of their URIs. They cannot be read either, however the URI is spelled. Wins "
-        "over `exposedResources`.",
+        "Resources to hide, as patterns of their URIs. They cannot be read either, however the URI is spelled. "
+        "Overrides `exposedResources`.",
         default=(),
         example=["file:///docs/private/*"],
     )
     era: Era = kinds.choice(*get_args(Era))(
-        "Protocol generation to speak: `modern` (2026-07-28), `legacy` (with handshake), `auto` finds out; a server "
-        "that speaks both is then used in its caller's.",
+        "Protocol generation to use with the server: `modern` (2026-07-28), `legacy` (with handshake), or `auto` to"
+        " detect it. With `auto`, a server that supports both is used in the generation of each caller.",
         default="auto",
         example="legacy",
     )
     isolation: Isolation = kinds.choice(*get_args(Isolation))(
         "Who shares this server: `shared` is one process (or upstream session) for all, `principal` one for each "
-        "token clients come with, `session` one for each client session. Default: `principal`, which without tokens "
-        "is the same as `shared`.",
+        "user or token, `session` one for each client session. Default: `principal`, which without tokens is the "
+        "same as `shared`.",
         default="principal",
         example="session",
     )
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
-        "What is done around requests to this server, inside what the gateway does around all.",
+        "Middleware around requests to this server. It runs inside the middleware of the gateway.",
         default=(),
         example=[{"use": "timeout", "seconds": 20}],
     )
@@ -294,7 +293,7 @@ class ServerConfig:
         ),
     )
     call_timeout: float | None = kinds.seconds(
-        "Longest silence of one call; each progress notice restarts it. By default the gateway's.",
+        "Timeout of one call; each progress message restarts it. By default the gateway's.",
         default=None,
         example="2m",
         aliases=("tool_timeout_sec",),
@@ -309,45 +308,47 @@ class ServerConfig:
             Field(
                 "timeout",
                 kinds.timeout,
-                "`callTimeout` as MCP clients write it: 1000 or more is milliseconds, less is seconds. Better "
-                "write `callTimeout`.",
+                "`callTimeout` as MCP clients write it: 1000 or more is milliseconds, less is seconds. Prefer "
+                "`callTimeout`.",
                 example=60,
             ),
         ),
     )
     call_max: float | None = kinds.seconds(
-        "Longest duration of one call, progress or not. By default the gateway's.", default=None, example="10m"
+        "Longest total duration of one call, even with progress messages. By default the gateway's.",
+        default=None,
+        example="10m",
     )
     max_message_bytes: int | None = kinds.integer_from(1024)(
         "Largest message accepted from the server, in bytes. By default the gateway's.", default=None, example=16777216
     )
     start: Start = kinds.choice(*get_args(Start))(
-        "When to start the server: with the gateway, or (`lazy`) when somebody first needs it. What a lazy server "
-        "has is remembered between runs, so it is listed while it sleeps; it is started once to learn that.",
+        "When to start the server: with the gateway (`eager`), or when it is first needed (`lazy`). The lists of a "
+        "lazy server are remembered between runs, so it is listed while it sleeps; it is started once to get them.",
         default="eager",
         example="lazy",
     )
     idle_stop: float | None = kinds.seconds(
-        "Put the server to sleep when nobody has called it for this long. It stays listed, and the next call wakes "
-        "it. Default: never; 5 m with `start: lazy`.",
+        "Stop the server if it was not called for this long. It stays listed, and the next call starts it again. "
+        "Default: never; 5 m with `start: lazy`.",
         default=None,
         example="10m",
     )
     max_concurrency: int = kinds.integer(
-        "Most calls under way at the server; more wait for their turn.", default=64, example=16
+        "Most calls that run at the server at the same time; more are queued.", default=64, example=16
     )
     max_queue: int = kinds.integer_from(0)(
-        "Most calls that wait for their turn at the server; more are refused at once, with how long to wait.",
+        "Most calls in the server's queue; more are refused at once, with a time after which to retry.",
         default=256,
         example=100,
     )
     probe_interval: float = kinds.seconds_or_zero(
-        "After this long without a word from a child process it is asked whether it still answers; 0: never.",
+        "Health check: if a child process sent nothing for this long, it is asked whether it still answers; 0: never.",
         default=30.0,
         example="1m",
     )
     restart_unresponsive: bool = kinds.flag(
-        "Whether a child process that answers nothing any more is ended and started again.", default=True, example=False
+        "Whether a child process that no longer answers is killed and restarted.", default=True, example=False
     )
 
     unusable: str = ""
@@ -383,23 +384,27 @@ class ServerConfig:
 class GatewaySettings:
     """How muxway itself behaves."""
 
-    name: str = kinds.name("Name told to clients.", default="muxway", example="my-tools")
-    version: str | None = kinds.name("Version told to clients. By default muxway's own.", default=None, example="1.0.0")
+    name: str = kinds.name("Server name that clients see.", default="muxway", example="my-tools")
+    version: str | None = kinds.name(
+        "Server version that clients see. By default muxway's own.", default=None, example="1.0.0"
+    )
     separator: Separator = kinds.choice(*get_args(Separator))(
-        "What stands between a server's prefix and the tool's own name. Only `__` passes the APIs of Anthropic and "
-        "OpenAI; calls are understood in all three spellings.",
+        "Separator between the prefix of a server and the tool's own name. Only `__` is valid in the APIs of "
+        "Anthropic and OpenAI; calls are accepted in all three spellings.",
         default="__",
         example="__",
     )
     page_size: int | None = kinds.integer(
-        "Items per page of a listing. By default everything comes at once.", default=None, example=100
+        "Items per page of a list. By default everything is on one page.", default=None, example=100
     )
     call_timeout: float = kinds.seconds(
-        'Longest silence of one call: seconds, or text like "30s", "500ms", "2m". Each progress notice restarts it.',
+        'Timeout of one call: seconds, or text like "30s", "500ms", "2m". Each progress message restarts it.',
         default=60.0,
         example="60s",
     )
-    call_max: float = kinds.seconds("Longest duration of one call, progress or not.", default=600.0, example="10m")
+    call_max: float = kinds.seconds(
+        "Longest total duration of one call, even with progress messages.", default=600.0, example="10m"
+    )
     max_name_length: int | None = kinds.integer_from(16)(
         "Public names longer than this are shortened with a stable hash. Default: 50, or 128 with another separator "
         "than `__`.",
@@ -407,7 +412,7 @@ class GatewaySettings:
         example=64,
     )
     max_message_bytes: int = kinds.integer_from(1024)(
-        "Largest message accepted from any side, in bytes.", default=16 * 1024 * 1024, example=16777216
+        "Largest message accepted from a client or server, in bytes.", default=16 * 1024 * 1024, example=16777216
     )
     list_wait: float | None = kinds.seconds_or_zero(
         "How long after the start of muxway a listing waits, at most, for servers that are still starting and were "
@@ -418,163 +423,161 @@ class GatewaySettings:
         example="10s",
     )
     lock: LockMode = kinds.choice(*get_args(LockMode))(
-        "What becomes of tools and prompts that are not as `muxway.lock` says: `warn` tells of them, `enforce` hides "
-        "new ones and refuses calls of changed ones until somebody accepts them.",
+        "What to do about tools and prompts that differ from `muxway.lock`: `warn` reports them, `enforce` hides "
+        "new ones and refuses calls to changed ones until you accept them.",
         default="off",
         example="enforce",
     )
     lock_file: str | None = kinds.path(
-        "The lock file. A relative path starts at the config file's folder. By default `muxway.lock` in it.",
+        "The lock file. A relative path starts at the config file's folder. By default `muxway.lock` in that folder.",
         default=None,
         example="muxway.lock",
     )
     client_profiles: bool = kinds.flag(
-        "Whether clients that are known not to take everything (Claude Code, Cursor, VS Code, …) get tools in a form "
-        "that they take: names, `$ref`, unions at the top of a schema, long descriptions. Others get everything as it "
-        "is.",
+        "Whether to adapt tools to the known limits of some clients (Claude Code, Cursor, VS Code, …): names, "
+        "`$ref`, unions at the top of a schema, long descriptions. Other clients get everything unchanged.",
         default=True,
         example=False,
     )
-    list_timeout: float = kinds.seconds(
-        "How long a server may take for one page of a listing.", default=15.0, example="15s"
-    )
+    list_timeout: float = kinds.seconds("Timeout of one page of a server's list.", default=15.0, example="15s")
     max_tools: int = kinds.integer(
-        "Most tools taken from one server, and most prompts, resources and resource templates; more are left out "
-        "with a warning.",
+        "Most tools of one server, and most prompts, resources and resource templates; more are left out with a "
+        "warning.",
         default=10000,
         example=10000,
     )
     host: str = kinds.name(
-        "Address that `muxway serve` binds. `--host` and `HOST` win over it. One that others can reach needs a token.",
+        "Address that `muxway serve` listens on. `--host` and `HOST` override it. An address that others can reach "
+        "needs a token.",
         default="127.0.0.1",
         example="127.0.0.1",
     )
     port: int = kinds.integer_from(0, 65535)(
-        "Port that `muxway serve` binds; 0 for any free one. `--port` and `PORT` win over it.",
+        "Port that `muxway serve` listens on; 0 for any free port. `--port` and `PORT` override it.",
         default=3006,
         example=3006,
     )
     allowed_hosts: tuple[str, ...] = kinds.hosts(
-        "Further names by which clients may reach `muxway serve`; `*` for any. `--allow-host` and "
-        "`MUXWAY_ALLOW_HOST` win over it.",
+        "Additional host names by which clients may reach `muxway serve`; `*` for any. `--allow-host` and "
+        "`MUXWAY_ALLOW_HOST` override it.",
         default=(),
         example=["mcp.example.com"],
         aliases=("allowHost", "allowHosts"),
     )
     allowed_origins: tuple[str, ...] = kinds.origins(
         "Web origins whose pages may use `muxway serve` (CORS); `*` for any, if there is a token. `--allow-origin` "
-        "and `MUXWAY_ALLOW_ORIGIN` win over it.",
+        "and `MUXWAY_ALLOW_ORIGIN` override it.",
         default=(),
         example=["https://app.example.com"],
         aliases=("allowOrigin", "allowOrigins"),
     )
     token: str | None = kinds.name(
-        "Bearer token that clients of `muxway serve` must send. `--token` and `MUXWAY_TOKEN` win over it. Better a "
-        "variable than the token itself: files get copied.",
+        "Bearer token that clients of `muxway serve` must send. `--token` and `MUXWAY_TOKEN` override it. Use a "
+        "variable instead of the token itself: config files get copied.",
         default=None,
         repr=False,
         example="${MCP_GATEWAY_TOKEN}",
     )
     auth: AuthSettings | None = auth_object(
-        "Let in those with an access token of this issuer (OAuth 2.1), for `muxway serve`. Clients find out where to "
-        "log in by themselves.",
+        "Accept access tokens of this issuer (OAuth 2.1), for `muxway serve`. Clients discover where to log in.",
         default=None,
         example={"issuer": "https://login.example.com", "scopes": ["mcp:tools"]},
     )
     tls: ListenerTls | None = tls.listener_tls(
-        "Certificate with which `muxway serve` speaks HTTPS. It is read again when its files change. `--tls-cert` and "
-        "`--tls-key` win over it.",
+        "Certificate with which `muxway serve` serves HTTPS. It is reloaded when its files change. `--tls-cert` and"
+        " `--tls-key` override it.",
         default=None,
         example={"cert": "certs/mcp.pem", "key": "certs/mcp.key"},
     )
     keys: str | None = kinds.path(
-        "File with the digests of API keys, which `muxway key` writes. By default each config file has one of its own "
-        "in the user's data folder.",
+        "File with the digests of API keys, which `muxway key` writes. By default each config has its own file in "
+        "the user's data folder.",
         default=None,
         example="keys.json",
     )
     public_url: str | None = base_url(
-        "URL by which clients reach `muxway serve`, without `/mcp`, where that is not its own address: behind a proxy, "
-        "say. With `auth`, it makes the audience of tokens.",
+        "URL by which clients reach `muxway serve`, without `/mcp`, if it differs from the address it listens on: "
+        "for example behind a proxy. With `auth`, it determines the audience of tokens.",
         default=None,
         example="https://mcp.example.com",
     )
     registry: str | None = base_url(
-        "Address of the MCP registry that `muxway add` and `muxway registry` ask. By default the official one; "
-        "`MUXWAY_REGISTRY` and `--registry` win over it.",
+        "Address of the MCP registry for `muxway add` and `muxway registry`. By default the official one; "
+        "`MUXWAY_REGISTRY` and `--registry` override it.",
         default=None,
         example="https://registry.example.com",
     )
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
-        "What is done around every request, the outermost first: the name of a built-in one or of a plug-in, or "
+        "Middleware around every request, the outermost first: the name of a built-in or plug-in, or "
         "`module:Class`, with its options; `match` limits it to tools, prompts or URIs by glob.",
         default=(),
         example=["log", {"use": "limit", "match": ["github__*"], "rate": "10/s"}],
     )
     discovery: DiscoveryMode = kinds.choice(*get_args(DiscoveryMode))(
-        "What clients that use no view get listed: all tools (`full`), or `search_tools` and `call_tool`, by which "
-        "they find and call them (`search`). Views have their own.",
+        "What clients without a view see: all tools (`full`), or only `search_tools` and `call_tool`, to find and "
+        "call them (`search`). Views have their own setting.",
         default="full",
         example="search",
     )
     pinned: tuple[str, ...] = _pinned()
     tiers: bool = _tiers()
     semantic: bool = kinds.flag(
-        "Let `search_tools` also find tools by the meaning of words, with a small model that runs inside muxway. Needs "
-        "the extra: `pip install 'muxway[semantic]'`.",
+        "Let `search_tools` also find tools by meaning, with a small model that runs inside muxway. Needs the "
+        "extra: `pip install 'muxway[semantic]'`.",
         default=False,
         example=True,
     )
     access: tuple[AccessRule, ...] = access.access_rules(
-        "Rules on who may use what, in their order: the first that matches decides, and what none matches is allowed. "
-        "They may also stand at the top level.",
+        "Access rules, in order: the first that matches decides; if none matches, the request is allowed. Can also "
+        "be at the top level.",
         default=(),
         example=[{"groups": ["eng"], "do": "allow"}, {"tools": ["*__delete_*"], "do": "ask"}],
     )
     approval_timeout: float = kinds.seconds(
-        "How long a call waits, at most, for somebody to agree where a rule says `ask`; then it is denied.",
+        "How long a call waits for approval if a rule says `ask`; then it is denied.",
         default=300.0,
         example="5m",
     )
     state_key: str | None = kinds.name(
-        "Secret text that seals what stateless clients keep for muxway between two rounds of a call. With the same "
-        "key, calls go on after a restart or at another muxway, where the server allows it. Default: a random one "
-        "for each run.",
+        "Secret text that encrypts the state that stateless clients keep for muxway between two requests of a call."
+        " With the same key, calls can continue after a restart or at another muxway, if the server allows it. "
+        "Default: a random key for each run.",
         default=None,
         repr=False,
         example="${MUXWAY_STATE_KEY}",
     )
     max_instances: int = kinds.integer(
-        "Most processes or upstream sessions of one server beside its first, where `isolation` or the era of the "
-        "caller ask for more than one.",
+        "Most processes or upstream sessions of one server in addition to its first, if `isolation` or the era of "
+        "the caller requires more than one.",
         default=100,
         example=100,
     )
     instance_idle: float = kinds.seconds(
-        "How long one of these is kept when nobody uses it.", default=300.0, example="5m"
+        "How long such an additional process or session is kept while idle.", default=300.0, example="5m"
     )
     queue_wait: float = kinds.seconds(
-        "How long a call may wait for its turn at a server that has `maxConcurrency` calls under way.",
+        "How long a call may wait in the queue of a server that already runs `maxConcurrency` calls.",
         default=10.0,
         example="10s",
     )
     max_calls: int = kinds.integer(
-        "Most calls under way in the whole gateway; more are refused at once, with how long to wait.",
+        "Most calls that run in the whole gateway at the same time; more are refused at once, with a time after "
+        "which to retry.",
         default=1024,
         example=1024,
     )
     max_calls_per_client: int = kinds.integer(
-        "Most calls of one client under way; more are refused at once.", default=128, example=32
+        "Most calls of one client that run at the same time; more are refused at once.", default=128, example=32
     )
     max_processes: int = kinds.integer(
-        "Most child processes at the same time. When one more is needed, the one that has been idle for the longest "
-        "time is put to sleep; if all are in use, the start waits for up to `queueWait`.",
+        "Most child processes at the same time. If one more is needed, the one that was idle longest is stopped; if"
+        " all are in use, the start waits for up to `queueWait`.",
         default=256,
         example=64,
     )
     max_memory: int | None = kinds.integer_from(33554432)(
-        "Bytes of memory muxway itself may use: above 80 % of it new sessions are refused, above 90 % new calls. "
-        "Default: what the container allows, if it says.",
+        "Memory that muxway itself may use, in bytes: above 80 % of it new sessions are refused, above 90 % new "
+        "calls. Default: the limit of the container, if there is one.",
         default=None,
         example=536870912,
     )
@@ -585,7 +588,7 @@ class SubTool:
     """One tool that a compound tool may run."""
 
     name: str = kinds.name("The tool's own name at its server.", example="search_code")
-    description: str = kinds.name("What to tell the model about it.", default="", example="Search in all repositories")
+    description: str = kinds.name("Description for the model.", default="", example="Search in all repositories")
 
 
 @settings
@@ -593,7 +596,8 @@ class Step:
     """One call that a composed tool makes, or one for each of many items."""
 
     name: str = kinds.name(
-        "What references call the step: letters, digits, `_` and `-`. Not needed in an object of steps.", example="find"
+        "Name of the step in references: letters, digits, `_` and `-`. Not needed in an object of steps.",
+        example="find",
     )
     tool: str = kinds.name(
         "The tool to call, as a client may write it: `server__tool`, `server:tool`, `server.tool`. It may be one "
@@ -606,8 +610,8 @@ class Step:
         example={"query": "${input.word}"},
     )
     when: Condition | None = kinds.condition(
-        "Skip the step unless this holds: references, literals, `==`, `!=`, `<`, `>`, `<=`, `>=`, `not`, `and`, "
-        "`or`. With `${item}` in it, it is asked for each item.",
+        "Skip the step unless this is true: references, literals, `==`, `!=`, `<`, `>`, `<=`, `>=`, `not`, `and`, "
+        "`or`. If it contains `${item}`, it is evaluated for each item.",
         default=None,
         example="${steps.find.ok} and ${input.limit} > 0",
     )
@@ -617,20 +621,20 @@ class Step:
         example="${steps.find.result.notes}",
     )
     max_items: int = kinds.integer(
-        "Most items `forEach` may have, up to 1000; more are a failure of the step.", default=50, example=100
+        "Most items `forEach` may have, up to 1000; with more, the step fails.", default=50, example=100
     )
     on_error: OnError = kinds.choice(*get_args(OnError))(
-        "What its failure does: `fail` ends the whole call, `skip` also skips the steps that use its result, "
-        "`continue` goes on without a result. For items of `forEach`, `skip` leaves out the failed ones and "
-        "`continue` puts null in their place.",
+        "What happens if it fails: `fail` ends the whole call, `skip` also skips the steps that use its result, "
+        "`continue` goes on without a result. For items of `forEach`, `skip` omits the failed ones and `continue` "
+        "puts null in their place.",
         default="fail",
         example="continue",
     )
     timeout: float | None = kinds.seconds(
-        "How long each call of the step may take. By default as long as its server may.", default=None, example="5s"
+        "Timeout of each call of the step. By default that of its server.", default=None, example="5s"
     )
     after: tuple[str, ...] = kinds.strings(
-        "Steps to wait for, beside those it refers to.", default=(), example=["save"]
+        "Steps to wait for, in addition to those it refers to.", default=(), example=["save"]
     )
 
 
@@ -638,21 +642,21 @@ class Step:
 class Example:
     """A case to test a composed tool by."""
 
-    name: str = kinds.name("What to call the case.", example="nothing there")
+    name: str = kinds.name("Name of the test case.", example="nothing there")
     input: Mapping[str, Any] = kinds.mapping(
         "The arguments of the tool.", default_factory=dict[str, Any], example={"word": "x"}
     )
     expect: Any = kinds.json(
-        "What the output must have in it: objects may have more members, all else must be equal.",
+        "What the output must contain: objects may have additional members, everything else must be equal.",
         default=None,
         example={"found": []},
     )
     fails: str | None = kinds.name(
-        "The call must fail, with this in its message.", default=None, example="no such note"
+        "The call must fail, with this text in its message.", default=None, example="no such note"
     )
     recorded: Mapping[str, Any] = kinds.mapping(
-        "What the tools answer: name as in the step → an answer for every call, or an array with one for each. An "
-        "answer is a whole tool result, or text, or the structured content alone.",
+        "Answers of the tools: name as in the step → one answer for every call, or an array with one per call. An "
+        "answer is a whole tool result, or text, or only the structured content.",
         default_factory=dict[str, Any],
         example={"notes__search": {"notes": []}},
     )
@@ -667,10 +671,11 @@ class CustomTool:
     name: str
     """Its public name, without prefix."""
     description: str = kinds.name(
-        "What to tell the model about the tool. The list of its subtools is added.", example="Search code and issues"
+        "Description of the tool for the model. For a compound tool, the list of its subtools is added.",
+        example="Search code and issues",
     )
     subtools: Mapping[str, tuple[SubTool, ...]] = kinds.subtools(
-        "What a compound tool may run: server name → `{tools: [{name, description}]}`.",
+        "Tools that a compound tool may run: server name → `{tools: [{name, description}]}`.",
         default_factory=dict[str, tuple[SubTool, ...]],
         example={"github": {"tools": [{"name": "search_code", "description": "Search in all repositories"}]}},
     )
@@ -687,7 +692,7 @@ class CustomTool:
         example=[{"name": "find", "tool": "notes__search", "arguments": {"query": "${input.word}"}}],
     )
     output: Template = kinds.template(
-        "What a composed tool gives: any value with references in it. By default the result of the last step.",
+        "Result of a composed tool: any value with references in it. By default the result of the last step.",
         default=None,
         example={"found": "${steps.find.result.notes}", "word": "${input.word}"},
     )
@@ -695,17 +700,17 @@ class CustomTool:
         "How long all steps together may take; not more than `callMax` of the gateway.", default=60.0, example="30s"
     )
     max_result_bytes: int = kinds.integer_from(1024)(
-        "Most bytes of results that one call of a composed tool may gather, and most that it may send or give.",
+        "Most bytes of results that one call of a composed tool may collect, and most that it may send or return.",
         default=16 * 1024 * 1024,
         example=16777216,
     )
     dry_run: bool = kinds.flag(
-        "Whether callers of a composed tool may pass `dryRun: true` to be told what would be called.",
+        "Whether callers of a composed tool may pass `dryRun: true` to see what would be called.",
         default=False,
         example=True,
     )
     examples: tuple[Example, ...] = kinds.examples(
-        "Cases that `muxway test` runs a composed tool by.",
+        "Test cases of a composed tool, run by `muxway test`.",
         default=(),
         example=[{"name": "one note", "input": {"word": "milk"}, "expect": {"word": "milk"}}],
     )
@@ -718,7 +723,7 @@ class ViewConfig:
     name: str
     """The last part of its URL."""
     servers: tuple[str, ...] | None = kinds.strings(
-        "Only what these servers have. By default all.", default=None, example=["github"]
+        "Only these servers. By default all.", default=None, example=["github"]
     )
     tools: tuple[str, ...] | None = kinds.strings(
         "Globs of the only tools to show, by their public names. Compound and composed tools are shown if this "
@@ -727,35 +732,35 @@ class ViewConfig:
         example=["github__get_*", "github__list_*"],
     )
     hidden_tools: tuple[str, ...] = kinds.strings(
-        "Globs of tools to hide, by their public names. Wins over `tools`.", default=(), example=["*__delete_*"]
+        "Globs of tools to hide, by their public names. Overrides `tools`.", default=(), example=["*__delete_*"]
     )
     prompts: tuple[str, ...] | None = kinds.strings(
         "Globs of the only prompts to show, by their public names. By default all.", default=None, example=["github__*"]
     )
     resources: tuple[str, ...] | None = kinds.strings(
-        "The only resources to show and to read, as globs of their URIs as their servers write them. By default all.",
+        "The only resources to show and to read, as globs of URIs as their servers write them. By default all.",
         default=None,
         example=["file:///docs/*"],
     )
     read_only: bool = kinds.flag(
-        "Show only tools that say that they change nothing (`annotations.readOnlyHint: true`).",
+        "Show only tools with `annotations.readOnlyHint: true`, which change nothing.",
         default=False,
         example=True,
     )
     pin: bool = kinds.flag(
-        "A session keeps the list of tools that it got first, byte for byte, and hears of no change of it: for models "
-        "whose cached prompt begins with the tools. New tools can be called, those that are gone cannot. Not for "
-        "clients of 2026-07-28, which have no session.",
+        "A session keeps its first list of tools, byte for byte, and gets no `list_changed`: for models whose "
+        "prompt cache begins with the tools. New tools can be called, removed ones cannot. Not for clients of "
+        "2026-07-28, which have no session.",
         default=False,
         example=True,
     )
     shape: tuple[ToolShape, ...] = shaping.shapes(
-        "What to make of its tools, by their public names or by globs, after what their servers' `shape` does.",
+        "Changes to tools, by their public names or by globs, applied after the `shape` of their servers.",
         default=(),
         example={"github__search_code": {"description": "Search the code of our repositories"}},
     )
     discovery: DiscoveryMode = kinds.choice(*get_args(DiscoveryMode))(
-        "What is listed: all its tools (`full`), or `search_tools` and `call_tool`, by which clients find and call "
+        "What is listed: all tools of the view (`full`), or only `search_tools` and `call_tool`, to find and call "
         "them (`search`).",
         default="full",
         example="search",
@@ -763,26 +768,26 @@ class ViewConfig:
     pinned: tuple[str, ...] = _pinned()
     tiers: bool = _tiers()
     middleware: tuple[MiddlewareSpec, ...] = middlewares.middlewares(
-        "What is done around requests to this view, inside what the gateway does around all.",
+        "Middleware around requests to this view. It runs inside the middleware of the gateway.",
         default=(),
         example=[{"use": "limit", "rate": "10/s"}],
     )
     tokens: tuple[str, ...] = kinds.strings(
-        "Bearer tokens that open this view and nothing else, at `/mcp` too. Better variables than the tokens "
-        "themselves: files get copied.",
+        "Bearer tokens that give access to this view only, at `/mcp` too. Use variables instead of the tokens "
+        "themselves: config files get copied.",
         default=(),
         repr=False,
         example=["${AGENT_TOKEN}"],
     )
 
     audience: tuple[str, ...] = kinds.strings(
-        "Audiences for which access tokens are accepted at this view, beside its own URL, instead of those in "
-        "`gateway.auth`.",
+        "Audiences for which access tokens are accepted at this view, in addition to its own URL, instead of those "
+        "in `gateway.auth`.",
         default=(),
         example=["api://muxway-agent"],
     )
     scopes: tuple[str, ...] = scope_names(
-        "Scopes that access tokens must have at this view, beside those in `gateway.auth`.",
+        "Scopes that access tokens need at this view, in addition to those in `gateway.auth`.",
         default=(),
         example=["mcp:admin"],
     )
@@ -814,6 +819,16 @@ class Config:
     middleware: tuple[object, ...] = field(default=(), compare=False, repr=False)
     """Middlewares that are Python objects, the outermost first; they stand outside those of `gateway`."""
 
+
+ADJUSTABLE: Final = frozenset(
+    {
+        "prefix", "exposed_tools", "hidden_tools", "read_only", "shape", "exposed_prompts", "hidden_prompts",
+        "exposed_resources", "hidden_resources", "middleware", "start_timeout", "call_timeout", "call_max",
+        "max_message_bytes", "start", "idle_stop", "max_concurrency", "max_queue", "probe_interval",
+        "restart_unresponsive", "secrets",
+    }
+)  # fmt: skip
+"""Of a `ServerConfig`, what the gateway does with the server, whichever process that is."""
 
 SERVER = Section("mcpServers.*", ServerConfig)
 GATEWAY = Section("gateway", GatewaySettings)

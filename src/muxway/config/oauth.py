@@ -76,8 +76,8 @@ def https_url(reader: Reader, place: Path, raw: object) -> str | None:
 class IdentityProvider:
     """The company's identity provider, which vouches for a user (`grant: id_jag`)."""
 
-    token_endpoint: str = kinds.url("Where it takes token requests.", example="https://idp.example.com/token")
-    client_id: str | None = kinds.name("muxway's client id there.", default=None, example="muxway-at-idp")
+    token_endpoint: str = kinds.url("Its token endpoint.", example="https://idp.example.com/token")
+    client_id: str | None = kinds.name("Client id of muxway there.", default=None, example="muxway-at-idp")
     client_secret: str | None = secret("Its secret, if it has one.", default=None, repr=False, example="${IDP_SECRET}")
 
 
@@ -96,74 +96,75 @@ class OAuthConfig:
     """How muxway logs in to a remote server. Most servers need none of it: `muxway login NAME` finds out."""
 
     client_id: str | None = kinds.name(
-        "Client id that you have registered at the server's authorization server. Without it muxway brings its "
-        "`clientMetadataUrl`, or registers itself.",
+        "Client id that you have registered at the server's authorization server. Without it, muxway uses "
+        "`clientMetadataUrl` or registers itself.",
         default=None,
         example="Iv1.8a61f9b3a7aba766",
     )
     client_secret: str | None = secret(
-        "The secret of this client id, if it has one. Better a variable than the secret itself: files get copied.",
+        "Secret of this client id, if it has one. Use a variable instead of the secret itself: config files get "
+        "copied.",
         default=None,
         repr=False,
         example="${GITHUB_CLIENT_SECRET}",
     )
     client_metadata_url: str | None = https_url(
-        "Address of a client metadata document (CIMD) that describes muxway; it is the client id where the "
-        "authorization server takes such.",
+        "Address of a client ID metadata document (CIMD) that describes muxway. It is used as the client id if the "
+        "authorization server supports that.",
         default=None,
         example="https://example.com/muxway/client.json",
     )
     scopes: tuple[str, ...] | None = scopes(
-        "Scopes to ask for. By default what the server asks for.",
+        "Scopes to request. By default those that the server asks for.",
         default=None,
         example=["repo", "read:org"],
         aliases=("scope",),
     )
     issuer: str | None = kinds.url(
-        "The issuer that the authorization server's metadata names, if that is known to be another than the server "
-        "says. It is then compared with this one; it is never left unchecked.",
+        "Issuer in the authorization server's metadata, if it is known to differ from the one that the server "
+        "names. It must then equal this value; the check is never skipped.",
         default=None,
         example="https://auth.example.com",
     )
     resource: str | None = kinds.text(
-        "What to ask a token for (RFC 8707). By default what the server's metadata says; empty: do not say it, for "
-        "authorization servers that refuse to hear it.",
+        "Value of the parameter `resource` (RFC 8707) in token requests. By default from the server's metadata; "
+        "empty: omit it, for authorization servers that reject it.",
         default=None,
         example="https://example.com/mcp",
     )
     redirect_uri: str | None = loopback_url(
-        "Address of this machine that the browser comes back to, if the client id was registered with one port. By "
-        "default a free port of 127.0.0.1.",
+        "Address on this machine that the browser returns to, if the client id was registered with a fixed port. By"
+        " default a free port of 127.0.0.1.",
         default=None,
         example="http://127.0.0.1:8765/callback",
         also=(
             Field(
                 "callbackPort",
                 kinds.integer_from(1, 65535),
-                "The port alone (Claude Code): `redirectUri` is then `http://localhost:PORT/callback`.",
+                "Only the port (Claude Code): `redirectUri` is then `http://localhost:PORT/callback`.",
                 example=8765,
             ),
         ),
     )
     grant: Grant = kinds.choice(*get_args(Grant))(
-        "How to get a token: `authorization_code` is a person with a browser (or `muxway login --device`), "
-        "`client_credentials` is muxway itself, `token_exchange` trades `subjectToken` at the authorization server, "
-        "`id_jag` trades it at `idp` first, `jwt_bearer` presents it as it is.",
+        "How to get a token: `authorization_code` is a user with a browser (or `muxway login --device`), "
+        "`client_credentials` is muxway itself, `token_exchange` exchanges `subjectToken` at the authorization "
+        "server, `id_jag` exchanges it at `idp` first, `jwt_bearer` sends it as it is.",
         default="authorization_code",
         example="client_credentials",
     )
     private_key: str | None = secret(
-        "Private key (PEM) that signs who we are, instead of a client secret.",
+        "Private key (PEM) with which muxway authenticates, instead of a client secret.",
         default=None,
         repr=False,
         example="${MUXWAY_CLIENT_KEY}",
     )
-    key_id: str | None = kinds.name("The `kid` of this key.", default=None, example="2026-11")
+    key_id: str | None = kinds.name("Key id (`kid`) of `privateKey`.", default=None, example="2026-11")
     signing_algorithm: str | None = kinds.choice("RS256", "PS256", "ES256", "ES384", "Ed25519", "EdDSA")(
-        "How to sign with it. By default what fits the key.", default=None, example="ES256"
+        "Signature algorithm for `privateKey`. By default one that fits the key.", default=None, example="ES256"
     )
     subject_token: str | None = secret(
-        "The token that says who the user, or this workload, is.", default=None, repr=False, example="${ID_TOKEN}"
+        "Token that identifies the user or the workload.", default=None, repr=False, example="${ID_TOKEN}"
     )
     idp: IdentityProvider | None = idp(
         "The company's identity provider, for `grant: id_jag`.",
@@ -171,13 +172,13 @@ class OAuthConfig:
         example={"tokenEndpoint": "https://idp.example.com/token", "clientId": "muxway"},
     )
     shared: bool = kinds.flag(
-        "Whether all callers use the login of the user who runs muxway. By default only callers that need no token "
-        "do, and each user who comes with one has a login of an own.",
+        "Whether all callers use the login of the user who runs muxway. By default only callers without a token do,"
+        " and each user with a token has a login of their own.",
         default=False,
         example=True,
     )
     enabled: bool = kinds.flag(
-        "Whether muxway logs in to this server at all. `oauth: false` is the same as false here.",
+        "Whether muxway logs in to this server at all. `oauth: false` means the same as false here.",
         default=True,
         example=True,
     )

@@ -35,20 +35,22 @@ class ProgramArgument:
     """One argument of a tool, and how it is written on the command line."""
 
     type: ArgumentType = kinds.choice(*get_args(ArgumentType))(
-        "What it is. A `boolean` is an option that is there or not; an `array` of texts repeats its option, or is "
-        "several words.",
+        "Type of the argument. A `boolean` is an option that is there or not; an `array` of texts repeats its "
+        "option, or is several words.",
         default="string",
         example="integer",
     )
-    description: str | None = kinds.text("What it is for.", default=None, example="How many commits to show.")
+    description: str | None = kinds.text(
+        "Description of the argument.", default=None, example="How many commits to show."
+    )
     flag: str | None = flag_name(
-        "The option that it follows; with `=` at its end, both are one word. Without it the value is a word of its "
-        "own, in the order of the arguments, behind all options; such a word may not begin with `-`.",
+        "Option that the value follows; with `=` at its end, both are one word. Without it the value is a word of "
+        "its own, in the order of the arguments, after all options; such a word may not begin with `-`.",
         default=None,
         example="--max-count=",
     )
-    required: bool = kinds.flag("Whether it must be given.", default=False, example=True)
-    choices: tuple[str, ...] = kinds.strings("The only texts that it may be.", default=(), example=["short", "full"])
+    required: bool = kinds.flag("Whether it must be passed.", default=False, example=True)
+    choices: tuple[str, ...] = kinds.strings("The only allowed texts.", default=(), example=["short", "full"])
     minimum: int | None = kinds.integer_from(-(10**15))("Smallest number.", default=None, example=1)
     maximum: int | None = kinds.integer_from(-(10**15))("Largest number.", default=None, example=100)
 
@@ -81,31 +83,33 @@ class ProgramCommand:
     """One tool: a sub-command of the program, with what of it may be chosen."""
 
     args: tuple[str, ...] = kinds.strings(
-        "Words that always stand behind the program: the sub-command, and options that callers do not choose.",
+        "Words that always follow the program: the sub-command, and options that callers cannot choose.",
         example=["log", "--oneline"],
     )
     name: str | None = kinds.name(
-        "Name of the tool. By default the words of `args` that are no options and have no variables.",
+        "Name of the tool. By default the words of `args` that are not options and have no variables.",
         default=None,
         example="log",
     )
     description: str | None = kinds.text(
-        "What it does, for the model that chooses among tools.", default=None, example="Show the newest commits."
+        "Description of the tool for the model.", default=None, example="Show the newest commits."
     )
     arguments: tuple[tuple[str, ProgramArgument], ...] = arguments(
-        "What the caller may choose.",
+        "Arguments that the caller may pass.",
         default=(),
         example={"count": {"type": "integer", "flag": "--max-count=", "maximum": 100}},
     )
     stdin: str | None = kinds.name(
-        "Name of an argument, a text, that the program reads as its input instead.", default=None, example="patch"
+        "Name of a text argument that is passed to the program on stdin.", default=None, example="patch"
     )
     read_only: bool = kinds.flag(
-        "Whether it changes nothing; clients may then run it without asking.", default=False, example=True
+        "Whether it changes nothing (`readOnlyHint`); clients may then run it without asking.",
+        default=False,
+        example=True,
     )
-    timeout: float = kinds.seconds("Longest time that one run may take.", default=60.0, example="2m")
+    timeout: float = kinds.seconds("Timeout of one run.", default=60.0, example="2m")
     max_output: int = kinds.integer_from(1)(
-        "Most bytes of its output that are kept. At more the program is ended, and the rest is left out.",
+        "Most bytes of output that are kept. If there is more, the program is ended and the rest is dropped.",
         default=100_000,
         example=100000,
     )

@@ -158,34 +158,37 @@ class ArgumentShape:
     """What to make of one argument of a tool."""
 
     hide: bool = kinds.flag(
-        "Whether callers do not see it and may not give it. With `value` or `env`, it always is that.",
+        "Whether the argument is hidden: callers do not see it and may not pass it. With `value` or `env` it always"
+        " has that value.",
         default=False,
         example=True,
     )
     value: object = kinds.value(
-        "What a hidden argument always is. Variables in its texts are replaced.",
+        "Fixed value of a hidden argument. Variables in its text are expanded.",
         default=None,
         repr=False,
         example="acme",
     )
     env: str | None = kinds.variable_name(
-        "Name of the variable whose value a hidden argument always is; a number or true or false where the argument "
-        "is one.",
+        "Name of the environment variable that holds the fixed value of a hidden argument; converted if the "
+        "argument is a number or boolean.",
         default=None,
         repr=False,
         example="API_TOKEN",
     )
-    rename: str | None = kinds.name("What callers call it.", default=None, example="query")
+    rename: str | None = kinds.name("Name of the argument for callers.", default=None, example="query")
     default: object = kinds.value(
-        "What it is if the caller does not say. It is then not required any more.", default=None, example=20
+        "Value if the caller does not pass one. The argument is then not required.", default=None, example=20
     )
-    description: str | None = kinds.name("What to tell the model about it.", default=None, example="Words to look for")
+    description: str | None = kinds.name("Description for the model.", default=None, example="Words to look for")
     enum: tuple[object, ...] | None = kinds.values(
-        "All it may be. Other values are refused before the server is asked.", default=None, example=["open", "closed"]
+        "The only allowed values. Other values are refused before the server is called.",
+        default=None,
+        example=["open", "closed"],
     )
     pattern: str | None = pattern(
-        "Regular expression that its text must match somewhere; write `^` and `$` for all of it. Other values are "
-        "refused before the server is asked.",
+        "Regular expression that must match somewhere in the text; write `^` and `$` to match all of it. Other "
+        "values are refused before the server is called.",
         default=None,
         example="^acme/",
     )
@@ -235,7 +238,7 @@ def _check_argument(one: ArgumentShape, values: Mapping[str, Any], place: Path, 
         report.error(place, "has both `value` and `env`; keep one of the two")
     for key in _OF_VISIBLE:
         if key in values:
-            report.warn((*place, key), "has no effect on an argument that nobody sees")
+            report.warn((*place, key), "has no effect on a hidden argument")
 
 
 @settings
@@ -244,24 +247,24 @@ class ToolShape:
 
     match: str
     """The tool's name, or the pattern."""
-    name: str | None = kinds.name("Its public name, as it is: without prefix.", default=None, example="search")
-    title: str | None = kinds.name("Its title, for people.", default=None, example="Search our code")
+    name: str | None = kinds.name("Public name, used as it is: without prefix.", default=None, example="search")
+    title: str | None = kinds.name("Title of the tool, for people.", default=None, example="Search our code")
     description: str | None = kinds.name(
-        "What to tell the model about it, instead of what its server says.",
+        "Description for the model, instead of the server's.",
         default=None,
         example="Search the code of all our repositories",
     )
     annotations: Mapping[str, object] | None = kinds.mapping(
-        "What to put over its annotations; the others stay.", default=None, example={"readOnlyHint": True}
+        "Annotations to set; the others stay.", default=None, example={"readOnlyHint": True}
     )
     arguments: Mapping[str, ArgumentShape] = argument_shapes(
-        "What to make of its arguments, by their own names.",
+        "Changes to arguments, by their own names.",
         default_factory=dict[str, ArgumentShape],
         example={"org": {"hide": True, "value": "acme"}, "q": {"rename": "query"}},
     )
     result: str | None = expression(
-        "JMESPath expression that picks from its structured content, or from the JSON that its text is. The tool is "
-        "then listed without an output schema.",
+        "JMESPath expression that selects from the structured content, or from the JSON in the text of the result. "
+        "The tool is then listed without an output schema.",
         default=None,
         example="items[].{path: path, url: html_url}",
     )

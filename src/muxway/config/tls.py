@@ -18,12 +18,12 @@ class ServerTls:
     """How a remote server is known, and how muxway is known to it, beside the system's certificate authorities."""
 
     ca: str | None = kinds.path(
-        "File with further certificate authorities (PEM) to trust for this server: a company's own, say.",
+        "File with additional certificate authorities (PEM) to trust for this server, for example your company's.",
         default=None,
         example="certs/company-ca.pem",
     )
     cert: str | None = kinds.path(
-        "File with the certificate (PEM, with its chain) that muxway shows to the server.",
+        "File with muxway's client certificate for this server (PEM, with its chain).",
         default=None,
         example="certs/muxway.pem",
     )
@@ -33,7 +33,7 @@ class ServerTls:
         example="certs/muxway.key",
     )
     verify: bool = kinds.flag(
-        "Whether the server's certificate is checked. It can be left unchecked on this machine only, by a URL of "
+        "Whether the server's certificate is checked. The check can be turned off only for URLs on this machine: "
         "127.0.0.1, ::1 or localhost.",
         default=True,
         example=True,

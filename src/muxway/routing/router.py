@@ -28,7 +28,7 @@ from muxway.errors import (
 )
 from muxway.likeness import short
 from muxway.routing import subtools
-from muxway.routing.target import NOTHING, Target
+from muxway.routing.target import NOTHING, Target, Trace
 from muxway.search.listing import SEARCH
 from muxway.wire import envelopes
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
     from muxway.routing.snapshot import Visible
-    from muxway.routing.target import Trace
     from muxway.wire.envelopes import Buffer, Params
 
 NOT_FOUND: Final = -32002
@@ -106,10 +105,20 @@ class Router:
         verdict = target.verdict.of(_arguments(call))
         if verdict.do != "deny":
             return msgspec.structs.replace(target, verdict=verdict)
-        name = envelopes.text(call.params.get("name")) or ""
-        problem = f"{TOOLS.not_found}: {short(name)}"
-        error = ToolNotFound(problem, code=call.caller.revision.unknown_tool_code)
-        return Target(kind=TOOLS, verdict=verdict, error=error)
+        return Target(kind=TOOLS, verdict=verdict, error=_no_tool(call.params.get("name"), call.caller))
+
+    def again(self, visible: Visible, target: Target, call: Call) -> Target:
+        """The target of a call that has waited, as what there is, and rules, have it now. Raises as `resolve` does."""
+        if call.caller.depth:
+            visible = visible.whole
+        if target.chosen is None:
+            return self.decide(self.resolve_again(visible, call, target), call)
+        # The call is that of the subtool by now.
+        now = self.of_trace(visible, Trace(target.server, envelopes.text(target.spelled) or "", target.head))
+        if now is None:
+            return Target(kind=TOOLS, error=_no_tool(target.spelled, call.caller))
+        now = self.decide(now, call)
+        return target if now.error is None else now
 
     # --- tools --------------------------------------------------------------------------------
 
@@ -574,6 +583,11 @@ def named(given: Raw | None) -> tuple[Raw | None, Raw | None]:
     return (wanted.get("name"), wanted.get("arguments")) if len(wanted) == len(members) else (None, None)
 
 
+def _no_tool(spelled: Raw | None, caller: Caller) -> RpcError:
+    problem = f"{TOOLS.not_found}: {short(envelopes.text(spelled) or '')}"
+    return ToolNotFound(problem, code=caller.revision.unknown_tool_code)
+
+
 def _no_resource(uri: str, caller: Caller) -> RpcError:
     code = INVALID_PARAMS if caller.revision.stateless else NOT_FOUND
     return RpcError(f"Resource not found: {short(uri)}", code=code, data={"uri": short(uri, 4096)})
@@ -603,7 +617,7 @@ def _object(raw: Raw, largest: int | None = _LARGEST_JUDGED) -> dict[str, Any]:
         if largest is not None and len(raw) > largest:
             raise InvalidParams("params.arguments are too large for the rule that looks at them")
         if envelopes.stands_twice(raw):
-            raise InvalidParams("params.arguments: a member stands twice, which is not passed on")
+            raise InvalidParams("params.arguments has a duplicate key, which is not passed on")
     return value
 
 

@@ -58,7 +58,7 @@ CLIENTS = {
             "Claude Desktop",
             ("{config}/Claude/claude_desktop_config.json",),
             stdio_only=True,
-            then="Quit it whole and start it again.",
+            then="Quit it completely and start it again.",
             rewrites_file=("Claude", "claude-desktop"),
         ),
         KnownClient(
@@ -66,18 +66,18 @@ CLIENTS = {
             "Claude Code",
             ("{claude}/.claude.json",),
             shape="typed",
-            then="Begin a new session.",
+            then="Start a new session.",
             program="claude",
             marks=("{home}/.claude",),
         ),
-        KnownClient("cursor", "Cursor", ("{home}/.cursor/mcp.json",), then="It notices by itself."),
+        KnownClient("cursor", "Cursor", ("{home}/.cursor/mcp.json",), then="Reloads automatically."),
         KnownClient(
             "vscode",
             "VS Code",
             ("{config}/Code/User/mcp.json",),
             ("servers",),
             "typed",
-            then="It notices by itself.",
+            then="Reloads automatically.",
         ),
         KnownClient(
             "vscode-insiders",
@@ -85,7 +85,7 @@ CLIENTS = {
             ("{config}/Code - Insiders/User/mcp.json",),
             ("servers",),
             "typed",
-            then="It notices by itself.",
+            then="Reloads automatically.",
         ),
         KnownClient(
             "copilot-jetbrains",
@@ -100,7 +100,7 @@ CLIENTS = {
             "GitHub Copilot CLI",
             ("{copilot}/mcp-config.json",),
             shape="copilot",
-            then="Begin a new session.",
+            then="Start a new session.",
         ),
         KnownClient(
             "windsurf",
@@ -122,14 +122,14 @@ CLIENTS = {
             ("{xdg}/zed/settings.json",),
             ("context_servers",),
             "zed",
-            then="It notices by itself.",
+            then="Reloads automatically.",
         ),
         KnownClient(
             "codex",
             "Codex",
             ("{codex}/config.toml",),
             ("mcp_servers",),
-            then="Begin a new session.",
+            then="Start a new session.",
             program="codex",
         ),
         KnownClient("gemini", "Gemini CLI", ("{home}/.gemini/settings.json",), shape="gemini"),
@@ -139,7 +139,7 @@ CLIENTS = {
             ("{xdg}/goose/config.yaml",),
             ("extensions",),
             "goose",
-            then="Begin a new session.",
+            then="Start a new session.",
         ),
         KnownClient(
             "opencode",
@@ -153,7 +153,7 @@ CLIENTS = {
             "Cline",
             (f"{_VSCODE}/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",),
             shape="cline",
-            then="It notices by itself.",
+            then="Reloads automatically.",
         ),
         KnownClient(
             "roo", "Roo Code", (f"{_VSCODE}/rooveterinaryinc.roo-cline/settings/mcp_settings.json",), shape="roo"

@@ -63,15 +63,15 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 @click.argument("source")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @target_option
-@click.option("--name", help="What to call it.  [default: made from SOURCE]")
+@click.option("--name", help="Name of the server.  [default: made from SOURCE]")
 @click.option("--env", multiple=True, metavar="KEY[=VALUE]", help="Variable for it; without a value, you are asked.")
 @click.option("--header", multiple=True, metavar="KEY=VALUE", help="HTTP header for a URL.")
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="What its record in the registry asks for.")
-@click.option("--secret", multiple=True, metavar="NAME", help="The same for a secret: of the environment, or of stdin.")
-@click.option("--as", "kind", type=click.Choice(KINDS), help="Which of several packages of the registry to take.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Value that its registry entry asks for.")
+@click.option("--secret", multiple=True, metavar="NAME", help="The same for a secret, from the environment or stdin.")
+@click.option("--as", "kind", type=click.Choice(KINDS), help="Which of several packages in the registry to use.")
 @registry_option
-@click.option("--secret-store", is_flag=True, help="Keep secrets in muxway's sealed store instead of NAME.env.")
-@click.option("--no-try", is_flag=True, help="Write it without starting it first.")
+@click.option("--secret-store", is_flag=True, help="Keep secrets in muxway's secret store instead of NAME.env.")
+@click.option("--no-try", is_flag=True, help="Do not start it before writing the config.")
 @click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 @dry_run_option
 def command(
@@ -91,21 +91,22 @@ def command(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Add one server to the config: of the registry, a package, a URL or a program.
+    """Add one server to the config.
 
-    SOURCE is a name of the MCP registry (io.github.owner/server, with @VERSION, else
-    the latest), npm:NAME or pypi:NAME (likewise), @scope/name of npm, a URL, a
-    program on PATH or by its path, or a package's bare name if only one of the two
-    has it. ARGS are the server's own; those that begin with a dash stand behind `--`.
+    SOURCE is a name in the MCP registry (io.github.owner/server, with @VERSION or
+    else the latest), npm:NAME or pypi:NAME (likewise), an npm @scope/name, a URL, a
+    program on PATH or by its path, or the bare name of a package if only npm or only
+    PyPI has it. ARGS are passed to the server; put `--` before those that begin
+    with a dash.
 
     A package is pinned to its exact version. The server is started once before
-    anything is written. Comments and order of the config stay.
+    anything is written. Comments and order of the config are kept.
 
-    What a record of the registry asks for is asked of you, or given by --set and
-    --secret; its secrets go into the sealed store (`muxway secret`), and the config
-    refers to them. Values of secret-looking variables given by --env go to NAME.env
-    beside the config, which only you can read, or into the sealed store. Where
-    nobody can be asked, a variable without a value is taken from the environment.
+    If a registry entry needs values, you are asked for them, or give them with --set
+    and --secret. Its secrets go into the secret store (`muxway secret`), and the
+    config refers to them. Values given by --env that look like secrets go to
+    NAME.env next to the config, which only you can read, or into the secret store.
+    In a script, a variable without a value is taken from the environment.
 
     Exit 1 if SOURCE cannot be added, 4 if the server does not start.
     """
@@ -136,7 +137,7 @@ def command(
             in_file = [with_secrets(file.path, found.name, found.secrets)] if found.secrets else []
             entry = {**found.entry, **({"envFile": in_file[0][0].path.name} if in_file else {})}
     after = with_entry(file.text, form, container, (found.name, entry))
-    _show(found, entry, f"{found.name}.env" if in_file else "the sealed store")
+    _show(found, entry, f"{found.name}.env" if in_file else "the secret store")
     for word in args:
         if word in (".", "..") or word.startswith(("./", "../")):
             whole = one_line(shlex.quote(str(Path(word).absolute())))
@@ -228,7 +229,9 @@ def _with_variables(found: Addition, given: tuple[str, ...]) -> Addition:
         else:
             missing.append(key)
     if missing:
-        raise click.UsageError(f"nobody can be asked here for {', '.join(missing)}: set it, or give --env KEY=VALUE.")
+        raise click.UsageError(
+            f"there is no terminal to ask for {', '.join(missing)}: set it, or give --env KEY=VALUE."
+        )
     if values and "url" in found.entry:
         raise click.UsageError("a URL takes no variables: give --header.")
     plain = {key: value for key, value in values.items() if not SECRET_KEY.search(key)}

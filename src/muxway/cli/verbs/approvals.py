@@ -37,23 +37,23 @@ _LONGEST = 24 * 3600.0
 @click.option(
     "--remember",
     metavar="TIME",
-    help="With allow: also allow later calls of the same tool by the same caller, for so long, up to 24h.",
+    help="With allow: also allow later calls of the same tool by the same caller, for this time, up to 24h.",
 )
 @gateway_options
 @json_option
 def command(
     action: str, ids: tuple[str, ...], remember: str | None, pid: int | None, config: str | None, *, as_json: bool
 ) -> None:
-    """Show calls that wait to be approved; allow or deny them.
+    """Show calls that wait for approval; allow or deny them.
 
     A call waits here if an access rule says `ask` and the client cannot ask its
     user. Secrets in the arguments are masked. After `gateway.approvalTimeout` the
-    answer is no.
+    call is denied.
 
-    A yes that is remembered holds for any arguments, until the server is started
-    anew or the config is read again.
+    With --remember, the approval also applies to other arguments, until the server
+    restarts or the config is reloaded.
 
-    Exit 1 if no such call waits any more, 4 if no gateway runs.
+    Exit 1 if the call no longer waits, 4 if no gateway runs.
     """
     seconds = _seconds(remember, action)
     if action == "list":

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 @config_option
 @json_option
 def command(what: str, config: str | None, *, as_json: bool) -> None:
-    """Show which logins are kept, and until when.
+    """Show the stored logins and when they expire.
 
-    Also which keys of yours the servers of the config have, by name. Asks no server. `muxway check --connect` does.
+    Also shows, by name, the keys that you entered for servers of the config. No
+    server is contacted; `muxway check --connect` does that.
     """
     del what
     from muxway.identity.store import TokenStore

@@ -42,7 +42,7 @@ _BAR = 24
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
 @request_options
 @view_option
-@click.option("--json", "base", metavar="TEXT", help="Arguments as one JSON object; single ones win over it.")
+@click.option("--json", "base", metavar="TEXT", help="Arguments as one JSON object; KEY=VALUE overrides it.")
 def command(
     tool: str,
     arguments: Sequence[str],
@@ -54,12 +54,12 @@ def command(
     *,
     debug: bool,
 ) -> None:
-    """Call one tool and print what it returns.
+    """Call one tool and print its result.
 
-    KEY=VALUE passes text, or a number, true/false, null, array or object where the
-    tool's schema wants one; KEY:=JSON passes any JSON. What the schema requires and
-    is not given is asked for on a terminal. The tool may be written server__tool,
-    server:tool or server.tool; only the servers it may belong to are started.
+    KEY=VALUE passes text, or a number, true/false, null, array or object if the
+    tool's schema wants one; KEY:=JSON passes any JSON. On a terminal you are asked
+    for required arguments that are missing. The tool can be written server__tool,
+    server:tool or server.tool; only servers that can have this tool are started.
 
     Ctrl-C cancels the call at its server; a second one quits.
 

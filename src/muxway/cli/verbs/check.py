@@ -55,16 +55,16 @@ _SECRET_FLAG = re.compile(r"--?[\w-]*(?:token|secret|passw|pwd|key|auth|credenti
 )
 @click.argument("file", required=False)
 @config_option
-@click.option("--connect", is_flag=True, help="Also start each server once and show what it has.")
+@click.option("--connect", is_flag=True, help="Also start each server once and show its contents.")
 @click.option(
     "--client",
     type=click.Choice([*PROFILES]),
     metavar="NAME",
-    help="Also show what is done to tools for this client, which cannot take everything. Starts each server, too. "
+    help="Also start each server and show how tools are adapted to the limits of this client. "
     f"One of: {', '.join(PROFILES)}.",
 )
-@click.option("--plan", "planned", is_flag=True, help="Show what a reload would change in the gateway that runs it.")
-@click.option("--against", metavar="OLD", help="The same for a gateway that runs this other config.")
+@click.option("--plan", "planned", is_flag=True, help="Show what a reload would change in the running gateway.")
+@click.option("--against", metavar="OLD", help="Show what a reload would change from this other config.")
 @json_option
 @debug_option
 def command(
@@ -80,15 +80,15 @@ def command(
 ) -> None:
     """Read the config, start nothing, print every problem with its line.
 
-    Values of variables and of secret-looking keys are never shown. With --connect,
-    the steps of composed tools are checked against the servers' schemas.
+    Values of variables and of keys that look like secrets are never shown. With
+    --connect, the steps of composed tools are checked against the servers' schemas.
 
-    With --plan, the running gateway itself reads the file and tells, with its own
-    variables, which servers it would keep, start, swap (new process), adjust (same
-    process) or stop.
+    With --plan, the running gateway reads the file with its own variables and says
+    which servers it would keep, start, swap (new process), adjust (same process)
+    or stop. Nothing is changed.
 
-    Exit 3 if the config cannot be used, 4 if a server, or the issuer of
-    gateway.auth, failed with --connect or no gateway runs it with --plan.
+    Exit 3 if the config cannot be used; 4 if, with --connect, a server or the
+    issuer of gateway.auth failed, or, with --plan, no gateway runs this config.
     """
     file = chosen(file, config)
     quiet_log(debug=debug)
@@ -290,7 +290,7 @@ def _show_logins(logins: Logins) -> None:
     for name, facts in logins.items():
         scopes = " ".join(facts["scopes"] or ()) or "none"
         state = f"until {_when(facts['expiresAt'])}" if facts["loggedIn"] else "no login"
-        renewed = ", renewed by itself" if facts["renewable"] else ""
+        renewed = ", renewed automatically" if facts["renewable"] else ""
         where, known = facts["authorizationServer"] or "no authorization server", facts["registration"] or "none"
         click.echo(one_line(f"{name}: {state}{renewed}; at {where}; client id: {known}; scopes: {scopes}"))
         for problem in facts.get("problems", ()):

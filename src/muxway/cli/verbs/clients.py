@@ -20,10 +20,10 @@ from muxway.setup.connecting import is_connected
 @click.option("--all", "every", is_flag=True, help="Also those that are not on this machine.")
 @json_option
 def command(*, every: bool, as_json: bool) -> None:
-    """Show the MCP clients of this machine, and what they have.
+    """Show the MCP clients of this machine and their servers.
 
-    Looks where each client keeps the servers of its user; files of projects are not
-    looked at. Nothing is changed.
+    Reads the user-level config file of each client, not those of projects. Nothing
+    is changed.
     """
     here = clients_here()
     found = [_about(client.id, is_here=client in here) for client in (CLIENTS.values() if every else here)]

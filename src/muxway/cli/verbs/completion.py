@@ -19,7 +19,7 @@ from muxway.cli.help import Verb
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print the completion script of a shell."""
+    """Print the completion script for a shell."""
     make = get_completion_class(shell)
     if make is None:
         raise AssertionError(f"click has no completion for {shell}")

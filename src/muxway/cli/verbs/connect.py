@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 )
 @click.argument("client")
 @config_option
-@click.option("--url", help="Connect to a muxway that serves at this URL, instead of starting one.")
-@click.option("--replace", is_flag=True, help="Take out the client's servers that are in the config.")
+@click.option("--url", help="Let the client connect to a muxway at this URL, instead of launching one.")
+@click.option("--replace", is_flag=True, help="Remove those of the client's servers that are in the config.")
 @dry_run_option
 def command(client: str, config: str | None, url: str | None, *, replace: bool, dry_run: bool) -> None:
-    """Put muxway into a client's file.
+    """Add muxway to a client's config file.
 
-    CLIENT is one of `muxway clients --all`. One entry is spliced in, every other
-    byte of the file stays; a backup is kept. Claude Code and Codex are changed by
-    their own command if it is there. `muxway disconnect CLIENT` is the way back.
+    CLIENT is one of `muxway clients --all`. One entry is inserted, every other byte
+    of the file stays, and a backup is kept. Claude Code and Codex are changed by
+    their own command if it is installed. `muxway disconnect CLIENT` undoes it.
 
-    A file that cannot be read, that another program holds or that somebody changes
-    at the same moment is left alone.
+    A file that cannot be read, that another program has locked, or that changes at
+    the same moment is not changed.
     """
     about = known_client(client)
     if url is not None and about.stdio_only:

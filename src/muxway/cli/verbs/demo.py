@@ -54,14 +54,14 @@ _HOST, _PORT = "127.0.0.1", 3006
     "[default: serve if stdin and stdout are a terminal]",
 )
 def command(*, keep: bool | None) -> None:
-    """Show what muxway does, with servers of its own. Needs no config.
+    """Show muxway at work with built-in servers. Needs no config.
 
-    Starts three small servers of three protocol revisions behind one gateway,
+    Starts three small servers with three protocol revisions behind one gateway,
     connects an older and a newer client to it, and makes real calls, with times.
 
-    Then it serves them over HTTP, on port 3006 or another if that is taken, for a
-    client of yours: until Ctrl-C, or just for one call of its own where nobody could
-    press it, as in a script. Exit 0 both ways.
+    Then it serves them over HTTP on port 3006, or another if that is taken, so that
+    you can connect a client. On a terminal it serves until Ctrl-C; in a script it
+    makes one call over HTTP and ends. Exit 0 both ways.
     """
     by_person = sys.stdin.isatty() and sys.stdout.isatty()
     quiet_log(debug=False)
@@ -153,7 +153,7 @@ def _listen() -> socket.socket:
     except OSError as error:
         listener = socket.create_server((_HOST, 0))
         why = os.strerror(error.errno or 0).lower()
-        click.echo(f"  {badge('warning')}  port {_PORT} cannot be had ({why}): taking another one")
+        click.echo(f"  {badge('warning')}  port {_PORT} is not available ({why}): using another one")
     listener.setblocking(False)
     return listener
 
@@ -196,7 +196,7 @@ def _show_next_steps(url: str) -> None:
     typed = "muxway" if shutil.which("muxway") == program else shlex.quote(program)
     launched = {"mcpServers": {"muxway": {"command": program, "args": ["--config", "/path/to/servers.json"]}}}
     click.echo(f"  Read on         {typed} --help, {typed} config explain, docs/ in the repository")
-    click.echo(f"  Your clients    {typed} setup   (their servers behind muxway, and muxway into them; asks first)")
+    click.echo(f"  Your clients    {typed} setup   (moves their servers behind muxway; asks first)")
     click.echo(f"  Your servers    {typed} check servers.json --connect   (any client's mcpServers file)")
     click.echo(f"  Without HTTP    {json.dumps(launched)}")
     click.echo(f"  Over HTTP       {json.dumps(served)}")

@@ -21,11 +21,11 @@ from muxway.setup.connecting import apply, disconnect
 @click.option("--all", "every", is_flag=True, help="Every client that has muxway in its file.")
 @dry_run_option
 def command(client: str | None, *, every: bool, dry_run: bool) -> None:
-    """Take muxway out of a client's file, and give back what was there.
+    """Remove muxway from a client's config file; undo `connect`.
 
-    If nobody wrote the file since `connect` or `setup`, it gets the very bytes back
-    that it had. Else muxway's entry is taken out, and servers that were replaced by
-    it are put back.
+    If the file has not changed since `connect` or `setup`, its original content is
+    restored byte for byte. Otherwise muxway's entry is removed, and the servers
+    that it replaced are put back.
     """
     if every == (client is not None):
         raise click.UsageError("name one client, or give --all.")

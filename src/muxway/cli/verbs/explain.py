@@ -38,11 +38,11 @@ _LABEL = 10
     ],
 )
 @click.argument("tool")
-@click.option("--view", metavar="NAME", help="As clients of this view see it.")
-@click.option("--as", "user", metavar="USER", help="As this user sees it, by the access rules.")
-@click.option("--group", "groups", metavar="GROUP", multiple=True, help="As one of this group; may be repeated.")
-@click.option("--key", metavar="NAME", help="As who has the API key of this name.")
-@click.option("--client", metavar="ID", help="As the program with this client id.")
+@click.option("--view", metavar="NAME", help="Explain it for clients of this view.")
+@click.option("--as", "user", metavar="USER", help="Explain it for this user, by the access rules.")
+@click.option("--group", "groups", metavar="GROUP", multiple=True, help="Explain it for this group. May be repeated.")
+@click.option("--key", metavar="NAME", help="Explain it for the API key of this name.")
+@click.option("--client", metavar="ID", help="Explain it for the client with this id.")
 @gateway_options
 @json_option
 def command(
@@ -57,17 +57,17 @@ def command(
     *,
     as_json: bool,
 ) -> None:
-    """Say why a tool is visible, hidden, renamed or failing.
+    """Explain why a tool is visible, hidden, renamed or failing.
 
-    TOOL is a public name in any spelling, or what its server calls it. Each reason
-    comes with its line in the config file.
+    TOOL is a public name in any spelling, or the server's own name for it. Each
+    reason comes with its line in the config file.
 
-    A running gateway is asked, if there is one (with --config or $MUXWAY_CONFIG,
-    one that runs this config); without one, the servers are started for as long
-    as it takes.
+    Asks a running gateway if there is one (with --config or $MUXWAY_CONFIG, one
+    that runs this config). Otherwise it starts the servers itself, and stops them
+    afterwards.
 
-    With access rules, the one that decides is named: for callers without
-    credentials, or as --as, --group, --key and --client say.
+    If there are access rules, it names the one that decides: for callers without
+    credentials, or for the caller given by --as, --group, --key and --client.
 
     Exit 1 if there is no such tool, 4 if no gateway has the process id of --pid.
     """

@@ -49,15 +49,15 @@ if TYPE_CHECKING:
 def command(
     source: tuple[str, ...], config: str | None, *, move_secrets: bool, secret_store: bool, dry_run: bool
 ) -> None:
-    """Copy servers of clients, or of files, into muxway's config.
+    """Copy servers from clients or files into muxway's config.
 
-    Without an argument, those of every client on this machine. A server that is
-    there already, under whatever name, is not copied again. Entries are copied as
-    they are written, references to variables and inputs included. Where secrets
-    stand in clear is told; they are never shown. On a terminal you are asked whether
-    to move them into the sealed store (`muxway secret`).
+    Without an argument: from every client on this machine. A server that is already
+    there, under any name, is not copied again. Entries are copied as they are
+    written, including references to variables and inputs. You are told where
+    secrets are written in plain text; their values are never shown. On a terminal
+    you are asked whether to move them into the secret store (`muxway secret`).
 
-    Comments and order of the config stay. The clients are not changed.
+    Comments and order of the config are kept. The clients are not changed.
     """
     file = target(config)
     found: list[FoundServer] = []

@@ -29,7 +29,7 @@ _DAY = 86400.0
 
 @click.group(context_settings=SETTINGS)
 def command() -> None:
-    """Make, list and revoke API keys for machines."""
+    """Create, list and revoke API keys for machines."""
 
 
 @command.command(
@@ -41,18 +41,18 @@ def command() -> None:
 )
 @click.argument("name")
 @config_option
-@click.option("--view", metavar="NAME", help="The only view that the key opens.  [default: everything]")
+@click.option("--view", metavar="NAME", help="The only view that the key gives access to.  [default: everything]")
 @click.option(
     "--expires",
     metavar="WHEN",
-    help='How long the key is good ("90d", "12h"), or until which day ("2027-01-31", UTC).  [default: until revoked]',
+    help='When the key expires: after a time ("90d", "12h") or on a day ("2027-01-31", UTC).  [default: never]',
 )
 @json_option
 def create(name: str, config: str | None, view: str | None, expires: str | None, *, as_json: bool) -> None:
-    """Make an API key and print it, this once.
+    """Create an API key and print it, only once.
 
     Clients of `muxway serve` send it as `Authorization: Bearer <key>`. Only a digest
-    of it is kept. A gateway that runs takes it within a second.
+    of it is stored. A running gateway accepts it within a second.
     """
     loaded = read_config(config)
     known_view(loaded, view)
@@ -103,9 +103,9 @@ def show(config: str | None, *, as_json: bool) -> None:
 @click.argument("name")
 @config_option
 def revoke(name: str, config: str | None) -> None:
-    """Revoke an API key. A gateway that runs refuses it within a second.
+    """Revoke an API key. A running gateway refuses it within a second.
 
-    Sessions that were opened with it end, and its logins at servers are forgotten.
+    Sessions that were opened with it end, and its logins at servers are deleted.
     """
     from muxway.cli.verbs.logout import forget_all_of
 

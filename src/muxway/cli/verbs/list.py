@@ -35,10 +35,10 @@ _LONGEST_NAME = 36
 @json_option
 @debug_option
 def command(file: str | None, config: str | None, *, as_json: bool, debug: bool) -> None:
-    """Start the servers and show how each one is, and what it has.
+    """Start the servers and show their status and contents.
 
-    A server that failed is shown with its reason and is no failure of this
-    command; `muxway check --connect` also shows times and stderr, and exits 4.
+    A failed server is shown with its reason, and the exit code is still 0;
+    `muxway check --connect` also shows times and stderr, and exits 4.
     `muxway tools`, `muxway read` and `muxway prompt` list what the servers have.
     """
     file = chosen(file, config)

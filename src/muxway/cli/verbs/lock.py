@@ -56,14 +56,14 @@ class _Answers(NamedTuple):
 @debug_option
 @click.pass_context
 def command(context: click.Context, config: str | None, *, check: bool, as_json: bool, debug: bool) -> None:
-    """Write down what the servers are, and compare them with that later.
+    """Record the tools of all servers, and report later changes.
 
     Starts each server and writes its tools, prompts, templates, instructions and
-    package to muxway.lock beside the config. With `gateway.lock` set to `enforce`,
-    what is not in it is hidden, and what has changed is not called.
+    package to muxway.lock next to the config. If `gateway.lock` is `enforce`, the
+    gateway hides what is not in the lock, and refuses calls to what has changed.
 
-    Exit 1 if a server differs with --check, 3 if that cannot be told, 4 if a server
-    could not be started and was not locked before.
+    Exit 1 if a server differs with --check, 3 if --check cannot tell, 4 if a
+    server could not be started and was not locked before.
     """
     if context.invoked_subcommand is not None:
         return
@@ -152,7 +152,7 @@ def diff(config: str | None, *, debug: bool) -> None:
 def accept(what: str, config: str | None, *, debug: bool) -> None:
     """Lock a server, or one tool, prompt or template of it, as it is now.
 
-    A gateway that runs this config goes by it at once; nothing is restarted.
+    A gateway that runs this config uses the new lock at once, without a restart.
 
     Exit 4 if the server cannot be started.
     """

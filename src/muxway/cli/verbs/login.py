@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SOON: Final = 2.0
 
-key_option = click.option("--key", metavar="NAME", help="For the API key of this name: see `muxway key`.")
+key_option = click.option("--key", metavar="NAME", help="Login of the API key with this name: see `muxway key`.")
 
 
 @click.command(
@@ -45,15 +45,15 @@ key_option = click.option("--key", metavar="NAME", help="For the API key of this
     ],
 )
 @click.argument("server")
-@click.option("--no-browser", is_flag=True, help="Open no browser: print the address, and take the one it ends at.")
-@click.option("--device", is_flag=True, help="Log in with a short code, typed in on any device.")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Ask for this scope, too. May be repeated.")
+@click.option("--no-browser", is_flag=True, help="Print the login address; paste the one at which your browser ends.")
+@click.option("--device", is_flag=True, help="Log in with a short code that you enter on any device.")
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Request this scope, too. May be repeated.")
 @click.option(
     "--set",
     "given",
     multiple=True,
     metavar="NAME=-",
-    help="Read what the config has as ${user:NAME} from stdin, one line each, instead of asking for it.",
+    help="Read the value of ${user:NAME} from stdin, one line each, instead of asking for it.",
 )
 @key_option
 @config_option
@@ -71,15 +71,17 @@ def command(
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Log in to a server that wants to know who you are, or give it your keys.
+    """Log in to a server that needs OAuth or a personal API key.
 
-    With a browser here; with one elsewhere, whose last address you paste; or by a code.
-    What you get is kept, sealed, for every muxway of yours, and renewed by itself.
-    A gateway that runs notices it and starts the server; nothing need be restarted.
+    Opens a browser; over SSH, you paste the address at which a browser elsewhere
+    ends, or use a code (--device). The login is stored encrypted, used by all your
+    muxway processes, and renewed automatically. A running gateway notices it and
+    starts the server; you do not need to restart anything.
 
-    A server with ${user:NAME} in its config wants keys instead: they are asked for, unseen.
+    If the config of the server contains ${user:NAME}, you are asked for that key;
+    your input is not shown.
 
-    With --key, the login is that of a machine that comes with this API key, and not yours.
+    With --key, the login belongs to the machine that uses this API key, not to you.
     """
     from muxway.identity.discovery import OAuthError
     from muxway.identity.sign_in import SignIn
@@ -255,7 +257,7 @@ class _Pasted:
 def facts(login: Login) -> dict[str, str]:
     """What is worth knowing of a login, in words."""
     token = login.token
-    renewed = "renewed by itself" if token.refresh or login.grant != "authorization_code" else "then log in again"
+    renewed = "renewed automatically" if token.refresh or login.grant != "authorization_code" else "then log in again"
     left = None if token.expires_at is None else token.expires_at - time.time()
     until = "has no end that was told" if left is None else f"{'good for ' + _span(left) if left > 0 else 'has ended'}"
     return {

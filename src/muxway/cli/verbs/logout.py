@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Verb, examples=["muxway logout linear", "muxway logout --all"])
 @click.argument("server", required=False)
-@click.option("--all", "everything", is_flag=True, help="All logins and keys that are kept, of every config.")
+@click.option("--all", "everything", is_flag=True, help="All stored logins and keys, of every config.")
 @key_option
 @config_option
 @json_option
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 def command(
     server: str | None, key: str | None, config: str | None, *, everything: bool, as_json: bool, debug: bool
 ) -> None:
-    """Give logins back, and forget them.
+    """Revoke and delete logins.
 
-    The tokens are taken back at the authorization server. What cannot be taken back is
-    forgotten all the same, and you are told. Keys that you gave a server (`${user:NAME}`)
-    are forgotten.
+    The tokens are revoked at the authorization server. If that fails, you are told,
+    and they are deleted here all the same. Keys that you entered for a server
+    (`${user:NAME}`) are deleted.
     """
     from muxway.identity.credentials import login_key
     from muxway.identity.store import TokenStore

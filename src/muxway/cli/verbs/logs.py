@@ -11,8 +11,8 @@ from muxway.cli.running import answered, gateway_options, known_server, pick_for
 
 @click.command(cls=Verb, examples=["muxway logs github", "muxway logs -f github", "muxway logs github -n 20"])
 @click.argument("server")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what it writes from now on, until Ctrl-C.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of what is kept.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines, until Ctrl-C.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
 @gateway_options
 def command(server: str, pid: int | None, config: str | None, *, follow: bool, lines: int | None) -> None:
     """Print what a server of a running gateway wrote to stderr.
@@ -20,7 +20,7 @@ def command(server: str, pid: int | None, config: str | None, *, follow: bool, l
     The last 256 KiB are kept, also of a server that has failed. Secrets of the
     config are masked.
 
-    Exit 4 if no gateway runs, or it ends meanwhile.
+    Exit 4 if no gateway runs, or if it ends in the meantime.
     """
     gateway = pick_for(server, pid, config)
     count = 0

@@ -43,13 +43,13 @@ def command(
     *,
     debug: bool,
 ) -> None:
-    """Fill in one prompt and print it, or list them.
+    """Fill in one prompt and print it, or list all.
 
     Without NAME, the prompts of all servers are listed, with their arguments. The
-    name may be written server__prompt, server:prompt or server.prompt; only the
-    servers it may belong to are started.
+    name can be written server__prompt, server:prompt or server.prompt; only servers
+    that can have this prompt are started.
 
-    Of several messages, each one stands below its role.
+    If there are several messages, each is printed below its role.
 
     Ctrl-C cancels the request at its server; a second one quits.
 

@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 @click.argument("uri", required=False)
 @request_options
 def command(uri: str | None, config: str | None, output: str, timeout: float | None, *, debug: bool) -> None:
-    """Read one resource and print it, or list them.
+    """Read one resource and print it, or list all.
 
-    Without URI, the resources and resource templates of all servers are listed. One
-    that is not listed, but made of a template, can be read as well.
+    Without URI, the resources and resource templates of all servers are listed.
+    You can also read a URI that is not listed but matches a template.
 
-    What is not text goes to a file or pipe as it is; a terminal shows its size.
+    Binary content is written to a file or pipe unchanged; a terminal shows its
+    size.
 
     Ctrl-C cancels the request at its server; a second one quits.
 

@@ -44,8 +44,8 @@ def command() -> None:
 def search(query: str, limit: int, config: str | None, registry: str | None, *, as_json: bool) -> None:
     """Find servers whose name, title or description has every word of QUERY.
 
-    Searches a copy on this machine. The registry is asked at most once an hour for
-    what has changed; if it cannot be, the copy that is there is searched.
+    Searches a local copy. The copy is updated from the registry at most once an
+    hour; if the registry cannot be reached, the existing copy is searched.
     """
     base = base_of(registry, _config(config)).rstrip("/")
     mirror, found, why = run(_search(base, query, limit))
@@ -74,7 +74,7 @@ def search(query: str, limit: int, config: str | None, registry: str | None, *, 
 @registry_option
 @json_option
 def show(name: str, config: str | None, registry: str | None, *, as_json: bool) -> None:
-    """Show one server of the registry: what it is, how it runs, and what it asks for."""
+    """Show one server of the registry: description, packages and required values."""
     wanted = name_and_version(name)
     if wanted is None:
         raise click.BadParameter(f"{one_line(name)} is no name like io.github.owner/server.", param_hint="NAME")

@@ -18,8 +18,8 @@ from muxway.log import printable
 def command(pid: int | None, config: str | None, *, as_json: bool) -> None:
     """Make a running gateway read its config again.
 
-    Servers whose entries are as before keep their processes and sessions. A config
-    that cannot be used changes nothing, and every problem in it is told.
+    Servers whose entry did not change keep their processes and sessions. If the
+    config cannot be used, nothing changes, and every problem is printed.
 
     Exit 3 if the config cannot be used, 4 if no gateway runs.
     """

@@ -21,10 +21,10 @@ from muxway.setup.splicing import entries_in, without_entry
 @target_option
 @dry_run_option
 def command(name: str, config: str | None, *, dry_run: bool) -> None:
-    """Take one server out of the config.
+    """Remove one server from the config.
 
-    Everything else in the file stays as it is written; a backup is kept. A file
-    with its variables stays, too.
+    Everything else in the file stays as it is; a backup is kept. The file with the
+    server's variables is kept, too.
     """
     file = target(config)
     kind = format_of(file.path, file.text or "{")

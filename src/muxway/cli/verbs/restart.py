@@ -19,12 +19,12 @@ from muxway.cli.verbs.status import why
 @gateway_options
 @json_option
 def command(server: str, pid: int | None, config: str | None, *, as_json: bool) -> None:
-    """End a server of a running gateway and start it anew.
+    """Restart one server of a running gateway.
 
-    Calls under way at it fail; those that come meanwhile wait for it. A server that
-    has failed is tried at once, whatever its next try was to be.
+    Its running calls fail; new calls wait until it is ready. A failed server is
+    started at once, without waiting for its next automatic retry.
 
-    Exit 4 if it does not start, or no gateway runs.
+    Exit 4 if it does not start, or if no gateway runs.
     """
     gateway = pick(pid, config)
     line = StatusLine()

@@ -46,8 +46,8 @@ def command(
 ) -> None:
     """Start the servers and find tools by what they do.
 
-    QUERY is in any words. Tools are ranked as `search_tools` ranks them in a view
-    with `discovery: search`, whether or not the view has that.
+    QUERY is free text. Tools are ranked as `search_tools` ranks them in a view with
+    `discovery: search`, even if the view is not a search view.
 
     Exit 4 if no server could be started.
     """

@@ -37,13 +37,13 @@ def command() -> None:
 )
 @click.argument("name")
 def set_secret(name: str) -> None:
-    """Set the secret that `${secret:NAME}` stands for in a config.
+    """Set the secret that `${secret:NAME}` refers to in a config.
 
-    You are asked for it, and it is not shown. Where nobody can be asked it is read
-    from stdin; a newline at its end is not a part of it.
+    On a terminal you are asked for it, and your input is not shown. Otherwise it is
+    read from stdin; a newline at its end is removed.
 
-    It is kept in a sealed file that only you can read. A gateway that runs with
-    --watch starts the servers anew that use it; else `muxway reload` does.
+    It is stored in an encrypted file that only you can read. A gateway that runs
+    with --watch restarts the servers that use it; otherwise run `muxway reload`.
     """
     if not is_name(name):
         raise click.BadParameter(
@@ -71,10 +71,10 @@ def set_secret(name: str) -> None:
 def show(config: str | None, *, as_json: bool) -> None:
     """List the secrets by name, when each was set, and which servers use it.
 
-    Those that the config refers to and that are not set are listed, too. What they
-    are is never shown.
+    Secrets that the config refers to but that are not set are listed, too. Values
+    are never shown.
 
-    Exit 1 if one cannot be opened.
+    Exit 1 if one cannot be decrypted.
     """
     users = _users(config)
     problems: dict[str, None] = {}
@@ -95,7 +95,7 @@ def show(config: str | None, *, as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @config_option
 def rm(names: tuple[str, ...], config: str | None) -> None:
-    """Forget secrets. Servers that use one do not start without it."""
+    """Delete secrets. Servers that use one do not start without it."""
     users = _users(config)
     store = SecretStore()
     missing = [name for name in names if not store.remove(name)]

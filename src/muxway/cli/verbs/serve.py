@@ -69,14 +69,14 @@ def _read_by(
     "--host",
     envvar="HOST",
     metavar="ADDRESS",
-    help="Address to bind.  [env: HOST; default: gateway.host, or 127.0.0.1]",
+    help="Address to listen on.  [env: HOST; default: gateway.host, or 127.0.0.1]",
 )
 @click.option(
     "--port",
     envvar="PORT",
     type=_Port(0, 65535),
     metavar="N",
-    help="Port to bind; 0 for any free one.  [env: PORT; default: gateway.port, or 3006]",
+    help="Port to listen on; 0 for any free port.  [env: PORT; default: gateway.port, or 3006]",
 )
 @click.option(
     "--token",
@@ -84,26 +84,26 @@ def _read_by(
     envvar="MUXWAY_TOKEN",
     multiple=True,
     metavar="TEXT",
-    help="Bearer token clients must send; may be given again. The command line is visible to other users of "
-    "this machine: better in the environment.  [env: MUXWAY_TOKEN; default: gateway.token of the config]",
+    help="Bearer token that clients must send. May be repeated. Other users of this machine can see the command "
+    "line: better use the variable.  [env: MUXWAY_TOKEN; default: gateway.token of the config]",
 )
 @click.option(
     "--tls-cert",
     envvar="MUXWAY_TLS_CERT",
     metavar="FILE",
-    help="Certificate (PEM, with its chain): speak HTTPS. Read again when it changes."
+    help="Certificate (PEM, with its chain) to serve HTTPS. Reloaded when it changes."
     "  [env: MUXWAY_TLS_CERT; default: gateway.tls]",
 )
 @click.option(
     "--tls-key",
     envvar="MUXWAY_TLS_KEY",
     metavar="FILE",
-    help="Its private key (PEM), if it is not in the same file.  [env: MUXWAY_TLS_KEY]",
+    help="Private key (PEM) of --tls-cert, if it is not in the same file.  [env: MUXWAY_TLS_KEY]",
 )
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Let in others without a token: any user, any machine that can connect; or with one in clear.",
+    help="Accept clients without a token from any user and machine that can connect, and tokens without TLS.",
 )
 @click.option(
     "--allow-origin",
@@ -112,7 +112,8 @@ def _read_by(
     multiple=True,
     callback=_read_by(places.origin),
     metavar="URL",
-    help="Web origin whose pages may use this (CORS); * for any, with a token. Pages of this machine may anyway."
+    help="Web origin whose pages may connect (CORS); * for any (needs a token). If only this machine can connect, "
+    "its own pages may, too."
     "  [env: MUXWAY_ALLOW_ORIGIN; default: gateway.allowedOrigins]",
 )
 @click.option(
@@ -122,12 +123,12 @@ def _read_by(
     multiple=True,
     callback=_read_by(places.host),
     metavar="NAME",
-    help="Further name clients may reach this by; * for any.  [env: MUXWAY_ALLOW_HOST; default: gateway.allowedHosts]",
+    help="Another host name that clients may use; * for any.  [env: MUXWAY_ALLOW_HOST; default: gateway.allowedHosts]",
 )
 @click.option(
     "--keep-open",
     is_flag=True,
-    help="Keep the servers running when the last /sse client leaves.  [env: KEEP_SERVER_OPEN=1]",
+    help="Keep the servers running when the last /sse client disconnects.  [env: KEEP_SERVER_OPEN=1]",
 )
 @watch_option(default=True)
 @_with_stdio_options
@@ -150,23 +151,27 @@ def command(
 
     FILE is a config, or a Python file with a chain (muxway.chain).
 
-    At /mcp are Streamable HTTP sessions (2025-03-26 to 2025-11-25) and stateless
-    requests (2026-07-28), at /sse is HTTP+SSE (2024-11-05); /healthz and /readyz
-    tell how it is. Views of the config are at /mcp/NAME and /sse/NAME; with --view,
-    one of them is at /mcp and /sse. Only you can connect, from this machine, unless
-    there is a --token, gateway.auth or a key (muxway key); another --host needs one,
-    and --tls-cert, so that nobody reads it on the way.
+    /mcp serves Streamable HTTP sessions (2025-03-26 to 2025-11-25) and stateless
+    requests (2026-07-28); /sse serves HTTP+SSE (2024-11-05); /healthz and /readyz
+    are health checks. Views of the config are at /mcp/NAME and /sse/NAME; with
+    --view, one view is at /mcp and /sse.
 
-    When the last client of /sse leaves, and nobody ever used /mcp, the servers are
-    stopped until the next client comes; --keep-open keeps them.
+    Only you can connect, from this machine, unless there is a --token,
+    gateway.auth or an API key (muxway key). Another --host needs one of these, and
+    --tls-cert, so that it is not sent in clear text.
 
-    Reloads the config when its file changes, and on SIGHUP; what did not change
-    in it goes on undisturbed.
+    When the last client of /sse disconnects, and no client has used /mcp, the
+    servers are stopped until the next client connects. --keep-open keeps them.
 
-    Address, port, allowed hosts and origins may also stand in the config; options
-    win over it. Which pages and names are allowed follows a reload, address and port do not.
+    Reloads the config when its file changes, and on SIGHUP. Servers whose entry
+    did not change keep running.
 
-    Ends on SIGTERM (exit 0) or Ctrl-C (exit 130): calls under way get 5 seconds.
+    Address, port, allowed hosts and origins can also be set in the config; options
+    override it. A reload applies allowed hosts and origins, but not address and
+    port.
+
+    Ends on SIGTERM (exit 0) or Ctrl-C (exit 130). Running calls get 5 seconds to
+    finish.
     """
 
     def credentials(config: Config) -> AcceptedTokens:

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     examples=["muxway setup", "muxway setup --dry-run", "muxway setup --yes --client cursor --client claude-code"],
 )
 @target_option
-@click.option("--client", "only", multiple=True, metavar="CLIENT", help="Only this client; may be given again.")
-@click.option("--keep", is_flag=True, help="Leave the imported servers in the clients, beside muxway.")
+@click.option("--client", "only", multiple=True, metavar="CLIENT", help="Only this client. May be repeated.")
+@click.option("--keep", is_flag=True, help="Keep the imported servers in the clients, in addition to muxway.")
 @move_secrets_option
 @click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 @dry_run_option
@@ -67,16 +67,16 @@ def command(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Put all your servers behind muxway, and muxway into your clients.
+    """Move the servers of all your clients behind muxway.
 
-    Finds the clients of this machine and shows what they have; imports their
-    servers into one config, each once; puts muxway into each client in place of the
-    servers that it now has behind it. Every file is backed up, and only entries of
-    servers change in it. `muxway disconnect --all` is the way back.
+    Finds the clients of this machine and shows their servers; imports these into
+    one config, each once; replaces them in each client by one entry for muxway.
+    Every file is backed up, and nothing but entries of servers is changed in it.
+    `muxway disconnect --all` undoes it.
 
-    Asks before it writes; where nobody can be asked, --yes is needed.
+    Asks before it writes; in a script, use --yes.
 
-    Exit 1 if a client had to be left alone.
+    Exit 1 if a client could not be changed.
     """
     clients = [known_client(name) for name in dict.fromkeys(only)] or clients_here()
     file = target(config)
@@ -156,7 +156,7 @@ def _agree(file: ReadFile, added: int, changes: Sequence[Change], *, yes: bool) 
     parts += [f"connect {', '.join(change.client.title for change in changes)}"] if changes else []
     what = ", ".join(parts)
     if not can_ask():
-        raise click.UsageError(f"this would {what}. Nobody can be asked here: add --yes, or --dry-run to see it.")
+        raise click.UsageError(f"this would {what}. There is no terminal to ask: add --yes, or --dry-run to see it.")
     if not click.confirm(f"{what[0].upper()}{what[1:]}?"):
         click.echo("Nothing was changed.")
         raise click.exceptions.Exit(0)

@@ -38,16 +38,16 @@ _ERROR_LINES = 3
 @gateway_options
 @json_option
 def command(server: str | None, pid: int | None, config: str | None, *, as_json: bool) -> None:
-    """Show how a running gateway and its servers are.
+    """Show the state of a running gateway and its servers.
 
-    Of each server: state, protocol revision, process, how long it is up, restarts,
-    calls under way and waiting, how long half and 99 of 100 calls took, failed
-    calls, memory of all its processes. With SERVER, everything about that one.
+    For each server: state, protocol revision, process, uptime, restarts, running
+    and queued calls, median and 99th percentile of call times, failed calls, memory
+    of all its processes. With SERVER, everything about that server.
 
-    If several gateways run they are shown in one table, with their clients; --pid or
-    --config picks one.
+    If several gateways run, one table shows all, with their clients; --pid or
+    --config selects one.
 
-    A server that failed is no failure of this command. Exit 4 if no gateway runs.
+    A failed server does not change the exit code. Exit 4 if no gateway runs.
     """
     with answered():
         every = [look(gateway) for gateway in pick_any(pid, config)]
@@ -220,7 +220,7 @@ def _show_server(server: Facts, *, of_several: bool) -> None:
     rows.append(["calls", _calls(server)])
     rows += [["" if number else "processes", line] for number, line in enumerate(_tree(server["processes"]))]
     if server["status"] == "sleeping":
-        rows.append(["why", "nobody needs it now; the next call starts it"])
+        rows.append(["why", "it is idle; the next call starts it"])
     elif server["status"] != "running":
         rows.append(["why", why(server)])
     for label, cell in rows:

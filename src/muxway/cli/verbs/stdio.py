@@ -50,42 +50,42 @@ _LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "warning": "warn
 @click.argument("file", required=False)
 @config_option
 @click.option(
-    "--debug", is_flag=True, help="Log everything to stderr, with a line for each message.  [env: MCP_PROXY_LOG_LEVEL]"
+    "--debug", is_flag=True, help="Log everything to stderr, with one line per message.  [env: MCP_PROXY_LOG_LEVEL]"
 )
 @click.option(
     "--trace", "trace_file", metavar="FILE", help="Write every message to this file, with secrets of the config masked."
 )
-@click.option("--name", help="Server name told to clients.  [default: muxway]", metavar="TEXT")
-@click.option("--server-version", help="Server version told to clients.  [default: muxway's own]", metavar="TEXT")
+@click.option("--name", help="Server name that clients see.  [default: muxway]", metavar="TEXT")
+@click.option("--server-version", help="Server version that clients see.  [default: muxway's own]", metavar="TEXT")
 @click.option(
     "--separator",
     type=click.Choice(["__", ":", "."]),
-    help="What stands between server and tool in a name.  [default: __]",
+    help="Separator between server and tool name.  [default: __]",
 )
 @click.option(
     "--call-timeout",
     type=Duration(),
     callback=above_zero,
     metavar="DURATION",
-    help="Longest silence of one call; progress restarts it.  [default: 60]",
+    help="Timeout of one call; each progress message restarts it.  [default: 60]",
 )
 @click.option(
     "--list-wait",
     type=Duration(),
     metavar="DURATION",
-    help="Longest wait of a first listing for servers never seen before.  [default: as they need]",
+    help="How long the first listing waits for servers that are new to muxway.  [default: depends on the server]",
 )
 @click.option(
     "--page-size",
     type=int,
     callback=above_zero,
     metavar="N",
-    help="Tools per page of a listing.  [default: all at once]",
+    help="Tools per page of a list.  [default: all on one page]",
 )
 @click.option(
     "--keep-going",
     is_flag=True,
-    help="Start without the servers whose variables are missing, as if each were `optional`.",
+    help="If a variable of a server is missing, start without that server, as if it were `optional`.",
 )
 @view_option
 @watch_option(default=False)
@@ -101,13 +101,13 @@ def command(
 ) -> None:
     """Serve MCP on stdin and stdout. This is what clients launch.
 
-    FILE is a config, or a Python file with a chain (muxway.chain).
-    Every server of the config is started at once and in parallel; its tools are
-    listed as soon as it is ready. Logs go to stderr, and also to muxway.log in
-    $MCP_PROXY_LOG_DIRECTORY_PATH if that is set. Options win over the config.
+    FILE is a config, or a Python file with a chain (muxway.chain). All servers of
+    the config start at once, in parallel; the tools of each are listed as soon as
+    it is ready. Logs go to stderr, and also to muxway.log in
+    $MCP_PROXY_LOG_DIRECTORY_PATH if that is set. Options override the config.
 
     Reloads the config on SIGHUP. Ends when stdin is closed or on SIGTERM (exit 0),
-    on Ctrl-C (exit 130): calls under way get 5 seconds.
+    or on Ctrl-C (exit 130). Running calls get 5 seconds to finish.
     """
     file = chosen(file, config)
     start_log(os.environ, debug=debug)

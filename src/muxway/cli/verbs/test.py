@@ -42,11 +42,11 @@ _RESULT_KEYS = frozenset(("content", "structuredContent", "isError"))
 @json_option
 @debug_option
 def command(file: str | None, config: str | None, *, live: bool, as_json: bool, debug: bool) -> None:
-    """Run the examples written beside composed tools.
+    """Run the examples of composed tools.
 
-    Each one is a call of the tool with its `input`; what comes must have what it
-    `expect`s in it. Without --live no server is started: steps get what the example
-    has `recorded` for their tools.
+    Each example calls the tool with its `input`; the result must contain what it
+    `expect`s. Without --live no server is started: steps get the results that the
+    example has `recorded` for their tools.
 
     Exit 1 if an example fails or there is none, 3 if the config cannot be used.
     """

@@ -46,10 +46,10 @@ _BYTES_PER_TOKEN = 4
 )
 @click.argument("pattern", required=False)
 @config_option
-@click.option("--server", metavar="NAME", help="Only the tools of this server; only it is started.")
+@click.option("--server", metavar="NAME", help="Only the tools of this server. No other server is started.")
 @view_option
 @click.option("--schema", is_flag=True, help="Also show the arguments of each tool.")
-@click.option("--tokens", is_flag=True, help="Show what the lists cost a model instead: by server, and by view.")
+@click.option("--tokens", is_flag=True, help="Show instead how many tokens the lists cost, per server and per view.")
 @json_option
 @debug_option
 def command(
@@ -65,8 +65,8 @@ def command(
 ) -> None:
     """Start the servers and list their tools.
 
-    PATTERN is a part of the name, or a glob (quote it). --json has the whole
-    definition of every tool. --tokens takes a token for four bytes of JSON.
+    PATTERN is a part of the name, or a glob (quote it). --json prints the whole
+    definition of every tool. --tokens counts four bytes of JSON as one token.
 
     Exit 4 if no server could be started.
     """

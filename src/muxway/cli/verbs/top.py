@@ -49,13 +49,14 @@ _ORDERS: dict[str, Callable[[Facts], Any]] = {
     type=click.Choice([*_ORDERS]),
     metavar="ORDER",
     default="trouble",
-    help="What stands first: trouble (servers that are down or fail), busy (many calls), slow, memory, or name.",
+    help="Sort by: trouble (servers that are down or fail), busy (many calls), slow, memory, or name.",
 )
 def command(pid: int | None, config: str | None, order: str) -> None:
     """Watch a running gateway and its servers, every second.
 
-    The columns are those of `muxway status`. q or Ctrl-C ends it. Where stdout is
-    no terminal, it is shown once. Exit 4 if no gateway runs, or it ends meanwhile.
+    The columns are those of `muxway status`. Press q or Ctrl-C to quit. If stdout is
+    not a terminal, the table is printed once. Exit 4 if no gateway runs, or if it
+    ends in the meantime.
     """
     gateways = pick_any(pid, config)
     with answered():
