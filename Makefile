@@ -13,6 +13,7 @@ HERE := $(shell .venv/bin/python $(SHOW_VERSION) 2> /dev/null)
 VENV := .venv$(if $(filter-out $(ASKED),$(HERE)),-$(ASKED))
 endif
 BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m tests.installing $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUN_LOCKS := requirements/run.txt requirements/build.txt
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
@@ -78,12 +79,12 @@ clean:  ## Remove everything that was set up.
 
 $(VENV)/run.stamp: pyproject.toml $(RUN_LOCKS)
 	$(call make_venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes $(RUN_LOCKS:%=-r %)
+	$(PIP_INSTALL) --require-hashes $(RUN_LOCKS:%=-r %)
 	$(call install_muxway)
 
 $(VENV)/dev.stamp: pyproject.toml requirements/dev.txt
 	$(call make_venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
 	$(call install_muxway)
 	@touch $(VENV)/run.stamp
 
@@ -100,6 +101,6 @@ define make_venv
 endef
 
 define install_muxway
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(PIP_INSTALL) --no-build-isolation --no-deps -e .
 	@touch $@
 endef

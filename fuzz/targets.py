@@ -11,6 +11,7 @@ import json
 import re
 import tempfile
 from base64 import urlsafe_b64encode
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -155,17 +156,24 @@ def _standard(data: bytes, *, strict: bool = True) -> dict[str, Any] | None:
     return read if isinstance(read, dict) else None
 
 
+@dataclass(frozen=True)
+class Digits:
+    """A long number as it is written: no text, so that nobody takes it for the name of a method."""
+
+    text: str
+
+
 def _read(text: str, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] = dict) -> Any:
-    """The standard library's reading. A number that it cannot hold exactly, or refuses for its length, is its text."""
+    """The standard library's reading. A number that it cannot hold or refuses for its length is its digits."""
 
     def constant(name: str) -> None:
         raise ValueError(f"{name} is no JSON")
 
     def number(text: str) -> object:
-        return text if len(text) > 300 else float(text)
+        return Digits(text) if len(text) > 300 else float(text)
 
     def integer(text: str) -> object:
-        return text if len(text) > 300 else int(text)
+        return Digits(text) if len(text) > 300 else int(text)
 
     return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=integer, parse_float=number)
 

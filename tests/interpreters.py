@@ -11,10 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.installing import InstallError, install
 from tests.interop.peers import UV
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = [f"tests/{name}" for name in ("wire", "catalog", "config", "exchange", "composed", "journeys")]
 AT_ONCE = 2
 LOCK = ROOT / "requirements" / "dev.txt"
+MOST_SECONDS = 2400
+"""For all the folders on one of them; each test has a limit of its own, this is for what hangs beside them."""
 
 
 def named(pyproject: str) -> list[str]:
@@ -62,13 +66,20 @@ def set_up(version: str, program: str) -> Path:
 
 
 def _uv(*arguments: str) -> None:
-    subprocess.run([UV, *arguments], check=True, timeout=600)
+    install([UV, *arguments], seconds=600)
 
 
-def check(python: Path, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run the folders on one of them."""
+def check(python: Path, options: Sequence[str]) -> tuple[bool, str]:
+    """Run the folders on one of them. Returns whether all is well, and what was said."""
     command = [python, "-m", "pytest", "-q", *options, *FOLDERS]
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        try:
+            done = subprocess.run(command, cwd=ROOT, stdout=said, stderr=said, timeout=MOST_SECONDS, check=False)
+            well, end = done.returncode == 0, ""
+        except subprocess.TimeoutExpired:
+            well, end = False, f"not over after {MOST_SECONDS} s\n"
+        said.seek(0)
+        return well, said.read() + end
 
 
 def main() -> int:
@@ -86,13 +97,16 @@ def main() -> int:
     options = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"] if len(found) == 1 else []
     # One after another: an installer that fails says so at once, and they share one cache and one source folder.
     ready = {version: set_up(version, program) for version, program in found.items()}
-    failed = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for version, done in zip(ready, pool.map(lambda one: check(one, options), ready.values()), strict=True):
-            print(f"Python {version}:\n{done.stdout}", flush=True)
-            failed = failed or done.returncode
-    return failed
+        outcomes = dict(zip(ready, pool.map(lambda one: check(one, options), ready.values()), strict=True))
+    # What has failed comes last: of a long output, often the end is all that is kept.
+    for version, (well, said) in sorted(outcomes.items(), key=lambda one: not one[1][0]):
+        print(f"Python {version}: {said.splitlines()[-1]}" if well else f"Python {version}:\n{said}", flush=True)
+    return 0 if all(well for well, _ in outcomes.values()) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except InstallError as problem:
+        sys.exit(str(problem))

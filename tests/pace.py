@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from muxway.net.metronome import Metronome
 
+PATIENCE = 60.0
+"""Seconds for what must happen, where speed is not what is tested: the machine may be busy."""
+
 _KNOWN = 0.0022
 """Seconds that `_work` takes on the machine which the bars are for."""
 _TIMES = 7

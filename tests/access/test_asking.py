@@ -48,7 +48,7 @@ async def client_of(world: World, revision: str, identity: Identity | None = Non
 
 async def parked(world: World) -> Approval:
     """The next call that waits for the operator."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (waiting := world.gateway.runtime.approvals.waiting()):
             await asyncio.sleep(0)
     return waiting[0]
@@ -127,7 +127,7 @@ async def test_a_yes_is_remembered_for_one_caller_and_tool() -> None:
         # As a reload does, and a server that is started anew.
         world.gateway.runtime.approvals.forget("a")
         client.start("tools/call", {"name": "a__drop", "arguments": {}})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(world.gateway.runtime.approvals.waiting()) < 2:
                 await asyncio.sleep(0)
 
@@ -139,7 +139,7 @@ async def test_a_client_that_gives_up_is_not_waited_for() -> None:
         id_ = client.start("tools/call", {"name": "a__drop", "arguments": {}})
         await parked(world)
         client.tell("notifications/cancelled", {"requestId": id_})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while world.gateway.runtime.approvals.waiting():
                 await asyncio.sleep(0)
         assert used(world) == 0
@@ -166,7 +166,7 @@ async def test_one_caller_does_not_take_the_places_of_others() -> None:
         assert "16 calls of this caller wait" in reply.result["content"][0]["text"]
         other = await client_of(world, "2025-11-25", Identity(user="bob"))
         other.start("tools/call", {"name": "a__drop", "arguments": {}})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(world.gateway.runtime.approvals.waiting()) < 17:
                 await asyncio.sleep(0)
 
@@ -393,3 +393,52 @@ async def test_what_is_denied_now_does_not_come_from_the_cache(revision: str) ->
             for name in ("Both", "a__get"):
                 assert ("result" in (await client.call(name)).message) is shown
         assert world.servers["a"].times("tools/call") == 2
+
+
+TOOLS = {
+    "Both": {"description": "d", "steps": [{"name": "one", "tool": "a__drop", "arguments": {}}]},
+    "Desk": {"description": "d", "subtools": {"a": ["drop", "get"]}},
+}
+WAITING: list[tuple[str, dict[str, Any]]] = [
+    *USES,
+    ("tools/call", {"name": "Both", "arguments": {}}),
+    ("tools/call", {"name": "Desk", "arguments": {"server": "a", "tool": "drop", "args": {"path": "x"}}}),
+]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("capabilities", [{}, ELICITS])
+@pytest.mark.parametrize(("method", "params"), WAITING)
+async def test_a_yes_that_comes_after_a_rule_denies_it_is_too_late(
+    method: str, params: dict[str, Any], capabilities: dict[str, Any], kept: bool
+) -> None:
+    """docs/access.md: rules that come while a call waits hold for it, whoever agrees, and to whatever."""
+    scripted, asked = server("a"), list[dict[str, Any]]()
+    denied = [{"users": ["bob" if kept else "ann"], **rule, "do": "deny"} for rule in ASK]
+
+    def config(*rules: dict[str, Any]) -> Config:
+        read = parse_config({"mcpServers": {"a": {"command": "(in-process)"}}, "access": [*rules], "tools": TOOLS})
+        return replace(read, objects={"a": scripted})
+
+    async with Gateway.open(config(*ASK)) as gateway:
+        world = World(gateway, {"a": scripted})
+        client = await client_of(world, "2025-11-25", Identity(user="ann"), capabilities=capabilities)
+        other = await client_of(world, "2025-11-25")
+
+        def answer(params: dict[str, Any]) -> dict[str, Any]:
+            asked.append(params)
+            return {"action": "accept", "content": {}}
+
+        client.answers["elicitation/create"] = answer
+        id_ = client.start(method, params)
+        # What the user is asked is there by then, and is read, and answered, with the answer to the call.
+        await other.tools()
+        waiting = None if capabilities else await parked(world)
+        await gateway.apply(config(*denied, *ASK))
+        if waiting is not None:
+            gateway.runtime.approvals.answer(waiting.id, allow=True)
+        reply = await client.answer(id_)
+        assert used(world) == int(kept)
+        assert len(asked) == len(capabilities)
+        if not kept:
+            assert "not found" in json.dumps(reply.message)

@@ -52,6 +52,18 @@ def test_the_first_rule_that_matches_decides() -> None:
     assert verdict(rules, "b__drop", ANN).rule is rules.rules[1]
 
 
+def test_groups_that_are_not_known_open_nothing() -> None:
+    """docs/access.md: whoever is in more groups than are known may be in any, as far as that takes something away."""
+    some = Identity(user="ann", groups=("eng",), more_groups=True)
+    for do, all_known in (("deny", "allow"), ("ask", "allow"), ("allow", "deny")):
+        rules = access({"groups": ["guests"], "do": do}, {"do": all_known})
+        assert verdict(rules, "a__get", ANN).do == all_known
+        assert verdict(rules, "a__get", some).do == ("deny" if do == "allow" else do)
+    rules = access({"groups": ["eng"], "do": "allow"}, {"users": ["bob"], "groups": ["guests"], "do": "deny"})
+    assert verdict(rules, "a__get", some).do == "allow"
+    assert verdict(rules, "a__get", Identity(user="eve", more_groups=True)).rule is None
+
+
 @pytest.mark.parametrize(
     ("who", "identity", "view", "matches"),
     [
@@ -139,6 +151,26 @@ def test_numbers_and_flags_are_matched_as_they_are_written(written: str, value: 
     """docs/access.md: 1 and 1.0 are the same number."""
     (rule,) = access({"arguments": {"n": [written]}, "do": "deny"}).rules
     assert rule.fits({"n": value})
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (2**53, 2**53 + 1),
+        (-(2**53), -(2**53) - 1),
+        (1234567890123456768, 1234567890123456789),
+        ("Infinity", 10**399),
+    ],
+)
+def test_no_integer_gets_around_a_rule_that_a_server_would_read_as_another(written: object, value: int) -> None:
+    """docs/access.md: where readers differ in a number, any of what it may be is enough for `deny`."""
+    (deny,) = access({"arguments": {"n": [str(written)]}, "do": "deny"}).rules
+    assert deny.fits({"n": value})
+    assert deny.fits({"n": [{"m": value}]})
+    (exact,) = access({"arguments": {"n": [str(value)]}, "do": "allow"}).rules
+    assert exact.fits({"n": value})
+    (allow,) = access({"arguments": {"n": [str(written)]}, "do": "allow"}).rules
+    assert not allow.fits({"n": value})
 
 
 def test_a_rule_on_arguments_comes_in_its_turn() -> None:

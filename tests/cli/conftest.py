@@ -17,14 +17,13 @@ from click.testing import CliRunner
 
 from muxway import demo
 from muxway.cli import cli
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from click.testing import Result
 
-PATIENCE = 30.0
-"""Seconds for what must happen, where speed is not what is tested: the machine may be busy."""
 
 _OURS = ("MUXWAY_CONFIG", "MCP_PROXY_", "NO_COLOR", "FORCE_COLOR", "_MUXWAY_COMPLETE")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
 from muxway import demo
@@ -251,14 +252,28 @@ def test_connect_says_that_the_issuer_lets_nobody_in(muxway: Callable[..., Resul
     assert [problem["path"] for problem in document["problems"]] == ["gateway.auth.issuer"]
 
 
+def ends_when_told(words: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """A server that never gets ready, and ends when the user has been told this."""
+    told = folder / "told"
+    echo = click.echo
+
+    def heard(message: object = None, **more: Any) -> None:
+        echo(message, **more)
+        if words in str(message):
+            told.touch()
+
+    monkeypatch.setattr(click, "echo", heard)
+    script = f"import os, time\nwhile not os.path.exists({str(told)!r}): time.sleep(0.05)"
+    return {"command": sys.executable, "args": ["-c", script]}
+
+
 def test_connect_says_whom_it_waits_for(
-    muxway: Callable[..., Result], servers: Path, monkeypatch: pytest.MonkeyPatch
+    muxway: Callable[..., Result], servers: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Ours: docs/cli.md: a download may take half a minute, and nobody should think that nothing happens."""
     monkeypatch.setattr("muxway.cli.session._TELL_EVERY", 0.2)
     document = json.loads(servers.read_text())
-    script = "import time; time.sleep(1.5)"
-    document["mcpServers"]["slow"] = {"command": sys.executable, "args": ["-c", script]}
+    document["mcpServers"]["slow"] = ends_when_told("3 of 4 servers are there", tmp_path, monkeypatch)
     servers.write_text(json.dumps(document))
     result = muxway("check", servers, "--connect")
     assert result.exit_code == 4
@@ -276,15 +291,11 @@ def test_connect_says_whom_it_waits_for(
     ids=["at once", "is tried again for a while"],
 )
 def test_connect_does_not_count_a_server_that_failed_as_there(
-    lost: object, muxway: Callable[..., Result], servers: Path, monkeypatch: pytest.MonkeyPatch
+    lost: object, muxway: Callable[..., Result], servers: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Ours: docs/cli.md: what is said while it waits is true."""
     monkeypatch.setattr("muxway.cli.session._TELL_EVERY", 0.1)
-    script = "import time; time.sleep(2)"
-    entries = {
-        "lost": lost,
-        "slow": {"command": sys.executable, "args": ["-c", script]},
-    }
+    entries = {"lost": lost, "slow": ends_when_told("1 failed, waiting for slow", tmp_path, monkeypatch)}
     servers.write_text(json.dumps({"mcpServers": entries}))
     result = muxway("check", servers, "--connect")
     assert re.search(r"^0 of 2 servers are there, 1 failed, waiting for slow \(\d+ s\)$", result.stderr, re.MULTILINE)

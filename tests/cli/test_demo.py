@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.conftest import PATIENCE, processes_with, until
+from tests.cli.conftest import processes_with, until
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

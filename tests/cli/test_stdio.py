@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muxway import demo
+from tests import signals
 from tests.cli.conftest import processes_with, until
 from tests.pace import crowding
 
@@ -84,7 +85,7 @@ def test_a_signal_ends_it_and_its_children(
     began = time.monotonic()
     gateway.process.send_signal(number)
     assert gateway.process.wait(timeout=30) == code
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - began < 9 + crowding()
     until(lambda: not processes_with(tmp_path))
 
 
@@ -118,7 +119,7 @@ def test_an_endless_call_does_not_hold_it_up(launch: Callable[..., Launched], se
     began = time.monotonic()
     gateway.process.send_signal(signal.SIGTERM)
     assert gateway.process.wait(timeout=30) == 0
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - began < 9 + crowding()
     until(lambda: not processes_with(tmp_path))
 
 
@@ -130,8 +131,7 @@ def test_a_second_signal_ends_it_at_once(launch: Callable[..., Launched], server
     arguments = {"text": "a", "pause_ms": 600_000}
     gateway.say(id=7, method="tools/call", params={"name": "text__read_aloud", "arguments": arguments})
     gateway.ask(8, "tools/list")
-    gateway.process.send_signal(signal.SIGINT)
-    time.sleep(0.3)  # two signals sent together may arrive as one
+    signals.send(gateway.process.pid, signal.SIGINT)
     began = time.monotonic()
     gateway.process.send_signal(signal.SIGINT)
     assert gateway.process.wait(timeout=30) == 130

@@ -8,13 +8,13 @@ import pty
 import re
 import signal
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from muxway.cli.verbs.call import owners
 from muxway.config import parse_config
+from tests import signals
 from tests.cli.conftest import processes_with, until
 
 if TYPE_CHECKING:
@@ -320,8 +320,7 @@ def test_a_second_ctrl_c_quits_at_once(
     entry = {"command": sys.executable, "args": ["-c", stubborn, mark]}
     call = launch("call", "slow__x", "--config", write({"mcpServers": {"slow": entry}}))
     until(lambda: bool(processes_with(mark)))
-    call.process.send_signal(signal.SIGINT)
-    time.sleep(0.3)  # two signals sent together may arrive as one
+    signals.send(call.process.pid, signal.SIGINT)
     call.process.send_signal(signal.SIGINT)
     assert call.end()[0] == 130
     until(lambda: not processes_with(mark))

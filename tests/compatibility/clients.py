@@ -223,7 +223,7 @@ class PostWire(_WebWire):
                 await self._hear_events(response)
 
         self._spawn("stream", get())
-        await asyncio.wait_for(opened.wait(), 10)
+        await asyncio.wait_for(opened.wait(), 30)
 
     def hang_up(self, id_: Any) -> None:
         """Close the connection of a request."""
@@ -244,7 +244,7 @@ class SseWire(_WebWire):
                 await self._hear_events(response)
 
         self._spawn("stream", get())
-        await asyncio.wait_for(opened.wait(), 10)
+        await asyncio.wait_for(opened.wait(), 30)
 
     def send(self, frame: bytes) -> None:
         self._spawn(object(), self._post(frame))

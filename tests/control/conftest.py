@@ -18,13 +18,13 @@ from click.testing import CliRunner
 
 from muxway.cli import cli
 from muxway.control.client import RunningGateway, find
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from click.testing import Result
 
-PATIENCE = 30.0
 TALKER = Path(__file__).parent / "talker.py"
 
 

@@ -14,10 +14,11 @@ import termios
 import time
 from typing import TYPE_CHECKING, Self
 
+from tests.pace import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-PATIENCE = 30.0
 _ESCAPE = re.compile(r"\x1b\[[?;\d]*[A-Za-z]")
 
 

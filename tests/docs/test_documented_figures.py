@@ -31,6 +31,7 @@ _HELD = ["MOST_EACH", "holding.MOST", "MOST_BYTES_EACH", "holding.MOST_BYTES"]
 LIMITS: dict[str, dict[str, list[str]]] = {
     "docs/behaviour.md#size-limits": {
         "the body of a POST to `muxway serve`": ["max_body_bytes"],
+        "the body of a form for a web page, or of a request to the authorization server": ["_LONGEST_FORM"],
         "one message, either side": ["maxMessageBytes"],
         "waiting for a server that does not read": ["_QUEUE_LIMIT"],
         "waiting for a client that does not read": ["_PAUSE_ABOVE"],

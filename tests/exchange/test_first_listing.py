@@ -88,7 +88,7 @@ async def test_a_launcher_is_waited_for_while_it_is_at_work(monkeypatch: pytest.
     first.look([True, False], shows=False)
     looks.clear()
     first.look([True], shows=True)
-    await asyncio.wait_for(released.wait(), 5)
+    await asyncio.wait_for(released.wait(), 30)
     assert len(looks) == idles_after + 2, "when the other one came, then until it does nothing"
 
 
@@ -101,5 +101,5 @@ async def test_a_launcher_of_which_nobody_can_tell_is_waited_for(monkeypatch: py
     released = asyncio.Event()
     first = FirstListing(released.set, None, lambda: asked.append(None))
     first.look([True], shows=True)
-    await asyncio.wait_for(released.wait(), 5)
+    await asyncio.wait_for(released.wait(), 30)
     assert len(asked) > 3

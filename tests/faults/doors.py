@@ -19,7 +19,7 @@ import pytest
 
 import muxway.testing.faulty as faulty
 
-from ..pace import crowding
+from ..pace import PATIENCE, crowding
 from ..proof.processes import marked, swept
 from ..serve.harness import Web, initialize, modern, request
 from ..stdio.harness import until
@@ -34,7 +34,6 @@ Era = Literal["handshake", "stateless"]
 
 DOORS: tuple[Door, ...] = ("stdio", "http", "sse")
 ERAS: tuple[Era, ...] = ("handshake", "stateless")
-PATIENCE = 20.0
 EXIT = 9.0
 """Seconds in which a gateway that was told to end is gone (docs/behaviour.md#shutdown-and-kill--9)."""
 

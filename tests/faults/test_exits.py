@@ -54,7 +54,7 @@ async def test_nothing_is_left_of_servers_that_do_not_want_to_end(
         ready = await asyncio.gather(*(client.call(f"{stop}__who") for stop in STOPS))
         assert all(outcome.ok for outcome in ready), ready
         # A grandchild and a daemon; those that were asked in vain for a handshake of their own are being ended.
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(30):
             while len(running.survivors()) != len(STOPS) + 2:
                 await asyncio.sleep(0.1)
         under_way = asyncio.create_task(client.call("well__echo", text="under way", after=UNDER_WAY))

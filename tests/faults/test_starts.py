@@ -38,6 +38,7 @@ class Seen:
     """How a server started → what came of calls to it in the end, and how many seconds after the start."""
     names: list[str] = field(default_factory=list)
     starts: dict[str, int] = field(default_factory=dict)
+    """How often each was started within a minute."""
     lists: dict[str, int] = field(default_factory=dict)
     slack: float = 0.0
     survivors: list[int] = field(default_factory=list)
@@ -61,7 +62,7 @@ async def _run(door: Door, client_era: Era, child_era: Era, folder: Path) -> See
         tried = await asyncio.gather(*(_try(running, client, mode) for mode in modes))
         seen.outcomes = dict(zip(modes, tried, strict=True))
         seen.names = await client.tools()
-        seen.starts = {mode: len(running.journal(mode, "start")) for mode in modes}
+        seen.starts = {mode: _early_starts(running, mode) for mode in modes}
         seen.lists = {mode: len(running.journal(mode, "list")) for mode in modes}
         seen.slack = max(seen.slack, crowding())
         await running.end("eof" if door == "stdio" else "SIGTERM")
@@ -79,6 +80,12 @@ async def _try(running: Running, client: Client, mode: str) -> tuple[Outcome, fl
         if outcome.ok or not STARTS[mode].ready or took + wait > 20:
             return outcome, took
         await asyncio.sleep(wait)
+
+
+def _early_starts(running: Running, mode: str) -> int:
+    """How often a server was started in its first minute: a slow machine may see the beginning of the next."""
+    times = [start["at"] for start in running.journal(mode, "start")]
+    return sum(time < times[0] + 60 for time in times)
 
 
 @pytest.fixture(scope="module", params=combinations(EVERY, QUICK))
@@ -152,7 +159,7 @@ async def test_a_crash_loop_costs_little_and_is_never_given_up(tmp_path: Path) -
     async with gateway("http", tmp_path, _servers(tmp_path, LOOPS, "handshake"), SETTINGS) as running:
         client = await running.client("handshake")
         await asyncio.sleep(60)
-        assert {mode: n for mode in LOOPS if (n := len(running.journal(mode, "start"))) > MOST_STARTS} == {}
+        assert {mode: n for mode in LOOPS if (n := _early_starts(running, mode)) > MOST_STARTS} == {}
         for mode in LOOPS:
             outcome = await client.call(f"{mode}__echo", text="there?")
             assert outcome.reason == "not_running", outcome

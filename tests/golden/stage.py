@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..pace import PATIENCE
 from .transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-PATIENCE = 20.0
 MUXWAY = (sys.executable, "-m", "muxway")
 MODERN = "2026-07-28"
 BOTH = "application/json, text/event-stream"

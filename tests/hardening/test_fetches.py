@@ -49,7 +49,7 @@ async def test_a_canary_sings() -> None:
     async with a_canary() as canary:
         _, writer = await asyncio.open_connection("127.0.0.1", canary.port)
         writer.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not canary.hits:
                 await asyncio.sleep(0.01)
 

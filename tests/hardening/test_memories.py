@@ -18,6 +18,7 @@ from muxway.config import parse_config
 from muxway.exchange import tasks
 from muxway.testing import RawClient, ScriptedServer
 from tests.journeys.worker import TASKS, Job, Worker
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from muxway import Next, Request, Result
     from muxway.config.model import Config
 
-PATIENCE = 10.0
 READING = [{"name": "get", "inputSchema": {}, "annotations": {"readOnlyHint": True}}]
 
 

@@ -21,6 +21,7 @@ from muxway.exchange import tasks
 from muxway.testing import RawClient, ScriptedServer
 from tests.journeys.worker import TASKS, Worker
 from tests.noting import NoteServer
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from muxway.config.model import Config
 
 HERE = "tests.hardening.test_no_way_around"
-PATIENCE = 10.0
 ELICIT = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}, "mode": "form"}
 ANSWER = {"action": "accept", "content": {}}
 

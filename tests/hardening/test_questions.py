@@ -15,12 +15,12 @@ from muxway.testing import RawClient, ScriptedServer
 from tests.journeys.test_roots import ROOTS, Folders, a_config, piped, seen
 from tests.journeys.worker import TASKS, Job, Worker
 from tests.noting import until
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from muxway import Request
     from muxway.calls.server_request import ServerRequest
 
-PATIENCE = 10.0
 FORM = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}, "mode": "form"}
 SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "say"}}], "maxTokens": 9}
 YES = {"action": "accept", "content": {}}

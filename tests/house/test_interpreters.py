@@ -6,10 +6,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from tests import interpreters as module
 from tests.interpreters import FOLDERS, ROOT, interpreters, named
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -39,6 +42,23 @@ def test_every_version_that_is_promised_is_looked_for() -> None:
 def test_every_folder_that_other_interpreters_run_is_there() -> None:
     """Ours: a folder that was renamed is found here, and not by whoever has a second interpreter."""
     assert [folder for folder in FOLDERS if not [*(ROOT / folder).glob("test_*.py")]] == []
+
+
+def test_what_fails_on_one_of_them_is_said_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ours: of a long output, often the end is all that is kept."""
+    outcomes = {
+        "3.97": (True, "...\n8 passed\n"),
+        "3.98": (False, "F\nbroken\n"),
+        "3.99": (True, "..\n9 passed\n"),
+    }
+    monkeypatch.setattr(module, "interpreters", lambda *_, **__: dict.fromkeys(outcomes, "python"))
+    monkeypatch.setattr(module, "set_up", lambda version, _: version)
+    monkeypatch.setattr(module, "check", lambda version, _: outcomes[version])
+    assert module.main() == 1
+    said = capsys.readouterr().out
+    assert said.endswith("Python 3.97: 8 passed\nPython 3.99: 9 passed\nPython 3.98:\nF\nbroken\n\n")
 
 
 def _venv_for(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -33,7 +33,7 @@ class Audited:
 
     async def lines(self, count: int) -> list[dict[str, Any]]:
         """The lines, as soon as there are so many."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not self.path.exists() or self.path.read_text().count("\n") < count:
                 await asyncio.sleep(0.01)
         return [json.loads(line) for line in self.path.read_text().splitlines()]

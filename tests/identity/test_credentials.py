@@ -280,6 +280,6 @@ async def test_a_login_elsewhere_is_noticed(provider: Provider, store: TokenStor
     with pytest.raises(HttpTrouble):
         await credentials.refused(401, UNAUTHORIZED, None)
     await log_in(config)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await came.wait()
     credentials.close()

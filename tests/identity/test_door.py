@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway.clients.transports import http_authorization
 from muxway.clients.transports.guard import Guard
+from muxway.clients.transports.http_authorization import HttpAuthorization
+from muxway.clients.transports.http_connection import HttpConnection
 from muxway.identity.verify_jwt import LEEWAY
 from muxway.testing import ScriptedServer
 
 from ..serve.harness import BOTH, Web, a_web, initialize, modern, request
-from .issuing import ISSUER, PUBLIC, TestIssuer
+from .issuing import ISSUER, OTHER_RSA, PUBLIC, TestIssuer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -191,6 +194,19 @@ async def test_http_sse_is_guarded_as_the_view_it_was_opened_for(http: Web, issu
     assert (await stream.message())["result"]["protocolVersion"] == "2024-11-05"
 
 
+@pytest.mark.parametrize("path", ["/sse", "/sse/", "/sse/reading"])
+async def test_http_sse_of_a_gateway_that_serves_one_view_takes_one_token_for_both_halves(
+    path: str, issuer: TestIssuer
+) -> None:
+    """Ours: with `--view`, what is at `/sse` is a view, under another address than that of the view."""
+    async with a_web({"up": ScriptedServer()}, top={"views": VIEWS}, view="reading") as web:
+        web.door.admit((), {}, issuer.server(own=(f"http://{web.host}",), views=VIEWS, view="reading"))
+        good = bearer(issuer.token(aud=aud(web, path), scope="notes:read"))
+        stream = await web.open("GET", path, {**good, "Accept": "text/event-stream"})
+        where = (await stream.event()).data.decode()
+        assert (await web.post(initialize("2024-11-05"), good, path=where)).status == 202
+
+
 async def test_tokens_of_the_configuration_count_beside_access_tokens(issuer: TestIssuer) -> None:
     """docs/identity-team.md#more-than-one-kind: one credential has one kind, and one verdict."""
     async with a_web({"up": ScriptedServer()}, guard=Guard(tokens=["plain-token"])) as web:
@@ -247,7 +263,7 @@ async def test_a_token_that_ends_is_noticed_on_a_connection_that_stays(http: Web
     lines = [f"{name}: {value}" for name, value in {**usual, "Content-Length": str(len(body))}.items()]
     message = "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body
     statuses: list[int] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while 401 not in statuses:
             opened.writer.write(message)
             statuses.append((await opened.head()).status)
@@ -255,6 +271,30 @@ async def test_a_token_that_ends_is_noticed_on_a_connection_that_stays(http: Web
             if len(statuses) == 3:
                 issuer.clock.ahead = 200
     assert statuses[:3] == [200, 200, 200]
+
+
+async def test_credentials_are_looked_at_again_whatever_goes_wrong_meanwhile(
+    issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours: else a token that has ended would count for as long as its connection stays."""
+    monkeypatch.setattr(http_authorization, "_RENEWED_EVERY", 0.001)
+    wrong = list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context["exception"]))
+    authorization = HttpAuthorization(Guard(), issuer.server(), lambda _: None)
+    authorization.open()
+
+    def fail() -> None:
+        raise RuntimeError("a stream cannot be ended")
+
+    authorization.on_renewed = fail
+    seen = {authorization.terms}
+    async with asyncio.timeout(20):
+        while len(seen) < 4:
+            await asyncio.sleep(0.001)
+            seen.add(authorization.terms)
+    assert all(isinstance(error, RuntimeError) for error in wrong)
+    authorization.on_renewed = lambda: None
+    authorization.close()
 
 
 async def test_what_the_newest_token_says_of_a_user_counts_for_a_session(issuer: TestIssuer) -> None:
@@ -300,18 +340,56 @@ async def test_a_client_that_leaves_before_it_is_known_who_it_is_leaves_nothing(
         assert web.door.sessions == 1
 
 
-def _raw(web: Web, issuer: TestIssuer) -> bytes:
-    body = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
-    body += b'"clientInfo":{"name":"x","version":"1"}}}'
+@pytest.mark.parametrize("good", [True, False])
+async def test_nothing_more_is_read_of_a_body_before_it_is_known_whose_it_is(
+    good: bool, issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/security.md: however much strangers send, with tokens that have to be asked about first."""
+    asked, held, fetch, read = asyncio.Event(), asyncio.Event(), issuer.fetch, list[int]()
+    received = HttpConnection.data_received
+
+    async def slow(name: str, url: str | None) -> list[Any]:
+        asked.set()
+        await held.wait()
+        return await fetch(name, url)
+
+    def noted(connection: HttpConnection, data: bytes) -> None:
+        read.append(len(data))
+        received(connection, data)
+
+    issuer.fetch = slow  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr(HttpConnection, "data_received", noted)
+    async with a_web({"up": ScriptedServer()}, authenticator=issuer.server()) as web:
+        hello = json.dumps(initialize() | {"params": initialize()["params"] | {"more": "x" * 1_000_000}}).encode()
+        token = issuer.token() if good else issuer.token(key=OTHER_RSA)
+        head = _head(web, token, len(hello))
+        opened = await web.raw(head + hello[:100])
+        await asked.wait()
+        opened.writer.write(hello[100:-1])
+        assert (await web.ask("GET", "/healthz")).status == 200
+        assert sum(read) < 10_000
+        held.set()
+        if good:
+            opened.writer.write(hello[-1:])
+        assert (await opened.head()).status == (200 if good else 401)
+
+
+def _head(web: Web, token: str, length: int) -> bytes:
     lines = [
         "POST /mcp HTTP/1.1",
         f"Host: {web.host}",
         "Content-Type: application/json",
         f"Accept: {BOTH}",
-        f"Authorization: Bearer {issuer.token()}",
-        f"Content-Length: {len(body)}",
+        f"Authorization: Bearer {token}",
+        f"Content-Length: {length}",
     ]
-    return "\r\n".join([*lines, "", ""]).encode() + body
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def _raw(web: Web, issuer: TestIssuer) -> bytes:
+    body = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+    body += b'"clientInfo":{"name":"x","version":"1"}}}'
+    return _head(web, issuer.token(), len(body)) + body
 
 
 async def test_the_callers_token_never_reaches_a_server(issuer: TestIssuer) -> None:
@@ -351,7 +429,7 @@ async def test_a_stream_ends_with_the_token_it_was_opened_with(kind: str, http: 
         usual = {"Accept": BOTH, "Content-Type": "application/json"}
         stream = await http.open("POST", path, {**usual, **headers, **soon}, json.dumps(message).encode())
     assert stream.status == 200
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await stream.rest()
     again = await http.ask("GET", path, {**soon, "Accept": "text/event-stream"})
     assert (again.status, challenge(again)["error"]) == (401, "invalid_token")

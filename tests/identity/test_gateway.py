@@ -49,7 +49,7 @@ async def client_of(gateway: Gateway, revision: str, capabilities: dict[str, Any
 
 
 async def until_running(gateway: Gateway) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while gateway.servers()[0].status != "running":
             await asyncio.sleep(0.01)
 
@@ -131,7 +131,7 @@ async def test_a_login_that_ends_while_it_runs_is_asked_for_and_the_tools_stay_l
         provider.revoke_all()
         result = (await client.call("guarded__who", {})).result
         assert "muxway login guarded" in result["content"][0]["text"]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while gateway.servers()[0].status != "login needed":
                 await asyncio.sleep(0.01)
         listed = (await client.ask("tools/list")).result["tools"]
@@ -174,7 +174,7 @@ async def test_a_stateless_client_that_can_visit_pages_gets_our_link(provider: P
         await asyncio.sleep(0.2)
         assert not waiting.done()
         assert await browse(asked["params"]["url"]) == [302, 302, 200]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert (await waiting).result["content"][0]["text"] == "ann"
 
 

@@ -14,6 +14,7 @@ from muxway.config import parse_config
 from muxway.identity import issuer as asking
 from muxway.identity.inspection import inspect_issuer
 from muxway.identity.jwks import from_issuer
+from muxway.identity.sign_on import read_provider
 from muxway.net.http_errors import HttpTrouble
 
 from .issuing import TestIssuer
@@ -87,7 +88,8 @@ async def test_written_keys_need_no_metadata(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "lie", ["another issuer", "a slash", "no keys", "keys without TLS", "keys in a file", "a list"]
+    "lie",
+    ["another issuer", "a slash", "no keys", "keys without TLS", "keys in a file", "keys nowhere", "a list"],
 )
 async def test_metadata_that_is_not_the_issuers_own_is_not_believed(lie: str, place: Place) -> None:
     """RFC 8414 §3.3: `issuer` must be identical, or the metadata must not be used."""
@@ -102,6 +104,7 @@ async def test_metadata_that_is_not_the_issuers_own_is_not_believed(lie: str, pl
                 "no keys": {"jwks_uri": None},
                 "keys without TLS": {"jwks_uri": "http://keys.example.com/"},
                 "keys in a file": {"jwks_uri": "file:///etc/passwd"},
+                "keys nowhere": {"jwks_uri": "https://[x"},
                 "keys in our file": {"jwks_uri": "file://localhost/etc/passwd"},
             }[lie]
         place.pages["/.well-known/oauth-authorization-server"] = told
@@ -109,6 +112,12 @@ async def test_metadata_that_is_not_the_issuers_own_is_not_believed(lie: str, pl
         with pytest.raises(HttpTrouble):
             await from_issuer(url, None)
         assert "/keys" not in place.asked
+
+
+def test_an_issuer_whose_sign_on_is_nowhere_is_told_as_such() -> None:
+    """Ours: what is no address is none, and no error of muxway's."""
+    with pytest.raises(HttpTrouble, match="authorization_endpoint"):
+        read_provider({"authorization_endpoint": "https://[x", "token_endpoint": "https://a.example/"})
 
 
 async def test_clients_of_2025_03_26_find_the_issuers_metadata_at_our_root(place: Place) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from muxway.clients.authenticator import Admitted, Rejected
 
@@ -83,3 +86,16 @@ async def test_without_any_key_nobody_is_told_that_its_token_is_bad() -> None:
     issuer.down = False
     issuer.clock.ahead += 6
     assert isinstance(await judged(server, issuer.token()), Admitted)
+
+
+@pytest.mark.parametrize("name", ["kty", "use", "key_ops", "alg", "kid", "n", "e", "crv", "x", "x5c"])
+@pytest.mark.parametrize("value", [None, 1, True, [], {}, "", "\0", [[]]])
+async def test_one_odd_entry_spoils_no_other_key(name: str, value: Any) -> None:
+    """Ours: whatever stands in a key set, the keys count that can be read."""
+    issuer = TestIssuer()
+    issuer.served = [{**issuer.jwks[0], "kid": "odd", name: value}, {name: value}, *issuer.jwks]
+    server = issuer.server()
+    assert isinstance(await judged(server, issuer.token()), Admitted)
+    if value is None and name in ("use", "key_ops", "alg"):
+        # As if it were not there.
+        assert isinstance(await judged(server, issuer.token({"kid": "odd"})), Admitted)

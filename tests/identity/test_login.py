@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -13,9 +14,12 @@ from hypothesis import given
 from hypothesis.strategies import characters, text
 
 from muxway.config import parse_server
-from muxway.identity.challenges import read_challenge
+from muxway.config.oauth import OAuthConfig
+from muxway.identity import device, discovery, oauth_client
+from muxway.identity.challenges import Challenge, read_challenge
 from muxway.identity.credentials import fetch_for, login_key
 from muxway.identity.discovery import (
+    Discovered,
     OAuthError,
     _is_slash_apart,
     covers,
@@ -25,10 +29,14 @@ from muxway.identity.discovery import (
 )
 from muxway.identity.login import NotOurs, begin, safe_link
 from muxway.identity.sign_in import SignIn, sign_out
-from muxway.identity.store import TokenStore, canonical
+from muxway.identity.store import AuthorizationServer, LoginKey, TokenStore, canonical
+from muxway.net.guarded_fetch import FetchAnswer, GuardedFetch
 
 from .logging_in import log_in, server
 from .provider import Provider, agree, query_of, running, visit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 async def test_a_login_is_kept_with_all_that_a_refresh_needs(provider: Provider, store: TokenStore) -> None:
@@ -205,6 +213,8 @@ async def test_a_refusal_of_the_user_is_told(provider: Provider) -> None:
         ({}, {"authorization_servers": []}, "no authorization server"),
         ({}, {"authorization_servers": ["https://169.254.169.254"]}, "no place of a server"),
         ({}, {"authorization_servers": ["file:///etc"]}, "no address|must be https"),
+        ({}, {"authorization_servers": ["https://[x"]}, "is no address"),
+        ({}, {"authorization_servers": ["https://a\u2100b.com"]}, "is no address"),
         ({"token_endpoint": "https://10.0.0.1/token"}, {}, "private network"),
         ({"registration_endpoint": "https://10.0.0.1/register"}, {}, "private network"),
         ({"authorization_endpoint": "javascript:alert(1)"}, {}, "no web address|not https"),
@@ -228,6 +238,59 @@ async def test_metadata_that_cannot_be_trusted_ends_the_login(
     with pytest.raises(OAuthError, match=match):
         await SignIn(server(provider), TokenStore()).by_browser(show)
     assert TokenStore().all() == []
+
+
+ODD = [
+    '"x"',
+    "-1",
+    "1e308",
+    "1" + "0" * 399,
+    "-1" + "0" * 399,
+    "9" * 5000,
+    "null",
+    "true",
+    "[]",
+    "{}",
+    '"\\ud800"',
+    '"9"',
+]
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("field", ["client_secret_expires_at", "expires_in", "interval", "scope", "client_id"])
+async def test_odd_answers_of_an_authorization_server_are_told_or_do_no_harm(field: str, value: str) -> None:
+    """Ours: nothing that it says of a client, a code or a token is an error of muxway's."""
+    good = '"client_id":"c","access_token":"t","device_code":"d","user_code":"u","verification_uri":"https://as/d"'
+    said = f'{{{good},"{field}":{value}}}' if field != "client_id" else f'{{"{field}":{value}}}'
+
+    class Answering(GuardedFetch):
+        async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> FetchAnswer:
+            del body, headers
+            return FetchAnswer(200, {}, said.encode(), url)
+
+    at = AuthorizationServer(
+        issuer="https://as",
+        token_endpoint="https://as/token",
+        registration_endpoint="https://as/register",
+        device_authorization_endpoint="https://as/device",
+    )
+    key, fetch = LoginKey("local", "", "s", "https://s"), Answering(())
+    found = Discovered(server=at, resource=None, scopes=None)
+    with contextlib.suppress(OAuthError):
+        pending = await begin(fetch, key, found, OAuthConfig(), (), "http://127.0.0.1:1/callback")
+        code = await device.ask_code(fetch, pending)
+        assert 1 <= code.interval <= 60
+        assert code.expires_in <= 1800
+        assert pending.login(await oauth_client.ask_token(fetch, at, pending.registration, {})).token.access == "t"
+
+
+async def test_an_issuer_of_the_first_revision_that_is_no_address_is_told(provider: Provider) -> None:
+    """Ours: where there is no protected resource metadata, the server's own host says who it is."""
+    provider.metadata = {"issuer": "https://[x"}
+    fetch = GuardedFetch([provider.mcp])
+    async with fetch:
+        with pytest.raises(OAuthError, match="another issuer"):
+            await discovery._of_first_revision(fetch, provider.mcp, Challenge(bearer=True), [])
 
 
 async def test_a_pinned_issuer_is_compared_instead(provider: Provider) -> None:

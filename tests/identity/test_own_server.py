@@ -209,6 +209,23 @@ async def test_a_program_registers_itself_and_its_user_lets_it_in(company: Compa
         assert await program.status(company.token("bot", f"http://{web.host}/mcp", scope="mcp:tools")) == 200
 
 
+@pytest.mark.parametrize("cause", ["too many for a cookie", "left out by the company"])
+async def test_groups_that_a_sign_on_has_no_room_for_are_known_to_be_missing(cause: str, company: Company) -> None:
+    """docs/access.md: no rule that denies a group is lost, however many somebody is in."""
+    many = [f"group-{number}" for number in range(500)]
+    company.claims = {"groups": many} if "cookie" in cause else {"groups": None, "hasgroups": True}
+    async with served(company) as (web, _), Browser("ann") as browser:
+        program = Program(web)
+        given = await program.log_in(browser)
+        renewed = (await program.refresh(given["refresh_token"])).json
+        for token in (given["access_token"], renewed["access_token"]):
+            assert await program.status(token) == 200
+        for session in web.door._handshake.sessions:
+            assert session.identity is not None
+            assert session.identity.more_groups
+            assert len(session.identity.groups) < len(many)
+
+
 async def test_its_metadata_is_where_each_revision_looks(company: Company) -> None:
     """RFC 8414 §3, RFC 9207, MCP 2025-11-25, basic/authorization; the keys that sign are published, no private half."""
     async with served(company) as (web, made), Browser() as browser:
@@ -276,7 +293,7 @@ async def test_what_must_survive_a_restart_does_and_is_sealed(company: Company) 
         folder = next((data_folder() / "muxway" / "authorization").iterdir())
         everything = b"".join(file.read_bytes() for file in folder.iterdir() if file.name != "key")
         assert len(everything) > 500
-        for secret in (given["refresh_token"], given["access_token"], program.id, "ann", '"d"'):
+        for secret in (given["refresh_token"], given["access_token"], program.id, '"ann"', '"d":"'):
             assert secret.encode() not in everything
         settings = replace(made.tokens._claims, issuer=company.url)
         again = open_server(made.issuer, settings, made._settings, made._sign_on, made.resources)
@@ -612,6 +629,20 @@ async def test_floods_of_registrations_cost_little_and_end(company: Company, mon
             clients.register(body, "2001:db8:0:1:ffff::1")
         monkeypatch.setattr(clients, "_now", lambda: time.time() + 4000)
         assert clients.find(late.id) is None
+
+
+@pytest.mark.parametrize("length", ["Content-Length: 65537", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("path", ["/token", "/register", "/revoke", "/jwks", "/authorize", CALLBACK])
+async def test_strangers_send_little_to_pages(path: str, length: str, company: Company) -> None:
+    """docs/security.md: whoever it is, is found out with the form; so 64 KiB, of which no more is kept."""
+    async with served(company) as (web, _):
+        lines = [f"POST {path} HTTP/1.1", f"Host: {web.host}", f"Content-Type: {FORM['Content-Type']}", length, "", ""]
+        opened = await web.raw("\r\n".join(lines).encode())
+        if "chunked" in length:
+            opened.writer.write(b"a000\r\n" + b"a" * 0xA000 + b"\r\n" + b"a000\r\n" + b"a" * 0xA000 + b"\r\n")
+        assert (await opened.head()).status == 413
+        whole = await web.ask("POST", path, FORM, b"a=" + b"a" * 65534)
+        assert whole.status != 413
 
 
 async def test_a_client_that_nobody_uses_is_forgotten_with_its_tokens(company: Company) -> None:

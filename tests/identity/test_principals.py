@@ -117,7 +117,7 @@ async def test_a_task_lives_on_with_a_newer_token_and_is_unknown_to_others(monke
         assert (await bob.post(*about))["error"]["code"] == -32602
         assert (await ann.post(*about))["result"]["status"] == "working"
         go.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (shown := (await ann.post(*about))["result"])["status"] == "working":
                 await asyncio.sleep(0.01)
         assert shown["result"]["content"] == text("done")["content"]

@@ -89,7 +89,7 @@ async def test_a_login_works_from_the_command_to_the_call(env: str, tmp_path: Pa
         code, said = await command("login", "guarded", "--config", str(file))
         assert code == 0, said
         assert "client id: registered" in said
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while gateway.servers()[0].status != "running":
                 await asyncio.sleep(0.05)
         assert (await gateway.call("guarded__who")).text not in ("", "nobody")

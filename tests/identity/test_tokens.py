@@ -48,6 +48,26 @@ async def test_a_good_token_says_who_its_bearer_is() -> None:
     assert (identity.user, identity.groups, identity.scopes) == ("ann@example.com", ("dev", "ops"), ("mcp:tools",))
 
 
+@pytest.mark.parametrize(
+    ("claims", "more"),
+    [
+        ({"groups": ["dev"]}, False),
+        ({"groups": [f"g{number}" for number in range(1001)]}, True),
+        ({"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://graph.example"}}}, True),
+        ({"_claim_names": {"address": "src1"}}, False),
+        ({"_claim_names": "groups"}, False),
+        ({"hasgroups": True}, True),
+        ({"hasgroups": False}, False),
+    ],
+)
+async def test_groups_that_a_token_has_no_room_for_are_known_to_be_missing(claims: dict[str, Any], more: bool) -> None:
+    """docs/access.md: as Entra ID says it, and any provider with claims that are elsewhere."""
+    issuer = TestIssuer()
+    verdict = await judged(issuer.server(), issuer.token(**claims))
+    assert isinstance(verdict, Admitted)
+    assert verdict.identity.more_groups is more
+
+
 @pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"])
 async def test_the_usual_algorithms_are_understood(algorithm: str) -> None:
     """RFC 7518 §3.1, RFC 8037 §3.1, RFC 9864 §2.2."""

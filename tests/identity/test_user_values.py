@@ -147,7 +147,7 @@ async def test_the_user_who_runs_it_gives_keys_by_a_command(program: Path, tmp_p
         given = await typed("login", "tracker", "--set", "TRACKER_KEY=-", *config, said="local-s3cr3t\n")
         assert given[0] == 0, given
         assert "s3cr3t" not in given[1]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while gateway.servers()[0].status != "running":
                 await asyncio.sleep(0.02)
         assert json.loads((await gateway.call("tracker__key")).text)[0] == "<local-s3cr3t>"
@@ -214,7 +214,7 @@ async def test_a_machine_with_an_api_key_has_what_a_command_gave_for_it(
             return answer.outcome["result"]["content"][0]["text"]
 
         async def until(tool: str, wanted: str) -> None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(30):
                 while not (await said(tool)).startswith(wanted):
                     await asyncio.sleep(0.05)
 

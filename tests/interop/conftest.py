@@ -67,7 +67,8 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Tour:
     directory = tmp_path_factory.mktemp("world").resolve()
     servers = world.real_servers(directory)
     calls = world.real_calls(directory)
-    gateway = world.gateway(directory, servers)
+    # Hasty, because a client may leave before changes have been gathered for as long as usual.
+    gateway = world.gateway(directory, servers, program=world.HASTY)
 
     @drive.once_each
     def direct(client: drive.Client) -> dict[str, drive.Report]:

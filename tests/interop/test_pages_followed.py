@@ -27,6 +27,7 @@ import pytest
 from tests.certificates import Authority
 from tests.docs.pages import ROOT, Block, blocks
 from tests.interop import peers
+from tests.pace import PATIENCE
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 PAGES = ("README.md", "docs/getting-started.md", "docs/service.md", "docs/reverse-proxy.md", "examples/README.md",
          "docs/setup.md")  # fmt: skip
-PATIENCE = 60.0
 
 _CLIENT = "needs Claude Code, which is no part of the tests; that muxway understands the command is tested elsewhere"
 _SYSTEM = "changes the machine: users, services, /opt"

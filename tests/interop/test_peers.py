@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import installing
+
 from . import peers
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ def test_a_set_up_that_fails_says_why_and_leaves_nothing_behind(
     monkeypatch.setattr(peers, "ROOT", tmp_path)
     monkeypatch.setattr(peers, "ENVS", tmp_path / "envs")
     monkeypatch.setattr(peers, "_lock_files", lambda _env: [lock])
+    monkeypatch.setattr(installing, "PAUSES", ())
 
     with pytest.raises(peers.SetupError, match="this is no requirement"):
         peers.ensure("mcp1")

@@ -46,7 +46,7 @@ async def test_server_filesystem_works_on_the_clients_folders(tmp_path: Path, en
         assert "hello" in json.dumps(read["content"])
         shown.append(folders[1])
         client.tell("notifications/roots/list_changed")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while str(folders[1]) not in await allowed(client):
                 await asyncio.sleep(0.02)
         assert "question refused" not in process.log()

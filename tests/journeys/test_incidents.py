@@ -156,7 +156,7 @@ async def test_the_reader_of_a_server_hears_the_next_message_whatever_a_sink_doe
         fault.armed = True
         for client, id_ in ((one, "bad"), (other, "good")):
             client.start("tools/call", {"name": "up__hold", "_meta": {"progressToken": id_}}, id_=id_)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             if port in ("log", "ask"):
                 # On a pipe these belong to the last call of the only party.
                 assert (await one.answer("good")).error["data"]["muxway"]["reason"] == "internal"
@@ -243,7 +243,7 @@ async def test_a_fault_in_a_later_turn_of_a_composed_tool_is_an_answer(monkeypat
     async with a_world({"up": ScriptedServer(tools={"echo": None})}, **known, tools={"all": tool}) as world:
         client = await world.client()
         fault.armed = True
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert (await client.call("all")).result["isError"] is True
             assert fault.hits == 1
             assert "isError" not in (await client.call("all")).result
@@ -282,7 +282,7 @@ async def test_whatever_id_a_request_has_the_answer_is_json(id_: bytes) -> None:
         client = RawClient(door)
         await client.hello()
         client.say(b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"up__none"}}' % id_)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             answer = json.loads(await door.receive())
         assert "error" in answer
         assert isinstance(answer["id"], str | int | None)
@@ -298,7 +298,7 @@ async def test_a_request_is_cancelled_by_its_id_however_that_is_spelled(spelled:
     async with a_world({"up": up}) as world:
         client = await world.client()
         client.say(f'{{"jsonrpc":"2.0","id":{spelled},"method":"tools/call","params":{{"name":"up__waits"}}}}'.encode())
-        await asyncio.wait_for(heard.wait(), 10)
+        await asyncio.wait_for(heard.wait(), 30)
         notice = f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{cancelled}}}}}'
         client.say(notice.encode())
         assert world.gateway.runtime.admission.running == 0
@@ -335,6 +335,6 @@ async def test_calls_that_waited_together_go_on_in_turns(monkeypatch: pytest.Mon
         )
     member.waiting.release()
     assert went == [0]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while went != [0, 1, 2]:
             await asyncio.sleep(0)

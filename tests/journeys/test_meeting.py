@@ -12,11 +12,10 @@ from muxway.exchange import meeting
 from muxway.testing import RawClient
 from tests.conftest import HANDSHAKE_REVISIONS
 from tests.journeys.gated import GatedServer, config_of
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from muxway.opening import OpeningGateway
-
-PATIENCE = 10.0
 
 
 def gateway(server: GatedServer, **keys: Any) -> OpeningGateway[Gateway]:

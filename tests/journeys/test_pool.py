@@ -74,7 +74,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while is_alive(pid):
             await asyncio.sleep(0.02)
 
@@ -226,7 +226,7 @@ def marking(pids: Path, then: str) -> dict[str, Any]:
 
 
 async def written(pids: Path, count: int) -> list[int]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(found := [int(pid) for pid in pids.read_text().split()]) < count:
             await asyncio.sleep(0.02)
     return found

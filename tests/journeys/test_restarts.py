@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from muxway.calls.call import LIBRARY
+from muxway.exchange.only_client import OnlyClient
 from muxway.servers.supervision import BUDGET, Restarts
 from muxway.testing import ScriptedServer
 from tests.conftest import a_world
 from tests.noting import until
 
 if TYPE_CHECKING:
+    from muxway.calls.ports import Client
     from tests.conftest import World
 
 pytestmark = pytest.mark.leaping
@@ -146,6 +149,31 @@ def test_a_crash_loop_costs_little_for_ever(runs: bool, dice: float) -> None:
     assert sum(start < 600 for start in starts) <= 18
     assert BUDGET < len(starts) <= 65
     assert max(after - before for before, after in itertools.pairwise(starts)) <= 80
+
+
+async def test_a_server_that_can_be_greeted_in_neither_era_is_not_started_too_often() -> None:
+    """docs/behaviour.md#a-server-crashes: at most 8 processes in the first minute, though one start may need two."""
+    starts = 0
+
+    class Neither(ScriptedServer):
+        async def serve(self, receive: Any, send: Any) -> None:
+            nonlocal starts
+            starts += 1
+            await super().serve(receive, send)
+
+        async def _handle(self, message: dict[str, Any], line: bytes) -> None:
+            if message.get("method") == "server/discover":
+                self.reply(message, {})
+            else:
+                self.fail(message, -32601, "unknown")
+
+    async with a_world({}) as world:
+        only = world.gateway.runtime.sessions.only = OnlyClient()
+        only.came(cast("Client", object()), LIBRARY)  # A handshake client that asks nothing, as on a pipe.
+        await world.gateway.add("up", server=Neither())
+        await asyncio.sleep(60)
+        assert BUDGET < starts <= 8
+        assert "2026-07-28" in (world.gateway.servers()[-1].error or "")
 
 
 def test_a_quiet_minute_is_forgiven() -> None:

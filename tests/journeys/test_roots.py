@@ -85,7 +85,7 @@ async def seen(client: RawClient, tool: str = "fs__roots") -> dict[str, Any]:
 
 
 async def until_seen(client: RawClient, roots: list[str]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (await seen(client))["roots"] != roots:
             await asyncio.sleep(0.01)
 
@@ -213,5 +213,5 @@ async def test_a_session_may_end_with_a_question_open() -> None:
         del client.answers["roots/list"]
         client.start("tools/call", {"name": "fs__roots", "arguments": {}})
         await client.notice("roots/list")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await pipe.endpoint.finish(0.1)

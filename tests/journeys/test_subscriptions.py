@@ -867,7 +867,7 @@ async def test_a_stream_for_many_uris_is_opened_without_holding_up_others(server
 
 async def test_a_stream_is_opened_however_its_id_is_spelled() -> None:
     """RFC 8259 §8.3: strings are equal by value; JSON-RPC 2.0 §4: any string is an id."""
-    async with asyncio.timeout(10), a_world({"up": notes()}) as world:
+    async with asyncio.timeout(30), a_world({"up": notes()}) as world:
         client = await world.client(MODERN)
         client.say(
             b'{"jsonrpc":"2.0","id":"\\u0078\\/y","method":"subscriptions/listen","params":{"notifications":'

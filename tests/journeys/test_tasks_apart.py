@@ -19,6 +19,7 @@ from muxway.servers import pool
 from tests.journeys.test_pool import client_of
 from tests.journeys.worker import TASKS
 from tests.noting import until
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from muxway.testing import RawClient
 
 SERVER = str(Path(__file__).with_name("numbering_server.py"))
-PATIENCE = 20.0
 YES = {"action": "accept", "content": {}}
 
 

@@ -110,7 +110,7 @@ async def test_a_client_names_the_task_in_a_header(monkeypatch: pytest.MonkeyPat
         undeclared = await door.stateless("tasks/get", {"taskId": made["taskId"]}, named)
         assert (undeclared.status, undeclared.json["error"]["code"]) == (400, -32021)
         go.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (shown := (await door.stateless("tasks/get", about, named)).json["result"])["status"] == "working":
                 await asyncio.sleep(0.01)
         assert shown["result"]["content"] == text("done")["content"]

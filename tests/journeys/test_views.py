@@ -109,7 +109,7 @@ def is_down(world: World, name: str) -> bool:
 async def _until(done: Callable[[], bool]) -> None:
     import asyncio
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not done():
             await asyncio.sleep(0.005)
 

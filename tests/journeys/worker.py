@@ -108,7 +108,7 @@ class Worker(ScriptedServer):
         return [message.get("params", {}) for message in self.heard if message.get("method") == method]
 
     async def heard_soon(self, method: str, count: int = 1) -> list[dict[str, Any]]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.said(method)) < count:
                 await asyncio.sleep(0.01)
         return self.said(method)

@@ -125,7 +125,7 @@ async def test_cancelling_the_task_cancels_the_call() -> None:
     async with muxway.Gateway.open() as gateway:
         await gateway.add("up", server=server)
         call = asyncio.ensure_future(gateway.call("up.hang"))
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 30)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

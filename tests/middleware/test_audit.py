@@ -44,7 +44,7 @@ def calls(path: Path) -> list[dict[str, Any]]:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not holds():
             await asyncio.sleep(0.01)
 
@@ -312,7 +312,7 @@ async def test_a_file_that_blocks_holds_up_nothing(tmp_path: Path, caplog: pytes
     """docs/middleware/audit.md: never blocks, not even the end."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         async with chained({"up": ScriptedServer(tools={"echo": None})}, Audit(path=str(path))) as world:
             client = await world.client()
             for n in range(500):  # more than a pipe holds

@@ -87,7 +87,7 @@ def patient(request: dict[str, Any], next: Any) -> dict[str, Any]:  # noqa: A002
 async def test_ordinary_functions_around_each_other_never_wait_for_one_anothers_threads() -> None:
     """Each call holds a thread per function while it is under way, however many calls there are."""
     async with chain(patient, patient).then(up=ScriptedServer(tools={"echo": None})).open() as gateway:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             results = await asyncio.gather(*(gateway.call("up.echo", {"n": n}) for n in range(100)))
         assert [result.structured_content for result in results] == [{"n": n} for n in range(100)]
 
@@ -108,9 +108,9 @@ async def test_a_cancelled_call_lets_go_of_the_thread_of_an_ordinary_function() 
 
     async with chain(noting).then(up=ScriptedServer(tools={"never": never})).open() as gateway:
         call = asyncio.create_task(gateway.call("up.never"))
-        await asyncio.wait_for(waiting.wait(), 10)
+        await asyncio.wait_for(waiting.wait(), 30)
         call.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not ended:
                 await asyncio.sleep(0.01)
         assert isinstance(ended[0], CancelledError)

@@ -27,6 +27,7 @@ from muxway.testing import RawClient
 from ..docs.pages import ROOT
 from ..interop import peers
 from ..interop.world import make_repository
+from ..pace import PATIENCE
 from ..serve.harness import modern
 from .cookbook_server import SECONDS
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 # The environments of the real servers are built by whoever needs them first.
 pytestmark = pytest.mark.timeout(300)
 
-PATIENCE = 30.0
 RECIPES = dict(
     re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", (ROOT / "docs" / "cookbook.md").read_text(), re.MULTILINE | re.DOTALL)
 )

@@ -65,7 +65,7 @@ async def test_explain_names_the_middleware_that_hides_a_tool(
     whole: list[str], view: list[str], asked: str | None
 ) -> None:
     """docs/cli.md: `muxway explain` says why a tool is hidden."""
-    async with asyncio.timeout(10), Gateway.open(a_config(whole, view)) as gateway:
+    async with asyncio.timeout(30), Gateway.open(a_config(whole, view)) as gateway:
         about = "listed" if asked is None else "view v"
         hidden = await explain(gateway, "up__drop", asked)
         assert hidden["tools"][0]["listed"] is False
@@ -80,7 +80,7 @@ async def test_explain_names_the_middleware_that_hides_a_tool(
 
 async def test_explain_tells_of_a_list_that_fails() -> None:
     """Ours: a middleware that fails is no reason to say nothing."""
-    async with asyncio.timeout(10), Gateway.open(a_config(["Failing"], [])) as gateway:
+    async with asyncio.timeout(30), Gateway.open(a_config(["Failing"], [])) as gateway:
         told = await explain(gateway, "up__keep")
         assert any("the list fails" in text for text in facts(told, "note"))
 

@@ -107,7 +107,7 @@ async def test_the_outcome_of_a_task_is_masked_as_that_of_a_call(
     else:
         server = ScriptedServer(server_revision, tools={"tell": slow})
     redact = Redact(known_secrets=frozenset({SECRET}))
-    async with asyncio.timeout(10), chained({"up": server}, redact) as world:
+    async with asyncio.timeout(30), chained({"up": server}, redact) as world:
         known = {"extensions": {TASKS: {}}}
         client = RawClient(world.gateway.memory_door(), revision="2026-07-28", capabilities=known)
         shown = (await client.call("up__tell")).result

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..pace import PATIENCE
 from ..serve.harness import BOTH, initialize, request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 SERVER = Path(__file__).with_name("busy_server.py")
-PATIENCE = 20.0
 _TICK = 0.005
 
 

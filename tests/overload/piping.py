@@ -7,14 +7,14 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from tests.pace import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from muxway.clients.transports.stdio import StdioClientTransport
 
     from ..conftest import World
-
-PATIENCE = 20.0
 
 
 class Pipes:

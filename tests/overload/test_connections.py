@@ -20,6 +20,7 @@ from muxway import demo
 from muxway.clients.transports.http_server import Limits
 from muxway.testing import ScriptedServer
 
+from ..pace import PATIENCE
 from ..serve.harness import modern
 from ..serve.running import Running
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     Webs = Callable[..., AbstractAsyncContextManager[Web]]
 
-PATIENCE = 20.0
 FEW_FILES = 48
 """So few that they run out before the limit of connections, which leaves a quarter of them for servers."""
 

@@ -226,7 +226,7 @@ async def test_without_being_watched_the_loop_is_looked_at_while_messages_arrive
 
 
 async def at_rest(metronome: Metronome) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while metronome.due:
             await asyncio.sleep(0.005)
 

@@ -15,6 +15,7 @@ from muxway.clients.transports.http_server import Limits
 from muxway.testing import RawClient, ScriptedServer
 
 from ..conftest import a_world
+from ..pace import PATIENCE
 from ..serve.harness import BOTH, Opened, modern, request
 from .piping import stdio
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     Webs = Callable[..., AbstractAsyncContextManager[Web]]
 
-PATIENCE = 20.0
 WORD = "x" * 2_000
 FLOOD = 6_000
 """Notices of 2 KB: more than the sockets and pipes of any system hold."""

@@ -16,14 +16,12 @@ import uvloop
 
 from muxway.net.processes.manager import ChildProcess, ProcessManager
 
-from ..pace import crowding
+from ..pace import PATIENCE, crowding
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
 ACTOR = str(Path(__file__).with_name("actor.py"))
-PATIENCE = 20.0
-"""For what must happen, but where the speed is not what is tested: the machine may be busy."""
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 LOCK = threading.Lock()
@@ -19,8 +20,14 @@ def say(message: dict[str, Any]) -> None:
 
 
 def call(request: dict[str, Any]) -> None:
-    """Tell who we are, after as many seconds as the caller says."""
-    time.sleep(request["params"].get("arguments", {}).get("seconds", 0))
+    """Tell who we are, after as many seconds as the caller says, or when it lets us."""
+    arguments = request["params"].get("arguments", {})
+    time.sleep(arguments.get("seconds", 0))
+    if "held" in arguments:
+        folder = Path(arguments["held"])
+        (folder / "begun").touch()
+        while not (folder / "let go").exists():
+            time.sleep(0.02)
     who = {"pid": os.getpid(), "arguments": sys.argv[1:], "secret": os.environ.get("SECRET")}
     say({"jsonrpc": "2.0", "id": request["id"], "result": {"content": [], "structuredContent": who}})
 

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..pace import PATIENCE
 from ..serve.harness import Web
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ..serve.harness import Client, Opened
 
 CHILD = Path(__file__).parent / "child.py"
-PATIENCE = 20.0
 
 
 def server(*tools: str, **entry: Any) -> dict[str, Any]:
@@ -156,6 +156,24 @@ async def who(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
     answer = await called(client, name, **arguments)
     assert "result" in answer, answer
     return answer["result"]["structuredContent"]
+
+
+class Held:
+    """A call of `who` that its server has, and answers when it is let go."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "held"
+        self._folder.mkdir()
+        self.arguments = {"held": str(self._folder)}
+
+    async def begun(self) -> None:
+        """Wait until the server has it."""
+        async with asyncio.timeout(PATIENCE):
+            while not (self._folder / "begun").exists():
+                await asyncio.sleep(0.02)
+
+    def let_go(self) -> None:
+        (self._folder / "let go").touch()
 
 
 async def tools(client: Client) -> list[str]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from ..pace import PATIENCE
 from ..serve.harness import initialize, modern
-from .harness import CHILD, Traffic, alive, called, config, notices, serve, server, tools, who
+from .harness import CHILD, Held, Traffic, alive, called, config, notices, serve, server, tools, who
 
 THREE = {"a": server(), "b": server(), "c": server()}
 
@@ -135,7 +136,7 @@ async def test_an_adjusted_server_keeps_its_process(tmp_path: Path) -> None:
         assert await tools(client) == ["other__who", "other__x"]
         assert (await who(client, "other__who"))["pid"] == pid
         assert "error" in (await client.ask("tools/call", {"name": "other__y"})).json
-        quick = server("x", "y", callTimeout=0.3)
+        quick = server("x", "y", callTimeout=1)
         assert (await served.reload(config({"a": quick}))).startswith('"adjust a (')
         answer = await called(client, "a__who", seconds=5)
         assert answer["error"]["data"]["muxway"]["reason"] == "timeout"
@@ -165,16 +166,18 @@ async def test_a_call_under_way_ends_at_the_old_process(tmp_path: Path) -> None:
     async with serve(tmp_path, config(), "--no-watch") as served:
         client = await served.web.session()
         old = (await who(client, "a__who"))["pid"]
-        slow = asyncio.create_task(who(await served.web.session(), "a__who", seconds=3))
-        await asyncio.sleep(0.3)
+        held = Held(tmp_path)
+        slow = asyncio.create_task(who(await served.web.session(), "a__who", **held.arguments))
+        await held.begun()
         served.write(config({"a": server("x")}))
         served.hang_up()
         # New calls are answered by the new process while the old one still works.
-        async with asyncio.timeout(2.5):
+        async with asyncio.timeout(PATIENCE):
             while (new := (await who(client, "a__who"))["pid"]) == old:
                 await asyncio.sleep(0.05)
         assert alive(old)
         assert not slow.done()
+        held.let_go()
         assert (await slow)["pid"] == old
         await served.until(lambda: not alive(old))
         assert alive(new)
@@ -185,13 +188,15 @@ async def test_a_call_under_way_at_a_server_that_goes_is_answered(tmp_path: Path
     """Ours: a server that is removed gets the same time as one that is replaced."""
     async with serve(tmp_path, config({"a": server(), "b": server()}), "--no-watch") as served:
         client = await served.web.session()
-        slow = asyncio.create_task(who(await served.web.session(), "b__who", seconds=2))
-        await asyncio.sleep(0.3)
+        held = Held(tmp_path)
+        slow = asyncio.create_task(who(await served.web.session(), "b__who", **held.arguments))
+        await held.begun()
         served.write(config({"a": server()}))
         served.hang_up()
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(PATIENCE):
             while "b__who" in await tools(client):
                 await asyncio.sleep(0.05)
+        held.let_go()
         pid = (await slow)["pid"]
         await served.until(lambda: not alive(pid))
 

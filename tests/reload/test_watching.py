@@ -15,12 +15,12 @@ from muxway.config import Config, load_config
 from muxway.config.plan import Plan, plan
 from muxway.control.watching import Reloader, WatchedConfig
 from muxway.errors import ConfigError
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-PATIENCE = 10.0
 EVERY = 0.05
 """Seconds between two looks; a hundredth of the patience, so that a test does not hang on one of them."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 import muxway
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     import ssl
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 MODERN = "2026-07-28"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-PATIENCE = 10.0
 
 
 @dataclass

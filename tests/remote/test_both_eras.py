@@ -12,6 +12,7 @@ from muxway import Middleware
 from muxway.servers import list_freshness
 from muxway.testing import RawClient
 
+from ..pace import crowding
 from .scripted import MODERN, VERSION_KEY, Remote, answer, behind, event, reply, stream, text, until
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ async def test_a_side_that_does_not_answer_holds_up_a_list_for_two_seconds() -> 
     remote.slow = True
     async with behind(remote) as up:
         client = await a_client(up, "2025-11-25")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(5 + crowding()):
             assert await client.tools() == ["up__echo", "up__new", "up__newer"]
 
 
@@ -129,7 +130,7 @@ async def test_what_the_handshake_side_gains_in_silence_is_found(
     """docs/behaviour.md#lists: a list is read again when somebody asks, or calls what is not in it, on either side."""
     monkeypatch.setattr(list_freshness, "FRESH", 60.0)
     remote = Both()
-    async with asyncio.timeout(10), behind(remote) as up:
+    async with asyncio.timeout(30), behind(remote) as up:
         client = await a_client(up, "2025-11-25")
         assert await client.tools() == ["up__echo", "up__old"]
         monkeypatch.setattr(list_freshness, "FRESH", 0.0)
@@ -157,7 +158,7 @@ async def test_what_is_remembered_of_a_server_goes_when_its_handshake_side_chang
     """docs/middleware/writing.md: `forget` is called when a server shows something else, on either side."""
     monkeypatch.setattr(list_freshness, "FRESH", 0.0)
     remote = Both()
-    async with asyncio.timeout(10), behind(remote, middleware=[{"use": f"{__name__}:Memory"}]) as up:
+    async with asyncio.timeout(30), behind(remote, middleware=[{"use": f"{__name__}:Memory"}]) as up:
         client = await a_client(up, "2025-11-25")
         while await client.tools() != ["up__echo", "up__old"]:
             await asyncio.sleep(0.01)

@@ -14,7 +14,7 @@ import pytest
 
 from muxway.net.http_client import HttpClient
 from muxway.net.http_errors import HttpTrouble
-from muxway.net.http_response import HttpResponse
+from muxway.net.http_line import HttpResponse
 
 from ..certificates import Authority, shake_hands
 
@@ -65,13 +65,13 @@ async def asking(peer: Peer, path: str = "/mcp") -> AsyncIterator[tuple[HttpClie
             yield client, url
         finally:
             await client.close()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await asyncio.gather(*filter(None, peer.speaking))
 
 
 async def ask(client: HttpClient, url: str, body: bytes = b"{}") -> tuple[int, bytes]:
     """Post something; the status and the body of the answer."""
-    async with asyncio.timeout(10), await client.request("POST", url, {}, body) as response:
+    async with asyncio.timeout(30), await client.request("POST", url, {}, body) as response:
         return response.status, await response.read(1 << 24)
 
 
@@ -172,7 +172,7 @@ async def test_what_is_harmless_is_sent_again_if_its_connection_was_closed_meanw
     async with asking(peer) as (client, url):
         await ask(client, url)
         peer.close = True  # The next answer is that the connection ends.
-        async with asyncio.timeout(10), await client.request("GET", url, {}) as response:
+        async with asyncio.timeout(30), await client.request("GET", url, {}) as response:
             assert await response.read(99) == b"again"
         peer.close = False
         await ask(client, url)

@@ -121,7 +121,7 @@ async def test_an_official_server_notices_a_cancelled_call(era: str) -> None:
     async with official("sdk2", "streamable") as server, gateway(server.url, era=era) as up:
         begun = asyncio.Event()
         call = asyncio.create_task(up.call("up.wait", on_progress=lambda *_: begun.set()))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 30)
         call.cancel()
         await until(lambda: "cancelled" in server.lines)
         assert (await up.call("up.add", {"a": 1, "b": 1})).text == "2"

@@ -344,7 +344,7 @@ async def test_cancelling_a_stateless_call_closes_its_request() -> None:
         call = asyncio.create_task(up.call("up.wait"))
         await until(lambda: remote.of("tools/call"))
         call.cancel()
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), 30)
         assert remote.of("notifications/cancelled") == []
         assert (await up.call("up.echo")).text == "{}"
 
@@ -373,7 +373,7 @@ async def test_cancelling_a_handshake_call_says_so_and_then_hangs_up() -> None:
         assert notice.message is not None
         assert notice.message["params"]["requestId"] == request.message["id"]
         assert notice.headers["Mcp-Session-Id"] == "session-1"
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), 30)
 
 
 async def test_a_request_of_the_server_is_answered_by_post() -> None:
@@ -382,7 +382,7 @@ async def test_a_request_of_the_server_is_answered_by_post() -> None:
 
     async def ask(remote: Remote, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         response = await stream(request, event({"jsonrpc": "2.0", "id": "q", "method": "ping"}))
-        await asyncio.wait_for(answered.wait(), 5)
+        await asyncio.wait_for(answered.wait(), 30)
         await response.write(event(answer(message, text("thanks"))))
         return response
 

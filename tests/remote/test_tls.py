@@ -31,7 +31,7 @@ def authority(tmp_path: Path) -> Authority:
 
 async def outcome(tls: ssl.SSLContext, entry: dict[str, Any]) -> str:
     """What a call through the gateway gives, or why the server cannot be used."""
-    async with serving(Remote(), tls) as url, asyncio.timeout(20), gateway(url, **entry) as up:
+    async with serving(Remote(), tls) as url, asyncio.timeout(30), gateway(url, **entry) as up:
         (server,) = up.servers()
         if server.status is muxway.Status.RUNNING:
             return (await up.call("up.echo", {"a": 1})).text
@@ -159,7 +159,7 @@ async def a_proxy(to: str) -> AsyncIterator[tuple[str, list[bytes]]]:
 
 
 async def asked(url: str, entry: dict[str, Any]) -> str:
-    async with asyncio.timeout(20), gateway(url, **entry) as up:
+    async with asyncio.timeout(30), gateway(url, **entry) as up:
         (server,) = up.servers()
         if server.status is muxway.Status.RUNNING:
             return (await up.call("up.echo", {"a": 1})).text

@@ -15,6 +15,7 @@ from muxway.clients.transports.http_server import HttpServer, Limits
 from muxway.wire.sse import SseEvent, SseParser
 
 from ..conftest import World, a_world
+from ..pace import PATIENCE
 
 if TYPE_CHECKING:
     import ssl
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from muxway.clients.transports.guard import Guard
     from muxway.testing import ScriptedServer
 
-PATIENCE = 20.0
 BOTH = "application/json, text/event-stream"
 MODERN = "2026-07-28"
 ENVELOPE = {

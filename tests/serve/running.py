@@ -6,11 +6,11 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+from tests.pace import PATIENCE
+
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
-
-PATIENCE = 30.0
 
 
 class Running:

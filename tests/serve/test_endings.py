@@ -12,10 +12,10 @@ import pytest
 
 from muxway.clients.transports.guard import Guard
 from muxway.testing import ScriptedServer
+from tests.pace import PATIENCE
 from tests.serve.harness import BOTH, Web, a_web, request
 
 CALL = {"name": "up__echo", "arguments": {"ok": 1}}
-PATIENCE = 10.0
 
 
 def _upgrading(web: Web, body: bytes, *more: str, framing: str | None = None) -> bytes:

@@ -283,6 +283,10 @@ def test_guesses_are_counted_by_network_and_forgotten_after_a_minute() -> None:
     assert guesses.add("10.0.0.2", b"x") == 0.0
     assert [guesses.add(f"2001:db8::{number}", b"%d" % number) for number in range(1, 12)] == [0.0] * 10 + [60.0]
     assert guesses.add("2001:db8:0:1::1", b"x") == 0.0
+    # As a socket for both writes IPv4 addresses: each is somebody else's.
+    assert [guesses.add("::ffff:192.0.2.1", b"%d" % number) for number in range(11)] == [0.0] * 10 + [60.0]
+    assert guesses.add("::ffff:192.0.2.2", b"x") == 0.0
+    assert guesses.add("192.0.2.1", b"y") == 60.0
     now = 45.0
     assert guesses.add("10.0.0.1", b"x") == 15.0
     now = 60.0

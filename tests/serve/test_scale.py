@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..pace import PATIENCE
 from .harness import BOTH, initialize, request
 from .test_serve import Served
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PATIENCE = 30.0
 SESSIONS = 5_000
 CONNECTIONS = 10_000
 SPARE_FILES = 1_100

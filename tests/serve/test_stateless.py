@@ -408,7 +408,7 @@ async def test_a_disconnect_just_when_the_stream_begins_is_a_cancel(web: Webs, m
         lines = {"Host": http.host, "Accept": BOTH, "Content-Type": "application/json", **headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         await http.raw(f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while server.heard[-1]["method"] != "notifications/cancelled":
                 await asyncio.sleep(0.01)
 

@@ -59,7 +59,7 @@ async def test_no_flood_holds_the_loop(kind: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(intake, "FLOOD_SECONDS", 0.3)
     framer = LineFramer(1 << 20, tails=True)
     taking = Intake(pipe.reading, turn, framer, up.channel.hear, lambda: None, lambda: floods.append(kind))
-    async with watching(turn.metronome) as seen, asyncio.timeout(20):
+    async with watching(turn.metronome) as seen, asyncio.timeout(30):
         while not floods:
             await asyncio.sleep(0.02)
     taking.close()
@@ -77,7 +77,7 @@ async def test_stderr_is_slowed_down_too_and_never_a_reason_to_end(monkeypatch: 
     journal = Journal()
     tail = StderrTail((), lambda _: None, asyncio.get_running_loop(), journal)
     taking = Intake(pipe.reading, turn, tail.framer, tail.take, tail.end)
-    async with watching(turn.metronome) as seen, asyncio.timeout(20):
+    async with watching(turn.metronome) as seen, asyncio.timeout(30):
         while journal.count < 50_000:
             await asyncio.sleep(0.02)
     taking.close()
@@ -99,7 +99,7 @@ async def test_answers_are_never_slowed_down(monkeypatch: pytest.MonkeyPatch) ->
     taking = Intake(pipe.reading, Turn(), LineFramer(), hear, lambda: None)
     charged: list[float] = []
     monkeypatch.setattr(Budget, "spend", lambda *_: charged.append(1) or 0.0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while answered < 200_000:
             await asyncio.sleep(0)
     assert charged == []
@@ -122,12 +122,28 @@ async def test_whatever_becomes_of_one_line_the_next_is_read() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["exception"]))
     pipe = Pipe(b"x\n" * 1000)
     taking = Intake(pipe.reading, Turn(), LineFramer(), hear, lambda: None)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while heard < 500:
             await asyncio.sleep(0.01)
     taking.close()
     pipe.close()
     assert [str(complaint) for complaint in complaints] == ["expected"]
+
+
+async def test_a_server_amid_a_line_without_end_has_been_heard() -> None:
+    """docs/behaviour.md#a-server-hangs: who writes is not silent, and not ended for answering nothing meanwhile."""
+    up = await play()
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    taking = Intake(reading, Turn(), LineFramer(), up.channel.hear, lambda: None)
+    for _ in range(2):
+        before = asyncio.get_running_loop().time()
+        os.write(writing, b"A" * 1000)
+        async with asyncio.timeout(30):
+            while up.link.heard < before:
+                await asyncio.sleep(0.01)
+    taking.close()
+    os.close(writing)
 
 
 @given(st.lists(st.floats(0.0, 0.1), min_size=50, max_size=200))

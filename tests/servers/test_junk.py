@@ -86,7 +86,7 @@ async def test_a_call_that_runs_out_of_time_names_the_line_that_mentioned_it() -
     up = await play()
     outcome, _ = up.call(idle=0.05)
     up.channel.hear([b'ROW {"id": 1, "name": "\x1b[31mx"}'])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while outcome.open:
             await asyncio.sleep(0.02)
     assert outcome.error.reason == "timeout"

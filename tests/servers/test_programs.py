@@ -234,7 +234,7 @@ async def test_nothing_of_it_is_left(tmp_path: Path, how: str) -> None:
         f"open({str(pids) + '.new'!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
         f"os.rename({str(pids) + '.new'!r}, {str(pids)!r})\n" + ("" if how == "child" else "time.sleep(600)\n")
     )
-    timeout = 1 if how == "time" else 600
+    timeout = 3 if how == "time" else 600  # A busy machine needs a while until both are there.
     async with Gateway.open(program(code, {"args": ["go"], "timeout": timeout})) as gateway, asyncio.timeout(30):
         call = asyncio.ensure_future(gateway.call("p.go"))
         while not pids.exists():
@@ -246,7 +246,7 @@ async def test_nothing_of_it_is_left(tmp_path: Path, how: str) -> None:
         else:
             result = await call
             assert result.is_error == (how == "time")
-            assert ("took longer than 1 s" in result.text) == (how == "time")
+            assert ("took longer than 3 s" in result.text) == (how == "time")
         while alive(started):
             await asyncio.sleep(0.02)
 

@@ -100,7 +100,7 @@ def test_a_sleeper_has_no_reason_unless_there_was_no_room() -> None:
 async def test_whoever_waits_for_a_start_waits_for_its_end() -> None:
     """Ours: also when it is ended to be started anew meanwhile."""
     state = SlotState()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await state.settled()
     state.meet(Event.STARTED, 1.0)
     waiting = asyncio.ensure_future(state.settled())
@@ -109,5 +109,5 @@ async def test_whoever_waits_for_a_start_waits_for_its_end() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     state.meet(Event.READY, 4.0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await waiting

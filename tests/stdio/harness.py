@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from muxway.testing import RawClient
 
-from ..pace import crowding
+from ..pace import PATIENCE, crowding
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
 CHILD = Path(__file__).parent / "child.py"
-PATIENCE = 15.0
 
 
 def child(*arguments: str, **entry: Any) -> dict[str, Any]:

@@ -30,6 +30,8 @@ class Identity:
     """The user as people and rules call them."""
     groups: tuple[str, ...] = ()
     """Groups or roles, as the issuer names them."""
+    more_groups: bool = False
+    """Whether there are further ones, of which nothing is known: tokens and cookies have room for so many."""
     scopes: tuple[str, ...] = ()
     """What the token was given for."""
 

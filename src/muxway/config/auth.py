@@ -22,7 +22,10 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
 
 def is_secure(url: str) -> bool:
     """Whether what is sent to a URL can be read by nobody on the way: TLS, or this machine."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
     if parts.scheme.lower() != "http":
         return parts.scheme.lower() == "https"
     name = parts.hostname or ""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-ASKED: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
-"""What somebody is asked about. Everything else that `ask` is for says nothing of what is inside."""
 MOST: Final = 256
 """Calls that may wait for the operator."""
 _MOST_OF_ONE: Final = 16

@@ -77,6 +77,7 @@ class ServerCredentials:
         self.wanted = False
         self.header: str | None = None
         self.on_login: Callable[[], None] | None = None
+        self.good_until = 0.0
         self._config = config
         self._oauth = config.oauth
         self._store = store
@@ -114,13 +115,16 @@ class ServerCredentials:
 
     def due(self) -> bool:
         """Whether `prepare` has something to do before the next request."""
-        if self._due_at is not None and time.time() >= self._due_at:
+        left = _LOOK if self._due_at is None else self._due_at - time.time()
+        if left <= 0:
             return True
         now = time.monotonic()
-        if self._read and now - self._looked < _LOOK:
-            return False
-        self._looked = now
-        return not self._read or self._store.stamp != self._seen
+        if not self._read or now - self._looked >= _LOOK:
+            self._looked = now
+            if not self._read or self._store.stamp != self._seen:
+                return True
+        self.good_until = min(now + left, self._looked + _LOOK)
+        return False
 
     async def prepare(self) -> None:
         """See to it that `header` is what to send now. Raises HttpTrouble."""
@@ -148,7 +152,7 @@ class ServerCredentials:
         good = login is not None and login.token.access != self._rejected
         self.header = f"Bearer {login.token.access}" if login is not None and good else None
         self.wanted = self.wanted or self.header is not None
-        self._due_at = None
+        self._due_at, self.good_until = None, 0.0
         if login is not None and login.token.expires_at is not None:
             self._due_at = login.token.expires_at - EARLY
 
@@ -212,7 +216,7 @@ class ServerCredentials:
     def _expire(self, login: Login | None, *, spent: bool) -> None:
         """There is nothing to renew it with."""
         if login is not None and login.token.lasts() and not spent:
-            self._due_at = login.token.expires_at
+            self._due_at, self.good_until = login.token.expires_at, 0.0
         elif self._oauth.interactive:
             raise self._needs_login("the last one has ended")
         else:

@@ -52,14 +52,15 @@ async def ask_code(fetch: GuardedFetch, pending: PendingLogin) -> DeviceCode:
     code, user_code, link = (given.get(name) for name in ("device_code", "user_code", "verification_uri"))
     if not (isinstance(code, str) and isinstance(user_code, str) and isinstance(link, str)):
         raise OAuthError("its authorization server gave no code to type in")
-    complete, interval, expires = (given.get(name) for name in ("verification_uri_complete", "interval", "expires_in"))
+    complete = given.get("verification_uri_complete")
+    interval, expires = (oauth_client.seconds(given.get(name)) for name in ("interval", "expires_in"))
     return DeviceCode(
         code,
         printable(user_code)[:40],
         safe_link(link),
         safe_link(complete) if isinstance(complete, str) else None,
-        min(max(float(interval), 1.0), 60.0) if isinstance(interval, int | float) else _INTERVAL,
-        min(float(expires), _LONGEST) if isinstance(expires, int | float) else _LONGEST,
+        min(max(_INTERVAL if interval is None else interval, 1.0), 60.0),
+        _LONGEST if expires is None else min(expires, _LONGEST),
     )
 
 

@@ -112,6 +112,9 @@ async def _authorization_server(
 ) -> AuthorizationServer:
     refused: OAuthError | None = None
     for issuer in issuers:
+        if not _host(issuer):
+            troubles.append(f"{_shown(issuer)} is no address")
+            continue
         for place in metadata_places(issuer):
             document = await _document(fetch, place, troubles)
             if document is None:
@@ -132,7 +135,7 @@ async def _of_first_revision(fetch: GuardedFetch, url: str, challenge: Challenge
     guessed = document is None
     if document is not None:
         server = _server(document, _text(document, "issuer") or root, private=fetch.private, legacy=True)
-        if (urlsplit(server.issuer).hostname or "").lower() != (parts.hostname or "").lower():
+        if _host(server.issuer) != _host(url):
             raise OAuthError(f"its metadata is that of another issuer, {_shown(server.issuer)}")
     elif challenge.bearer and not challenge.resource_metadata:
         server = AuthorizationServer(
@@ -220,6 +223,14 @@ def covers(resource: str, url: str) -> bool:
         return False
     base, path = wide.path.rstrip("/"), narrow.path.rstrip("/")
     return path == base or path.startswith(f"{base}/")
+
+
+def _host(url: str) -> str:
+    """The name of its host, in small letters; nothing if it is no address."""
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
 
 
 def _text(document: Mapping[str, Any], name: str) -> str | None:

@@ -151,11 +151,12 @@ def _public_key(entry: Any) -> PublicKey | None:
     """The key that an entry holds; None for one that is for something else, or cannot be read."""
     if not isinstance(entry, dict):
         return None
-    jwk = cast("dict[str, Any]", entry)
+    # Some write down what is not there.
+    jwk = {name: value for name, value in cast("dict[str, Any]", entry).items() if value is not None}
     make = _TYPES.get(str(jwk.get("kty")))
-    if make is None or jwk.get("use", "sig") != "sig" or "verify" not in jwk.get("key_ops", ["verify"]):
-        return None
     try:
+        if make is None or jwk.get("use", "sig") != "sig" or "verify" not in jwk.get("key_ops", ["verify"]):
+            return None
         # Looked at before the library does, which warns of a small one on standard error.
         if make is RSAKey and _bits(jwk["n"]) < _FEWEST_BITS:
             return None

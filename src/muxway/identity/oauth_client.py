@@ -142,7 +142,7 @@ async def _register_dynamically(
         client_secret=secret if isinstance(secret, str) and secret else None,
         method=chosen if isinstance(chosen, str) and chosen in _METHODS else method,
         redirect_uri=redirect_uri,
-        secret_expires_at=float(expires) if isinstance(expires, int | float) else 0.0,
+        secret_expires_at=seconds(expires) or 0.0,
     )
 
 
@@ -208,16 +208,11 @@ def read_token(given: Mapping[str, Any]) -> Token:
     if not isinstance(access, str) or not _sendable(access):
         raise OAuthError("its authorization server gave no token that could be sent")
     life, scope = given.get("expires_in"), given.get("scope")
-    if isinstance(life, str) and life.isdecimal() and len(life) < 12:
-        life = int(life)
+    lasts = seconds(int(life) if isinstance(life, str) and life.isdecimal() and len(life) < 12 else life)
     return Token(
         access=access,
         refresh=refresh if isinstance(refresh, str) and refresh else None,
-        expires_at=(
-            time.time() + min(max(life, 0), _LONGEST_LIFE)
-            if isinstance(life, int | float) and not isinstance(life, bool)
-            else None
-        ),
+        expires_at=None if lasts is None else time.time() + min(max(lasts, 0), _LONGEST_LIFE),
         scopes=tuple(scope.split()) if isinstance(scope, str) else None,
     )
 
@@ -306,6 +301,14 @@ def is_loopback_url(url: str) -> bool:
 def joined(scopes: Sequence[str]) -> str | None:
     """Scopes as a request has them."""
     return " ".join(scopes) or None
+
+
+def seconds(value: object) -> float | None:
+    """A number as an authorization server gives it; None if it is none, or none that can be computed with."""
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    except OverflowError:
+        return None
 
 
 def _sendable(text: str) -> bool:

@@ -40,6 +40,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     user: str
     groups: tuple[str, ...]
+    more_groups: bool = False
+    """See `Identity`."""
     scopes: tuple[str, ...]
     resource: str
     until: float
@@ -74,6 +76,7 @@ class OAuthGrants:
             subject=who.subject,
             user=who.user,
             groups=who.groups,
+            more_groups=who.more_groups,
             scopes=scopes,
             resource=resource,
             until=until,

@@ -19,7 +19,7 @@ from joserfc.jwk import ECKey
 from muxway.calls.identity import principal_of
 from muxway.clients.authenticator import Rejected
 from muxway.config.auth import ClaimNames
-from muxway.identity.verify_jwt import LEEWAY, Checked, UnknownKey, check_claims, invalid, signed_claims
+from muxway.identity.verify_jwt import HAS_GROUPS, LEEWAY, Checked, UnknownKey, check_claims, invalid, signed_claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,6 +131,7 @@ class OwnTokens:
             "sid": grant.id,
             "user": grant.user,
             "groups": [*grant.groups],
+            **({HAS_GROUPS: True} if grant.more_groups else {}),
         }
         return jwt.encode({"alg": _ALGORITHM, "typ": "at+jwt", "kid": kid}, claims, key, algorithms=[_ALGORITHM])
 

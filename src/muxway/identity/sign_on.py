@@ -64,11 +64,19 @@ class SignedOn(msgspec.Struct, frozen=True, array_like=True):
     groups: tuple[str, ...] = ()
     csrf: str = ""
     """What every form of ours has in it, and no page of anybody else."""
+    more_groups: bool = False
+    """See `Identity`."""
 
     @property
     def identity(self) -> Identity:
         """The same as rules know it."""
-        return Identity(issuer=self.issuer, subject=self.subject, user=self.user, groups=self.groups)
+        return Identity(
+            issuer=self.issuer,
+            subject=self.subject,
+            user=self.user,
+            groups=self.groups,
+            more_groups=self.more_groups,
+        )
 
 
 class _OpenSignOn(msgspec.Struct, frozen=True, array_like=True):
@@ -289,9 +297,10 @@ class SignOn:
         identity = found.identity
         if not identity.subject:
             raise _NotSignedOn("the ID token names nobody")
-        return SignedOn(
-            identity.issuer, identity.subject, identity.user, _fitting(identity.groups), secrets.token_urlsafe(24)
-        )
+        groups = _fitting(identity.groups)
+        more = identity.more_groups or len(groups) < len(identity.groups)
+        csrf = secrets.token_urlsafe(24)
+        return SignedOn(identity.issuer, identity.subject, identity.user, groups, csrf, more)
 
 
 def is_own_form(request: PageRequest, base: str, who: SignedOn) -> bool:

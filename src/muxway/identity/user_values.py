@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -89,6 +90,8 @@ class UserValues:
         self._watch.end()
 
     # --- as for logins ------------------------------------------------------------------------
+
+    good_until = math.inf
 
     def due(self) -> bool:
         """They are part of the connection, so there is nothing to do before a request."""

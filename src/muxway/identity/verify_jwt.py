@@ -31,6 +31,8 @@ _OF_OTHERS: Final = ("nonce", "at_hash", "c_hash", "s_hash", "events")
 """Claims of ID tokens and logout tokens."""
 _CLIENT_CLAIMS: Final = ("client_id", "azp", "cid", "appid")
 _MOST_GROUPS: Final = 1000
+HAS_GROUPS: Final = "hasgroups"
+"""The claim that says that there are more of them than stand in the token."""
 _LAST_MOMENT: Final = 1e15
 """A time that is later, in seconds, is a mistake, and may be no number that can be computed with."""
 
@@ -139,18 +141,27 @@ def check_claims(claims: dict[str, Any], settings: AuthSettings, now: float) -> 
         return invalid("the access token does not say whom it was given to")
     scopes = frozenset([*_texts(claims.get("scope")), *_texts(claims.get("scp"))])
     names = settings.claims
+    groups = _texts(_at(claims, names.groups))
     identity = Identity(
         issuer=settings.issuer,
         subject=subject,
         client=client,
         user=_text(_at(claims, names.user)) or subject or client,
-        groups=tuple(_texts(_at(claims, names.groups))[:_MOST_GROUPS]),
+        groups=tuple(groups[:_MOST_GROUPS]),
+        more_groups=len(groups) > _MOST_GROUPS or _has_more_groups(claims, names.groups),
         scopes=tuple(sorted(scopes)),
     )
     # A client that comes for itself is no user who happens to be called the same.
     who = ("user", settings.issuer, subject, client) if subject else ("client", settings.issuer, client)
     audience = frozenset(text for text in _listed(claims.get("aud")) if isinstance(text, str))
     return Checked(principal_of(*who), identity, audience, scopes, expires)
+
+
+def _has_more_groups(claims: dict[str, Any], name: str) -> bool:
+    """Whether an issuer says that groups are left out, or have to be asked for elsewhere."""
+    # OpenID Connect Core, section 5.6.2. Entra ID does so from 200 groups on, or says just this.
+    elsewhere: object = claims.get("_claim_names")
+    return claims.get(HAS_GROUPS) is True or (isinstance(elsewhere, dict) and name in elsewhere)
 
 
 def _number(value: Any) -> float | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from muxway.net.http_response import HttpResponse
+    from muxway.net.http_line import HttpResponse
 
 _KEEP_ALIVE: Final = 4.0
 """Seconds an unused connection is kept: less than the 5 after which uvicorn and Node close it in our face."""
@@ -160,7 +160,7 @@ class HttpClient:
     def _head(self, method: str, url: str, headers: Mapping[str, str], size: int | None) -> bytes:
         """All that is sent before a body of this size. Raises HttpTrouble."""
         known = self._last
-        if known[0] == method and known[1] == url and known[2] == headers:
+        if (known[2] is headers or known[2] == headers) and known[0] == method and known[1] == url:
             start = known[3]
         else:
             # Ours last: a configured header must not change what the body says it is.

@@ -20,7 +20,7 @@ from muxway.catalog.uris import LONGEST, unwrap
 from muxway.errors import INVALID_PARAMS, CallRefused, InvalidParams, ParseError, RpcError, ToolNotFound
 from muxway.likeness import short
 from muxway.routing import subtools
-from muxway.routing.target import NOTHING, Target
+from muxway.routing.target import NOTHING, Target, Trace
 from muxway.search.listing import SEARCH
 from muxway.wire import envelopes
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from muxway.catalog.kinds import Kind
     from muxway.catalog.model import Catalog, Route
     from muxway.routing.snapshot import Visible
-    from muxway.routing.target import Trace
     from muxway.wire.envelopes import Buffer, Params
 
 NOT_FOUND: Final = -32002
@@ -98,10 +97,20 @@ class Router:
         verdict = target.verdict.of(_arguments(call))
         if verdict.do != "deny":
             return msgspec.structs.replace(target, verdict=verdict)
-        name = envelopes.text(call.params.get("name")) or ""
-        problem = f"{TOOLS.not_found}: {short(name)}"
-        error = ToolNotFound(problem, code=call.caller.revision.unknown_tool_code)
-        return Target(kind=TOOLS, verdict=verdict, error=error)
+        return Target(kind=TOOLS, verdict=verdict, error=_no_tool(call.params.get("name"), call.caller))
+
+    def again(self, visible: Visible, target: Target, call: Call) -> Target:
+        """The target of a call that has waited, as what there is, and rules, have it now. Raises as `resolve` does."""
+        if call.caller.depth:
+            visible = visible.whole
+        if target.chosen is None:
+            return self.decide(self.resolve(visible, call), call)
+        # The call is that of the subtool by now.
+        now = self.of_trace(visible, Trace(target.server, envelopes.text(target.spelled) or "", target.head))
+        if now is None:
+            return Target(kind=TOOLS, error=_no_tool(target.spelled, call.caller))
+        now = self.decide(now, call)
+        return target if now.error is None else now
 
     # --- tools --------------------------------------------------------------------------------
 
@@ -550,6 +559,11 @@ def _named(given: Raw | None) -> tuple[Raw | None, Raw | None]:
         return None, None
     wanted = dict(members)
     return (wanted.get("name"), wanted.get("arguments")) if len(wanted) == len(members) else (None, None)
+
+
+def _no_tool(spelled: Raw | None, caller: Caller) -> RpcError:
+    problem = f"{TOOLS.not_found}: {short(envelopes.text(spelled) or '')}"
+    return ToolNotFound(problem, code=caller.revision.unknown_tool_code)
 
 
 def _no_resource(uri: str, caller: Caller) -> RpcError:

@@ -32,7 +32,7 @@ log = EventLog("upstream")
 class EraMemory:
     """Which era a server speaks, as far as its starts have shown: it does not change between two of them."""
 
-    __slots__ = ("_died_of_probe", "_on_probation", "_unprobed_next", "doubted", "era", "refused_handshake")
+    __slots__ = ("_died_of_probe", "_next", "_on_probation", "doubted", "era", "refused_handshake")
 
     def __init__(self, era: Era) -> None:
         self.era: Era = era
@@ -42,12 +42,14 @@ class EraMemory:
         """Whether it is thought to expect a handshake, though it has answered a probe."""
         self._on_probation = False
         """Whether it has answered a probe, and may have expected a handshake all the same."""
-        self._died_of_probe = self._unprobed_next = False
+        self._died_of_probe = False
+        self._next: Era | None = None
+        """The era of the next start alone, if it is not that of every start."""
 
     def next(self) -> Era:
         """The era to begin a start in."""
-        unprobed, self._unprobed_next = self._unprobed_next, False
-        return "legacy" if unprobed else self.era
+        once, self._next = self._next, None
+        return once or self.era
 
     def died_of_probe(self) -> bool:
         """It ended when it was probed. Returns whether it did so before, and also when it was started unprobed.
@@ -55,8 +57,14 @@ class EraMemory:
         One like that may speak either era once it can be started: from then on, each start tries one of them.
         """
         again, self._died_of_probe = self._died_of_probe, True
-        self._unprobed_next = again
+        self._next = "legacy" if again else None
         return again
+
+    def took_no_handshake(self) -> None:
+        """It has refused one, and is started again without. If that fails, too, the next start is without at once:
+        two processes at each start would be twice as many as a server may be started that always fails."""
+        self.refused_handshake = True
+        self._next = "modern"
 
     def greeted(self, *, stateless: bool, handshake_first: bool, probed_child: bool) -> None:
         """It has introduced itself, in this era."""
@@ -114,7 +122,7 @@ class Start:
         try:
             await self._greet(connection, eras.next())
         except TakesNoHandshake:
-            eras.refused_handshake = True
+            eras.took_no_handshake()
             log.info("takes no handshake; starting it again without", upstream=name)
             await connection.close()
             connection = self._connect()

@@ -14,7 +14,7 @@ import re
 import struct
 from codecs import utf_8_decode
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -31,6 +31,8 @@ Params: TypeAlias = dict[str, Raw]
 T = TypeVar("T")
 
 ABSENT: Final = Raw()
+joined: Final = b"".join
+"""`joined((raw,))` is `bytes(raw)` at two thirds of its price, for what every call needs."""
 _EMPTY: Final = b""
 _BRACE: Final = (ord("{"),)
 _ZERO: Final = ord("0")
@@ -234,16 +236,15 @@ def decode_strict(frame: bytes) -> Envelope:
     envelope = decode(frame)
     if len(frame) > MAX_DIGITS:
         check_integers(frame, envelope)
-    method, params = envelope.method, envelope.params
-    meta = None if params is None else params.get("_meta")
-    if method is not None and params is not None and envelope.id is not ABSENT:
+    method, params, id_ = envelope.method, envelope.params, envelope.id
+    if method is not None and params is not None and id_ is not ABSENT:
         # Most messages are what was read of them, without a byte to spare: nothing can stand there twice.
-        size = _FIXED + len(method) + len(envelope.id)
+        size = _FIXED + len(method) + len(id_) + 4 * len(params)
         for name, raw in params.items():
-            size += len(name) + 4 + len(raw)
+            size += len(name) + len(raw)
         if size == len(frame):
-            if meta is not None:
-                _check_once(meta, _counting if len(frame) <= _LARGE else _Counting())
+            if "_meta" in params:
+                _check_once(params["_meta"], _counting if size <= _LARGE else _Counting())
             return envelope
     counting = _counting if len(frame) <= _LARGE else _Counting()
     try:
@@ -253,7 +254,7 @@ def decode_strict(frame: bytes) -> Envelope:
     if len({name for name, _ in named}) < len(named):
         raise ParseError("the message has a duplicate key")
     _check_once(dict(named).get("params"), counting)
-    _check_once(meta, counting)
+    _check_once(None if params is None else params.get("_meta"), counting)
     return envelope
 
 
@@ -562,6 +563,16 @@ def items(raw: Raw | bytes) -> list[Raw] | None:
         return _decode_batch(raw)
     except _INVALID:
         return None
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """What `value` gave, if that is an object; else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """What `value` gave, if that is an array; else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 # --- frames to send -------------------------------------------------------------------------

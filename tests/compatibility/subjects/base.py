@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from tests.compatibility.matrix import Pair
 
 OLDEST, NEWEST = "2024-11-05", "2026-07-28"
-PATIENCE = 10.0
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ async def shout(ctx: Context) -> str:
 
 @server.tool()
 def big() -> str:
-    """Say a million characters."""
-    return "x" * 1_000_000
+    """Say half a million characters, which a result has twice: a slow one is an event, and clients take 1 MiB."""
+    return "x" * 500_000
 
 
 @server.tool()

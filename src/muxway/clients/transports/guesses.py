@@ -56,4 +56,9 @@ def network_of(address: str) -> str:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    return str(ipaddress.ip_network((parsed, _OWN_NETWORK), strict=False)) if parsed.version == 6 else address
+    if parsed.version == 4:
+        return address
+    if parsed.ipv4_mapped is not None:
+        # Where one socket listens for both, those of all IPv4 clients are written so: not one of them has the others'.
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _OWN_NETWORK), strict=False))

@@ -7,8 +7,8 @@
     GET /.well-known/…           for whoever has no access token yet
     GET, POST /connect …         web pages, for people
 
-Every request comes in by `take`. What its header means is found out once for all requests with the same one (`_admit`);
-which era it is of is decided request by request (`_post`).
+Every request comes in by `take`. What its header means is found out once for all requests with the same one (`_admit`):
+who asks, for what, and of which era a message is, which says who takes it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from muxway.calls.incidents import internal
 from muxway.clients.session import NO_BATCHES
 from muxway.clients.transports.guard import Guard
 from muxway.clients.transports.http_authorization import HttpAuthorization, Undecided
-from muxway.clients.transports.http_gateway import HttpSettings, ServedGateway, id_of, not_allowed
+from muxway.clients.transports.http_gateway import HttpSettings, ServedGateway, not_allowed, too_large
 from muxway.clients.transports.http_handshake import VERSION, HandshakeEndpoint
 from muxway.clients.transports.http_pages import PageEndpoint
 from muxway.clients.transports.http_request import Refused
 from muxway.clients.transports.http_response import EventResponse, HttpReply, joined
 from muxway.clients.transports.http_sse import SseEndpoint
 from muxway.clients.transports.http_stateless import StatelessEndpoint
-from muxway.errors import HEADER_MISMATCH, ParseError, RpcError
+from muxway.errors import ParseError
 from muxway.wire import envelopes, revisions
 from muxway.wire.envelopes import NotAnEnvelope
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from muxway.clients.transports.http_request import RequestHead
     from muxway.exchange.runtime import Runtime
     from muxway.net.metronome import Metronome
-    from muxway.wire.envelopes import Envelope, Raw
+    from muxway.wire.envelopes import Envelope
 
 Decode: TypeAlias = "Callable[[bytes], Envelope]"
 Handler: TypeAlias = "Callable[[HttpConnection, RequestHead, bytes, Decode], None]"
@@ -125,8 +125,10 @@ class HttpClientTransport:
         self.forwards: tuple[str, ...] = ()
         """Names of headers that some server is to get, in small letters. Set it before `admit`."""
         self._sweeper: asyncio.TimerHandle | None = None
+        self._posts: tuple[Handler, ...] = (self._handshake.post, self._stateless.post)
+        """Who takes messages at `/mcp`: of the one era, of the other."""
         self._routes: dict[str, dict[str, Handler]] = {
-            "/mcp": {"POST": self._post, "GET": self._handshake.get, "DELETE": self._handshake.delete},
+            "/mcp": {"POST": self._handshake.post, "GET": self._handshake.get, "DELETE": self._handshake.delete},
             "/sse": {"GET": self._sse.open},
             "/messages": {"POST": self._post_sse},
         }
@@ -245,10 +247,21 @@ class HttpClientTransport:
             if head.admitted is not self._authorization.terms:
                 self._admit(head, connection, decided)
             if len(body) > self.max_body_bytes:
-                raise _too_large(self.max_body_bytes)
+                raise too_large(self.max_body_bytes)
+            if (
+                len(body) > _LARGE
+                and head.handler in self._posts
+                and self._opens_elsewhere(connection, head, body, decode)
+            ):
+                return
             head.handler(connection, head, body, decode)
         except Refused as refused:
             _refuse(connection, refused)
+        except ParseError as error:
+            _refuse(connection, Refused(400, error))
+        except NotAnEnvelope as error:
+            why = NO_BATCHES if envelopes.is_batch(body) else f"not a JSON-RPC request: {error}"
+            _refuse(connection, Refused(400, why, id_=error.id))
         except Undecided as undecided:
             self._decide(connection, head, body, decode, undecided)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client waits for an answer
@@ -270,32 +283,57 @@ class HttpClientTransport:
         undecided: Undecided,
     ) -> None:
         """Take a request again when it is known what its credentials are worth."""
-        authorization = self._authorization
-        waiting, judge = HttpReply(connection), authorization.authenticator
+        waiting = HttpReply(connection)
         connection.begin(waiting, None)
+        self._when_decided(undecided, connection, waiting, partial(self.take, connection, head, body, decode))
+
+    def _when_decided(
+        self,
+        undecided: Undecided,
+        connection: HttpConnection,
+        waiting: HttpReply,
+        go_on: Callable[[asyncio.Future[Any] | None], None],
+    ) -> None:
+        """Go on with a request, if its client still waits, when it is known what its credentials are worth."""
+        authorization = self._authorization
+        judge = authorization.authenticator
 
         def decided(coming: asyncio.Future[Any]) -> None:
             if connection.under_way is waiting:
                 # Of whom a reload has put somebody else in the place, the word does not count any more.
                 stale = undecided.anew or authorization.authenticator is not judge
-                self.take(connection, head, body, decode, None if stale else coming)
+                go_on(None if stale else coming)
 
         undecided.coming.add_done_callback(decided)
 
-    def look(self, connection: HttpConnection, head: RequestHead, size: int) -> bool:
-        """Answer a request of whose body so much is there, if that needs no more of it; whether it does not."""
+    def look(
+        self,
+        connection: HttpConnection,
+        head: RequestHead,
+        size: int,
+        decided: asyncio.Future[Verdict] | None = None,
+    ) -> bool:
+        """Answer a request of whose body so much is there, if that needs no more of it; whether it does not, for now.
+
+        What its credentials are worth may have been decided since it was looked at last.
+        """
         if head.method != "POST":
             self.take(connection, head, b"")
             return True
         try:
-            self._admit(head, connection)
-            if size > self.max_body_bytes or head.announces_more_than(self.max_body_bytes):
-                raise _too_large(self.max_body_bytes)
+            self._admit(head, connection, decided)
+            limit = head.limit or self.max_body_bytes
+            if size > limit or head.announces_more_than(limit):
+                raise too_large(limit)
         except Refused as refused:
             _refuse(connection, refused)
             return True
-        except Undecided:
-            pass  # It will be, when the body is there.
+        except Undecided as undecided:
+            # Strangers could send megabytes meanwhile.
+            waiting = HttpReply(connection)
+            connection.hold(waiting)
+            self._when_decided(undecided, connection, waiting, connection.look_again)
+            return True
         return False
 
     def _admit(
@@ -336,10 +374,11 @@ class HttpClientTransport:
         if self.gateway.closing:
             raise Refused(503, "the gateway is being stopped", close=True)
         head.handler = methods[head.method]
-        if head.handler == self._post:
+        head.modern = _is_modern(head.all(VERSION))
+        if head.handler in self._posts:
             head.must_be_json()
             head.must_accept(json=True)
-        head.modern = _is_modern(head.all(VERSION))
+            head.handler = self._posts[head.modern]
         head.session = None
         head.admitted = authorization.terms
 
@@ -373,30 +412,6 @@ class HttpClientTransport:
             told["notReady"] = [trouble.told() for trouble in self._troubles()]
         connection.answer(200 if status == "ready" else 503, envelopes.encode(told))
 
-    def _post(self, connection: HttpConnection, head: RequestHead, body: bytes, decode: Decode) -> None:
-        """Decide which era a message is of, and have it answered."""
-        if len(body) > _LARGE and self._opens_elsewhere(connection, head, body, decode):
-            return
-        try:
-            envelope = decode(body)
-        except ParseError as error:
-            raise Refused(400, error) from None
-        except NotAnEnvelope as error:
-            if envelopes.is_batch(body) and not head.modern:
-                self._handshake.post_batch(connection, head, body)
-                return
-            why = NO_BATCHES if envelopes.is_batch(body) else f"not a JSON-RPC request: {error}"
-            raise Refused(400, why, id_=error.id) from None
-        if head.modern:
-            self._stateless.post(connection, head, envelope)
-            return
-        params = envelope.params
-        if params is not None and "_meta" in params and _names_revision(params["_meta"]):
-            stated = "names a handshake revision" if head.all(VERSION) else "is missing"
-            why = f"the header MCP-Protocol-Version {stated}, the body has the envelope of {revisions.NEWEST.date}"
-            raise Refused(400, RpcError(why, code=HEADER_MISMATCH), id_=id_of(envelope))
-        self._handshake.post(connection, head, envelope)
-
     def _post_sse(self, connection: HttpConnection, head: RequestHead, body: bytes, decode: Decode) -> None:
         client = self._sse.client_of(head)
         if not self._opens_elsewhere(connection, head, body, decode):
@@ -428,10 +443,6 @@ def _is_modern(versions: Sequence[bytes]) -> bool:
     return revision is None or revision.stateless
 
 
-def _names_revision(meta: Raw) -> bool:
-    return revisions.PROTOCOL_VERSION in (envelopes.members(meta) or {})
-
-
 def _preflight(connection: HttpConnection, *_: object) -> None:
     connection.answer(204, b"")
 
@@ -443,7 +454,3 @@ def _answer(document: bytes, connection: HttpConnection, *_: object) -> None:
 def _refuse(connection: HttpConnection, refused: Refused) -> None:
     body = joined(envelopes.failure(refused.id, refused.error))
     connection.answer(refused.status, body, refused.headers, close=refused.close)
-
-
-def _too_large(limit: int) -> Refused:
-    return Refused(413, f"the body is larger than {limit} bytes", close=True)

@@ -9,9 +9,10 @@ Cut are: whoever takes too long over a request, sends more header than anybody n
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from muxway.calls.ports import TURN, stopwatch
 from muxway.clients.transports.http_parser import BadRequest, RequestParser
@@ -72,43 +73,51 @@ class Reminder:
     running, and when it strikes, it is set for what is then due, if anything is.
     """
 
-    __slots__ = ("_callback", "_due", "_loop", "_strikes", "_timer")
+    __slots__ = ("_loop", "_timer", "callback", "due", "strikes")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._callback: Callable[[], None] | None = None
-        self._due = self._strikes = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self.callback: Callable[[], None] | None = None
+        """What to call; None: nothing."""
+        self.due = 0.0
+        """When, by the loop's clock."""
+        self.strikes = math.inf
+        """When the timer of the loop strikes. Whoever sets `due` to something earlier calls `start`."""
 
     def set(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call this in so long, instead of what was to be called before."""
-        self._callback = callback
-        self._due = due = self._loop.time() + seconds
-        if self._timer is None or due < self._strikes:
-            self.stop()
-            self._strikes = due
-            self._timer = self._loop.call_later(seconds, self._strike)
+        self.callback = callback
+        self.due = due = self._loop.time() + seconds
+        if due < self.strikes:
+            self.start(seconds)
+
+    def start(self, seconds: float) -> None:
+        """Let the timer of the loop strike in so long, which is when something is due."""
+        self.stop()
+        self.strikes = self.due
+        self._timer = self._loop.call_later(seconds, self._strike)
 
     def clear(self) -> None:
         """Call nothing."""
-        self._callback = None
+        self.callback = None
 
     def stop(self) -> None:
         """Stop the timer of the loop."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self.strikes = None, math.inf
 
     def _strike(self) -> None:
-        self._timer = None
-        callback = self._callback
+        self._timer, self.strikes = None, math.inf
+        callback = self.callback
         if callback is None:
             return
-        left = self._due - self._loop.time()
+        left = self.due - self._loop.time()
         if left > 0:
             self.set(left, callback)
         else:
-            self._callback = None
+            self.callback = None
             callback()
 
 
@@ -121,7 +130,9 @@ class HttpConnection(asyncio.Protocol):
         "_closes",
         "_ends",
         "_head",
+        "_idle_seconds",
         "_looked",
+        "_metronome",
         "_parser",
         "_reminder",
         "_repeats",
@@ -143,6 +154,8 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
+        self._metronome = server.handler.metronome
+        self._idle_seconds = server.limits.idle_seconds
         self.loop = loop
         self.address = ""
         """Where the client is."""
@@ -223,13 +236,15 @@ class HttpConnection(asyncio.Protocol):
     # --- receiving ----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        metronome = self._server.handler.metronome
+        metronome = self._metronome
         if metronome is not None and perf_counter() > metronome.due:
             metronome.look()
         known = self._repeats
         if known is not None:
             self._repeats = None
-            body = known.body(data)
+            # Most often it is as long as the one before.
+            alike = len(data) == known.size and data.startswith(known.last)
+            body = data[len(known.last) :] if alike else known.body(data)
             if body is not None:
                 self._head = head = known.head
                 self._server.take(self, head, body)
@@ -282,24 +297,41 @@ class HttpConnection(asyncio.Protocol):
             self._refuse_rest(self._bad)
         elif not parser.receiving:
             self._clocked = None
-            self._rest()
+            self._over()
         elif parser.coming is None or parser.discards or not self._look(parser.coming):
             self._expect_more()
 
-    def _look(self, head: RequestHead) -> bool:
-        """Look at a request whose body is not all there; whether that is enough."""
+    def _look(self, head: RequestHead, decided: asyncio.Future[Any] | None = None) -> bool:
+        """Look at a request whose body is not all there; whether that is enough, for now."""
         parser, handler = self._parser, self._server.handler
-        if self._looked is head and parser.size <= handler.max_body_bytes:
+        if self._looked is head and parser.size <= (head.limit or handler.max_body_bytes):
             return False
         self._head = self._looked = head
         # Before anything is answered: what is answered while a body comes is answered without it.
         parser.discards = True
-        if handler.look(self, head, parser.size):
+        if handler.look(self, head, parser.size, decided):
             return True
         parser.discards = False
         if head.expects and not parser.size:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return False
+
+    def hold(self, waiting: UnderWay) -> None:
+        """Read no more of the present request until `look_again`: nobody knows yet whose it is."""
+        self._parser.discards = False
+        self.begin(waiting, None)
+        self.transport.pause_reading()
+
+    def look_again(self, decided: asyncio.Future[Any] | None) -> None:
+        """That is known now, by this if it is not found out anew."""
+        self.under_way = self._looked = None
+        head = self._parser.coming
+        if head is None:
+            self._advance()
+            return
+        self.transport.resume_reading()
+        if not self._look(head, decided):
+            self._expect_more()
 
     def _refuse_rest(self, bad: BadRequest) -> None:
         """What came is no request. Those before it have their answers."""
@@ -323,20 +355,19 @@ class HttpConnection(asyncio.Protocol):
         else:
             self.refuse(408, "the request took too long to arrive")
 
-    def _rest(self) -> None:
-        """Nothing is under way: wait for the next request."""
-        self._repeats = self._parser.known
-        self._reminder.set(self._server.limits.idle_seconds, self.transport.close)
-
     # --- answering ----------------------------------------------------------------------------
 
     def begin(self, request: UnderWay, seconds: float | None) -> None:
         """The present request is under way. Call its `late` in so long, or never."""
         self.under_way = request
+        reminder = self._reminder
         if seconds is None:
-            self._reminder.clear()
-        else:
-            self._reminder.set(seconds, request.late)
+            reminder.callback = None
+            return
+        reminder.callback = request.late
+        reminder.due = due = self.loop.time() + seconds
+        if due < reminder.strikes:
+            reminder.start(seconds)
 
     def answer(self, status: int, body: bytes | Parts, headers: HeaderList = (), *, close: bool = False) -> None:
         """Answer the present request with JSON, or with nothing."""
@@ -374,7 +405,7 @@ class HttpConnection(asyncio.Protocol):
         self._over()
 
     def _over(self) -> None:
-        """The present request has its whole answer."""
+        """The present request has its whole answer: go on with what came behind it, or wait for the next."""
         if self._unsent is not None:
             self._ends = True
             self._reminder.clear()
@@ -387,7 +418,12 @@ class HttpConnection(asyncio.Protocol):
             self._reminder.clear()
             self.loop.call_soon(self._advance)
         else:
-            self._rest()
+            self._repeats = parser.known
+            reminder = self._reminder
+            reminder.callback = self.transport.close
+            reminder.due = due = self.loop.time() + self._idle_seconds
+            if due < reminder.strikes:
+                reminder.start(self._idle_seconds)
 
     def _close(self, *, sending: bool) -> None:
         """Close the connection, perhaps of a client that still sends."""

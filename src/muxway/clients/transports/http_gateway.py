@@ -113,6 +113,11 @@ def id_of(envelope: Envelope | None) -> bytes | None:
     return None if id_ is None or envelopes.read_id(id_) is None else id_
 
 
+def too_large(limit: int) -> Refused:
+    """The answer to a body of more bytes than these."""
+    return Refused(413, f"the body is larger than {limit} bytes", close=True)
+
+
 def not_allowed(methods: str, why: str = "the method is not allowed here") -> Refused:
     """The answer to a method that is not for this path."""
     return Refused(405, why, headers=[(b"allow", methods.encode())])

@@ -10,15 +10,17 @@ from muxway.clients.transports.http_gateway import LATER, id_of, not_allowed
 from muxway.clients.transports.http_request import Refused
 from muxway.clients.transports.http_response import EventResponse, HttpReply, joined
 from muxway.clients.transports.http_sessions import HttpSession, HttpSessions
-from muxway.wire.envelopes import ABSENT
+from muxway.errors import HEADER_MISMATCH, RpcError
+from muxway.wire import envelopes, revisions
+from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from muxway.clients.transports.http_connection import HttpConnection
     from muxway.clients.transports.http_gateway import ServedGateway
     from muxway.clients.transports.http_request import RequestHead
-    from muxway.wire.envelopes import Buffer, Envelope
+    from muxway.wire.envelopes import Buffer, Envelope, Raw
 
 SESSION: Final = b"mcp-session-id"
 VERSION: Final = b"mcp-protocol-version"
@@ -32,9 +34,20 @@ class HandshakeEndpoint:
         limits = gateway.settings
         self.sessions = HttpSessions(limits.max_sessions, limits.max_sessions_each, limits.session_idle)
 
-    def post(self, connection: HttpConnection, head: RequestHead, envelope: Envelope) -> None:
-        """Take a message. Raises Refused."""
-        method = envelope.method
+    def post(
+        self, connection: HttpConnection, head: RequestHead, body: bytes, decode: Callable[[bytes], Envelope]
+    ) -> None:
+        """Take a message. Raises Refused, ParseError, NotAnEnvelope."""
+        try:
+            envelope = decode(body)
+        except NotAnEnvelope:
+            if not envelopes.is_batch(body):
+                raise
+            self._post_batch(connection, head, body)
+            return
+        method, params = envelope.method, envelope.params
+        if params is not None and "_meta" in params:
+            _must_name_no_revision(head, envelope, params["_meta"])
         if method == "initialize" and envelope.id is not ABSENT and not head.all(SESSION):
             self._initialize(connection, head, envelope, method)
             return
@@ -55,10 +68,10 @@ class HandshakeEndpoint:
         if method is None:
             session.endpoint.hear_answer(envelope)
         else:
-            session.endpoint.hear_notice(method, envelope.params or {})
+            session.endpoint.hear_notice(method, params or {})
         connection.answer(202, b"")
 
-    def post_batch(self, connection: HttpConnection, head: RequestHead, body: bytes) -> None:
+    def _post_batch(self, connection: HttpConnection, head: RequestHead, body: bytes) -> None:
         """Take a JSON array of messages. Raises Refused."""
         if not head.all(SESSION):
             raise Refused(400, NO_BATCHES)
@@ -143,3 +156,11 @@ class HandshakeEndpoint:
             raise not_allowed("POST")
         self.sessions.end(self._session_of(head))
         connection.answer(200, b"")
+
+
+def _must_name_no_revision(head: RequestHead, envelope: Envelope, meta: Raw) -> None:
+    """Refuse a message that says of itself that it is of the other era."""
+    if revisions.PROTOCOL_VERSION in (envelopes.members(meta) or {}):
+        stated = "names a handshake revision" if head.all(VERSION) else "is missing"
+        why = f"the header MCP-Protocol-Version {stated}, the body has the envelope of {revisions.NEWEST.date}"
+        raise Refused(400, RpcError(why, code=HEADER_MISMATCH), id_=id_of(envelope))

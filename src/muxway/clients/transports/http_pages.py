@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from muxway.calls.incidents import internal
 from muxway.clients.pages import PageRequest, read_cookies, read_fields
 from muxway.clients.transports.http_authorization import FOR_EVERY_PAGE, host_of
-from muxway.clients.transports.http_gateway import not_allowed
+from muxway.clients.transports.http_gateway import not_allowed, too_large
 from muxway.clients.transports.http_request import Refused
 from muxway.clients.transports.http_response import HttpReply, joined
 from muxway.wire import envelopes
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _FOR_EVERY_PROGRAM: Final = FOR_EVERY_PAGE.replace(b": GET", b": GET, POST")
 _LONGEST_FORM: Final = 64 * 1024
+"""Bytes. Strangers may send as much: who it is, is found out with the form."""
 
 
 class PageEndpoint:
@@ -52,15 +53,17 @@ class PageEndpoint:
             return True
         if head.method not in ("GET", "POST"):
             raise not_allowed("GET, POST")
-        head.handler = self._answer
+        head.handler, head.limit = self._answer, _LONGEST_FORM
         return False
 
     def _answer(self, connection: HttpConnection, head: RequestHead, body: bytes, *_: object) -> None:
+        if len(body) > _LONGEST_FORM:
+            raise too_large(_LONGEST_FORM)
         path = head.path.rstrip("/")
         form: dict[str, str] | None = {}
         if head.method == "POST":
             kind = (head.one(b"content-type") or "").partition(";")[0].strip().lower()
-            is_form = kind == "application/x-www-form-urlencoded" and len(body) <= _LONGEST_FORM
+            is_form = kind == "application/x-www-form-urlencoded"
             form = read_fields(body.decode("utf-8", "replace")) if is_form else None
             if not is_form and path in self.endpoints:
                 form = {}

@@ -57,6 +57,7 @@ class RequestHead:
         "headers",
         "identity",
         "keep_alive",
+        "limit",
         "method",
         "modern",
         "owner",
@@ -96,6 +97,8 @@ class RequestHead:
         """Takes the request."""
         self.cors = b""
         """Header lines that every answer must carry."""
+        self.limit: int | None = None
+        """Bytes of its body, if it may have fewer than others."""
         self.view: str | None = None
         """The view that it is for; None: the whole."""
         self.owner = self.principal = b""
@@ -182,15 +185,15 @@ class Known:
     What has it, and is as long as it says, need not be parsed: byte for byte, it has been.
     """
 
-    __slots__ = ("_after", "_before", "_last", "_size", "head")
+    __slots__ = ("_after", "_before", "head", "last", "size")
 
     def __init__(self, head: RequestHead, before: bytes, after: bytes) -> None:
         self.head = head
         self._before, self._after = before, after
-        self._last = before
+        self.last = before
         """The last one, with its length: the next request is often just as long."""
-        self._size = 0
-        """Bytes of all that came with it."""
+        self.size = 0
+        """Bytes of all that came with it. What has so many, and begins with `last`, is such a request."""
 
     @classmethod
     def of(cls, data: bytes, body: bytes, head: RequestHead) -> Known | None:
@@ -204,8 +207,6 @@ class Known:
 
     def body(self, data: bytes) -> bytes | None:
         """The body, if `data` is exactly one request with this head."""
-        if len(data) == self._size and data.startswith(self._last):
-            return data[len(self._last) :]
         if not data.startswith(self._before):
             return None
         start = len(self._before)
@@ -216,5 +217,5 @@ class Known:
         start = end + len(self._after)
         if len(data) - start != int(length):
             return None
-        self._last, self._size = data[:start], len(data)
+        self.last, self.size = data[:start], len(data)
         return data[start:]

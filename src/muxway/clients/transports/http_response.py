@@ -29,8 +29,11 @@ _MOST_LOSSY: Final = 256
 """Progress and log messages that may wait for a client that is behind; the oldest make room. Answers always wait."""
 _MOST_LOSSY_BYTES: Final = 1024 * 1024
 """The same in bytes, for every client: a server may say more at once than anybody can read."""
+_COPIED: Final = 16 * 1024
+"""Bytes of a result that may be copied once more, which is quicker than to look at the parts of its frame."""
 _LOOKED_AT: Final = 256 * 1024
 """Bytes that are searched for line breaks at once."""
+_CLOSED: Final = notifications.CLOSED
 
 log = EventLog("http")
 
@@ -78,6 +81,11 @@ def joined(frame: Sequence[Buffer]) -> bytes:
     """A frame as one piece, without its newline."""
     # Not stripped when it is whole: it may be large, and would be copied once more.
     return b"".join(_without_newline(frame))
+
+
+def _large(frame: Sequence[Buffer]) -> bytes | Parts:
+    """The same for one that may be too large to be put together."""
+    return Parts([memoryview(part) for part in _without_newline(frame)]) if is_large(frame) else joined(frame)
 
 
 def _without_newline(frame: Sequence[Buffer]) -> Sequence[Buffer]:
@@ -250,19 +258,17 @@ class HttpReply(msgspec.Struct, eq=False):
             else:
                 self.events.end()
         elif self.connection.under_way is self:
-            status = self.status
-            if len(frame) > PAYLOAD:
-                if frame[PAYLOAD] is notifications.CLOSED:
-                    status = 404
-                elif frame[1] == b"null":
-                    # An error that could not be given under the request's id: only the status tells whose it is.
-                    status = 400
-                elif len(frame[PAYLOAD]) > LARGE or (len(frame) > FEW_PARTS and is_large(frame)):
-                    self.connection.answer(status, Parts([memoryview(part) for part in _without_newline(frame)]))
-                    return
-            elif not frame:
-                status = 202
-            self.connection.answer(status, joined(frame))
+            if not frame:
+                self.connection.answer(202, b"")
+                return
+            status, payload = self.status, frame[PAYLOAD]
+            if payload is _CLOSED:
+                status = 404
+            elif frame[1] == b"null":
+                # An error that could not be given under the request's id: only the status tells whose it is.
+                status = 400
+            small = len(payload) <= _COPIED and len(frame) <= FEW_PARTS
+            self.connection.answer(status, b"".join(frame).removesuffix(b"\n") if small else _large(frame))
 
     def tell(self, frame: Sequence[Buffer]) -> None:
         """Take a notice."""

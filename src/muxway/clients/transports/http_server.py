@@ -8,7 +8,7 @@ import resource
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from muxway.clients.transports.http_connection import HttpConnection, TracedConnection
 from muxway.clients.transports.tls_arrivals import TlsArrivals
@@ -73,8 +73,17 @@ class RequestHandler(Protocol):
         """Answer a request, now or later."""
         ...
 
-    def look(self, connection: HttpConnection, head: RequestHead, size: int) -> bool:
-        """Answer a request of whose body so much is there, if that needs no more of it; whether it does not."""
+    def look(
+        self,
+        connection: HttpConnection,
+        head: RequestHead,
+        size: int,
+        decided: asyncio.Future[Any] | None = None,
+    ) -> bool:
+        """Answer a request of whose body so much is there, if that needs no more of it; whether it does not, for now.
+
+        What its credentials are worth may have been decided since it was looked at last.
+        """
         ...
 
 

@@ -38,8 +38,11 @@ class StatelessEndpoint:
         """Those who listen, and through which view."""
         self._quiet: asyncio.Event | None = None
 
-    def post(self, connection: HttpConnection, head: RequestHead, envelope: Envelope) -> None:
-        """Take a message. Raises Refused."""
+    def post(
+        self, connection: HttpConnection, head: RequestHead, body: bytes, decode: Callable[[bytes], Envelope]
+    ) -> None:
+        """Take a message. Raises Refused, ParseError, NotAnEnvelope."""
+        envelope = decode(body)
         self._gateway.wanted()
         method = envelope.method
         if method is None:

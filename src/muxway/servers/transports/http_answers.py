@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from muxway.net.http_response import HttpResponse
+    from muxway.net.http_line import HttpResponse
     from muxway.servers.transports.http_message import HttpMessage
     from muxway.servers.transports.port import Hear
     from muxway.wire.large import Opened
@@ -35,6 +35,8 @@ _GOODBYE: Final = 2.0
 _EXCERPT: Final = 4096
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
+NOTED: Final = frozenset(("initialize", "tools/list"))
+"""Methods of whose answers the transport has something to learn."""
 
 
 class Ended(NamedTuple):
@@ -61,7 +63,7 @@ class HttpAnswers:
             hear: takes messages.
             limit: the largest of them, in bytes.
             secrets: texts that must not be shown.
-            note: looks at an answer before it is heard; gives back what to hear.
+            note: looks at the answer to a message of `NOTED` before it is heard; gives back what to hear.
             on_flood: called when a flood of what nobody asked for goes on for too long.
         """
         self.hear = hear
@@ -87,15 +89,20 @@ class HttpAnswers:
         for part in parts:
             opened: Envelope | None = None
             try:
-                envelope = opened = _opened(part, known)
+                if known is None:
+                    envelope = opened = envelopes.decode(part)
+                elif isinstance(known, Envelope):
+                    envelope = opened = known
+                else:
+                    raise known
             except (ParseError, NotAnEnvelope) as error:
                 salvaged = envelopes.salvage(part)
                 if salvaged is None:
                     said = excerpt(part[:_EXCERPT], self._secrets())
                     raise HttpTrouble(f"sent an answer that cannot be read ({error}): {said}", "malformed") from None
                 envelope = salvaged
-            if message.is_answer(envelope):
-                answer = self._note(message, envelope, part)
+            if envelope.method is None and _is_id(bytes(envelope.id), message.id):
+                answer = self._note(message, envelope, part) if message.method in NOTED else part
                 self.answer(message, answer, opened if answer is part else None)
             elif _nameless_error(envelope):
                 self.answer(message, with_id(message.id, envelope.error))
@@ -185,12 +192,9 @@ class HttpAnswers:
                 tries = 0
 
 
-def _opened(frame: bytes, known: Opened | None) -> Envelope:
-    if known is None:
-        return envelopes.decode(frame)
-    if isinstance(known, Envelope):
-        return known
-    raise known
+def _is_id(given: bytes, asked: bytes) -> bool:
+    """Whether an answer with this id is the one to what was asked; some servers give a number back as a string."""
+    return given == asked != b"" or given.strip(b'"') == asked.strip(b'"') != b""
 
 
 def _is_message(event: SseEvent) -> bool:

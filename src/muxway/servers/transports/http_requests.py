@@ -1,8 +1,10 @@
-"""Requests to one remote server with the credentials that it wants at the moment."""
+"""Requests to one remote server: how many at once, and with the credentials that it wants at the moment."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.config.tls import ServerTls
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from muxway.config.model import ServerConfig
     from muxway.net.http_client import HttpClient
-    from muxway.net.http_response import HttpResponse
+    from muxway.net.http_line import HttpResponse
     from muxway.servers.transports.port import Credentials
 
 _AUTHORIZATION: Final = "Authorization"
@@ -29,6 +31,46 @@ class Sent(NamedTuple):
     response: HttpResponse
     credentials: str | None
     """What it was sent with."""
+
+
+class Turns:
+    """How many messages may be under way at once; the others wait, first come, first served."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self._free = most
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def take_now(self) -> bool:
+        """Take a turn if there is one."""
+        if self._free > 0 and not self._waiting:
+            self._free -= 1
+            return True
+        return False
+
+    async def take(self, seconds: float) -> None:
+        """Take a turn; wait for one as long as that. Raises TimeoutError."""
+        if self.take_now():
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter
+        except BaseException:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif not waiter.cancelled():
+                self.give_back()  # It was given one just now.
+            raise
+
+    def give_back(self) -> None:
+        """The turn is over: the next one's begins."""
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._free += 1
 
 
 class HttpRequests:
@@ -68,10 +110,15 @@ class HttpRequests:
 
     def post(self, headers: dict[str, str], body: bytes) -> Sent | None:
         """Send a POST at once, if nothing has to be waited for; None if not. Raises HttpTrouble."""
-        if self.client is None or (self.credentials is not None and self.credentials.due()):
+        client, credentials, shown = self.client, self.credentials, None
+        if client is None:
             return None
-        shown = self.shown
-        response = self.client.post(self.url, with_credentials(headers, shown), body)
+        if credentials is not None:
+            if monotonic() >= credentials.good_until and credentials.due():
+                return None
+            shown = credentials.header
+            headers = with_credentials(headers, shown) if shown is not None else headers
+        response = client.post(self.url, headers, body)
         return None if response is None else Sent(response, shown)
 
     async def request(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble
-from muxway.servers.transports.http_answers import EVENTS
+from muxway.servers.transports.http_answers import EVENTS, JSON
+from muxway.servers.transports.http_requests import with_credentials
 from muxway.servers.transports.http_retry import LONGEST_PAUSE, Pauses
 from muxway.servers.transports.port import RENEWED
 from muxway.wire import envelopes
@@ -18,13 +20,18 @@ from muxway.wire.sse import SseParser
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from muxway.net.http_response import HttpResponse
+    from muxway.net.http_client import HttpClient
+    from muxway.net.http_line import HttpResponse
     from muxway.servers.transports.http_answers import HttpAnswers
     from muxway.servers.transports.http_message import HttpMessage
     from muxway.wire.envelopes import Envelope
 
+GOODBYE: Final = 2.0
+"""Seconds for what a server may still say when all is over with it, or with a request of ours."""
 NOTICE: Final = 10.0
 """Seconds for a server to take what it need not answer."""
+POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
+"""Headers of every message."""
 _RENEWAL: Final = 30.0
 _IDLE: Final = 300.0
 """Seconds of silence after which the stream for unasked messages is opened anew."""
@@ -66,7 +73,9 @@ class HandshakeSession:
         self.id: str | None = None
         self.version: str | None = None
         self.headers: dict[str, str] = {}
-        """What every message in it has to carry."""
+        """What every request in it has to carry."""
+        self.posted = POSTED
+        """The same for messages, with what these have in any case; the same object until the session is another."""
         self._hello: HttpMessage | None = None
         self._initialized: HttpMessage | None = None
         self.gate: asyncio.Task[None] | None = None
@@ -85,11 +94,21 @@ class HandshakeSession:
             self.id, self._hello = message.session, message
             given = {names.VERSION: self.version, names.SESSION: self.id}
             self.headers = {name: value for name, value in given.items() if value is not None}
+            self.posted = POSTED | self.headers
         return same
 
     def initialized(self, message: HttpMessage) -> None:
         """The server is being told that the handshake is over."""
         self._initialized, self.gate = message, message.task
+
+    async def end(self, client: HttpClient, url: str, credentials: str | None) -> None:
+        """Tell the server that nobody comes back to it, if there is one."""
+        if self.id is None:
+            return
+        # A courtesy: a server that is gone, slow or keeps its sessions forgets this one by itself some day.
+        with contextlib.suppress(HttpTrouble, TimeoutError):
+            async with asyncio.timeout(GOODBYE):
+                (await client.request("DELETE", url, with_credentials(self.headers, credentials))).close()
 
     # --- a new one ----------------------------------------------------------------------------
 

@@ -65,7 +65,8 @@ class ToolHeaders:
         for _ in range(_PAGES):
             about = Outgoing("tools/list", b'"muxway-headers"', params)
             page = b"".join(envelopes.request(about.id, "tools/list", envelopes.object_of(params.items())))
-            asked = HttpMessage(page.rstrip(b"\n"), about, quiet=True)
+            stateless = names.stateless_headers("tools/list", params)
+            asked = HttpMessage(page.rstrip(b"\n"), *about, stateless, quiet=True)
             try:
                 async with asyncio.timeout(_PATIENCE):
                     await exchange(asked)

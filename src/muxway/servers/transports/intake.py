@@ -134,7 +134,8 @@ class Intake:
             self._waiting += frames
             self._reader.pause()
             self._work(perf_counter() - self._turn.began + _READ)
-        elif (frames and self._hear(frames)) or framer.wasted != wasted:
+        # Also without a whole line: who is amid a long one is busy, and not silent.
+        elif self._hear(frames) or framer.wasted != wasted:
             self._charge(perf_counter() - self._turn.began + _READ)
 
     def _work(self, already: float = 0.0) -> None:

@@ -104,6 +104,8 @@ class Credentials(Protocol):
     """Whether the server is known to want a login, or has one."""
     on_login: Callable[[], None] | None
     """Called when somebody has logged in after `refused` or `prepare` had said that somebody must."""
+    good_until: float
+    """When to ask again whether something is `due`, by `time.monotonic`: before that nothing is."""
 
     @property
     def secrets(self) -> frozenset[str]:
