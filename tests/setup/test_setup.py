@@ -179,6 +179,7 @@ def test_no_secret_is_shown(home: Path, muxway: Callable[..., Result]) -> None:
         said += done.output
     said += muxway("disconnect", "cursor").output
     assert "hub has secrets in clear: args.2, args.3, env.GITHUB_TOKEN" in said
+    assert "add --secret-store" in said
     for hidden in ("ghp_0123456789abcdefghij", "k-55555555", "pa55word", "t-66666666", "o-77777777"):
         assert hidden not in said
     assert (home / ".config/muxway/muxway.json").stat().st_mode & 0o077 == 0

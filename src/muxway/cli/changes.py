@@ -145,8 +145,11 @@ def wants_store(merged: Merged, *, move_secrets: bool, secret_store: bool, quiet
     """Whether secrets in clear go to the store: as the options say, or as the user does. Raises UsageError."""
     if move_secrets and secret_store:
         raise click.UsageError("give --move-secrets or --secret-store: a secret is kept in one place.")
-    if move_secrets or secret_store or quiet or not can_ask() or not any(one.secrets for one in merged.added):
+    if move_secrets or secret_store or not any(one.secrets for one in merged.added):
         return secret_store
+    if quiet or not can_ask():
+        click.echo("To move secrets into muxway's secret store, add --secret-store.")
+        return False
     return click.confirm("Move the secrets into muxway's secret store?", default=True)
 
 

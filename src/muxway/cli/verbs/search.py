@@ -65,7 +65,7 @@ def command(
         show_table([[f"{one.score:.2f}", one.tool.name, one_line(one.tool.description)] for one in found])
     tell_failures(servers)
     if not found and not as_json:
-        click.echo("no tool matches", err=True)
+        click.echo("no tool matches: try other words, or see them all with `muxway tools`", err=True)
 
 
 async def _found(config: Config, query: str, view: str | None, limit: int) -> tuple[list[FoundTool], list[Server]]:
