@@ -17,8 +17,10 @@ from muxway import Gateway
 from muxway.config import parse_config
 from muxway.exchange import change_notices
 from muxway.testing import RawClient, ScriptedServer
+from muxway.testing import client as raw_client
 
 from .leaping import LeapingLoop
+from .pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -30,6 +32,9 @@ settings.register_profile(
     "muxway", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
 settings.load_profile("muxway")
+
+# Whoever writes a test with it wants to know soon that nothing comes; here, a machine may be busy.
+raw_client._PATIENCE = PATIENCE  # type: ignore[misc]
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 HANDSHAKE_REVISIONS = REVISIONS[:-1]

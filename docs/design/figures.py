@@ -246,21 +246,16 @@ async def call_over_http(stage: Any, spans: list[tuple[int, int]]) -> None:
 
     server, client = await _over_http(stage)
     await client.hello("2025-11-25")
-    # Those of the walks open a connection for each request. Clients keep one, and repeat their headers on it.
-    reader, writer = await asyncio.open_connection("127.0.0.1", stage.port)
-    headers = {"Host": "127.0.0.1", "Content-Type": "application/json", "Accept": BOTH, **client.headers}
-    head = "".join(("POST /mcp HTTP/1.1\r\n", *(f"{name}: {value}\r\n" for name, value in headers.items()))).encode()
+    line = await _Line.open(stage, client.headers)
     for number in range(WARM_UPS + CALLS):
         begin = time.monotonic_ns()
-        body = walks.raw_call(f"x{number:04}")
-        writer.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+        line.post(walks.raw_call(f"x{number:04}"))
         request = await server.request(of="tools/call")
         request.respond(200, walks.raw_answer(request.message))
-        size = int((await reader.readuntil(b"\r\n\r\n")).lower().partition(b"content-length:")[2].split()[0])
-        await reader.readexactly(size)
+        await line.answer()
         if number >= WARM_UPS:
             spans.append((begin, time.monotonic_ns()))
-    writer.close()
+    line.close()
 
 
 async def parked_over_pipes(stage: Any, spans: list[tuple[int, int]]) -> None:
@@ -288,24 +283,59 @@ async def parked_over_pipes(stage: Any, spans: list[tuple[int, int]]) -> None:
 async def parked_over_http(stage: Any, spans: list[tuple[int, int]]) -> None:
     """HTTP → HTTP, parked"""
     from tests.golden import walks
+    from tests.golden.stage import MODERN, encoded, modern
 
-    server, client = await _over_http(stage)
-    params: dict[str, Any] = {"name": "alpha__echo"}
-    for number in range(PARKED):
+    server, _ = await _over_http(stage)
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "alpha__echo"}
+    line = await _Line.open(stage, headers)
+    params = modern({"name": "alpha__echo"}, walks.ASKABLE)
+    for number in range(WARM_UPS + PARKED):
         begin = time.monotonic_ns()
-        answer = asyncio.ensure_future(client.ask_modern(f"x{number}", "tools/call", params, walks.ASKABLE))
+        line.post(encoded({"jsonrpc": "2.0", "id": f"x{number}", "method": "tools/call", "params": params}))
         request = await server.request(of="tools/call")
         request.stream()
         request.event({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": walks.ELICIT})
-        asked = (await answer).message["result"]
+        asked = json.loads(await line.answer())["result"]
         given = dict.fromkeys(asked["inputRequests"], walks.ANN)
         again = {**params, "inputResponses": given, "requestState": asked["requestState"]}
-        answer = asyncio.ensure_future(client.ask_modern(f"y{number}", "tools/call", again, walks.ASKABLE))
+        line.post(encoded({"jsonrpc": "2.0", "id": f"y{number}", "method": "tools/call", "params": again}))
         (await server.request()).respond(202)
         request.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {"content": []}})
         request.end()
-        await answer
-        spans.append((begin, time.monotonic_ns()))
+        await line.answer()
+        if number >= WARM_UPS:
+            spans.append((begin, time.monotonic_ns()))
+    line.close()
+
+
+class _Line:
+    """A connection of a client that it keeps, with the same headers each time, as clients do.
+
+    Those of the walks open one for each request.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        self._reader, self._writer, self._head = reader, writer, head
+
+    @classmethod
+    async def open(cls, stage: Any, headers: dict[str, str]) -> _Line:
+        """Connect to the gateway."""
+        every = {"Host": "127.0.0.1", "Content-Type": "application/json", "Accept": BOTH, **headers}
+        head = "".join(("POST /mcp HTTP/1.1\r\n", *(f"{name}: {value}\r\n" for name, value in every.items())))
+        return cls(*await asyncio.open_connection("127.0.0.1", stage.port), head.encode())
+
+    def post(self, body: bytes) -> None:
+        """Send a message."""
+        self._writer.write(b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body))
+
+    async def answer(self) -> bytes:
+        """The body of the next answer."""
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        return await self._reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
 
 
 async def _both_met(stage: Any) -> tuple[Any, Any]:

@@ -55,7 +55,7 @@ from muxway.wire.revisions import PROGRESS_TOKEN
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from muxway.calls.identity import Denial, Identity
     from muxway.calls.ports import Running
@@ -64,15 +64,12 @@ if TYPE_CHECKING:
     from muxway.catalog.model import Route
     from muxway.catalog.selection import Selection
     from muxway.config.plan import Plan
-    from muxway.exchange.dispatcher import Dispatcher
-    from muxway.layering import Layers
     from muxway.middleware.engine.base import Middleware
     from muxway.middleware.engine.running import Layer
     from muxway.net.message_trace import MessageTrace
     from muxway.net.metronome import Metronome
     from muxway.net.processes.journal import Lines
     from muxway.net.processes.launch import ReaperProcess
-    from muxway.routing.snapshot import MiddlewareChain, Visible
     from muxway.routing.target import Target
     from muxway.search.listing import Discovery
     from muxway.servers.managed_server import ManagedServer
@@ -120,8 +117,7 @@ class Gateway:
             trace.secrets = lambda: _secrets(self.config)
         self._closed = False
         servers: dict[str, ManagedServer] = {}
-        naming = _naming(settings)
-        unwrapped = _settings(config, naming, {name: _selection(view) for name, view in config.views.items()})
+        unwrapped = _settings(config)
         self.runtime = Runtime(unwrapped, servers, Seal(settings.state_key))
         """What lives as long as this gateway, with the snapshot that is in force."""
         self._layering = Layering(self.runtime, middleware)
@@ -133,7 +129,7 @@ class Gateway:
         """At the servers: of users, and of the one who runs the gateway."""
         self._servers = Servers(
             settings,
-            naming,
+            unwrapped.naming,
             servers,
             self.runtime,
             on_change=self._publisher.changed,
@@ -195,7 +191,7 @@ class Gateway:
     def start(self) -> None:
         """Begin to start every server, all at once, in the background."""
         servers = [server for server in self.config.servers.values() if server.enabled]
-        self.runtime.hold_listings()
+        self.runtime.listings.shut()
         for server in servers:
             self._servers.add(server, self.config.objects.get(server.name))
         self._publisher.begin(self.config.gateway.list_wait)
@@ -231,28 +227,14 @@ class Gateway:
         # A pipe has one end: whatever a server wants to know of its client, this is who it means.
         self.runtime.sessions.only = OnlyClient()
         transport = StdioClientTransport(
-            self._dispatcher(view), self._servers.dialing.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
+            self.runtime.of_view(view), self._servers.dialing.turn, stdin=stdin, stdout=stdout, max_message_bytes=limit
         )
         transport.trace = self._trace
         return transport
 
     def memory_door(self, view: str | None = None, identity: Identity | None = None) -> MemoryClientTransport:
         """A transport for a client in this process that speaks raw lines, who is this. UnknownName: no such view."""
-        return MemoryClientTransport(self._dispatcher(view), identity)
-
-    def _dispatcher(self, view: str | None) -> Dispatcher:
-        self._check_view(view)
-        return self.runtime.dispatcher(view)
-
-    def _visible(self, view: str | None) -> Visible:
-        self._check_view(view)
-        return self.runtime.snapshot.visible(view)
-
-    def _check_view(self, view: str | None) -> None:
-        """Raise UnknownName if there is no such view."""
-        views = self.runtime.snapshot.views
-        if view is not None and view not in views:
-            raise UnknownName("view", view, views)
+        return MemoryClientTransport(self.runtime.of_view(view), identity)
 
     # --- use ----------------------------------------------------------------------------------
 
@@ -261,7 +243,7 @@ class Gateway:
 
         What clients get listed: `list_tools`. UnknownName: no such view.
         """
-        return [_tool(route) for route in self._visible(view).tools.routes.values()]
+        return [_tool(route) for route in self.runtime.of_view(view).visible.tools.routes.values()]
 
     async def list_tools(self, view: str | None = None) -> list[Tool]:
         """The tools as a client gets them listed, through the middleware.
@@ -273,7 +255,7 @@ class Gateway:
         settings = self.runtime.snapshot.settings
         if view not in self._layering.chains and settings.access is None and view not in settings.discoveries:
             return self.tools(view)
-        routes, listed = self._visible(view).tools.routes, list[Tool]()
+        routes, listed = self.runtime.of_view(view).visible.tools.routes, list[Tool]()
         params: dict[str, bytes] = {}
         while True:
             page = await self._ask("tools/list", params, view=view)
@@ -295,7 +277,7 @@ class Gateway:
         from muxway.search.index import Index, explained
         from muxway.search.meaning import Meaning
 
-        routes = self._visible(view).tools.routes
+        routes = self.runtime.of_view(view).visible.tools.routes
         index = Index(Meaning() if self.config.gateway.semantic else None)
         for _ in index.follow(routes):
             pass
@@ -313,7 +295,7 @@ class Gateway:
 
     def notes(self, view: str) -> list[str]:
         """What a view names in vain, or cannot do. UnknownName: no such view."""
-        return [str(finding) for finding in self._visible(view).findings]
+        return [str(finding) for finding in self.runtime.of_view(view).visible.findings]
 
     def adapted_for(self, client: str, view: str | None = None) -> Adapted:
         """What is done to the tools for a client of this profile (`catalog.client_profiles`), and what it cannot take.
@@ -323,7 +305,7 @@ class Gateway:
         """
         if client not in PROFILES:
             raise UnknownName("client", client, PROFILES)
-        return adapt(self._visible(view).tools, PROFILES[client])
+        return adapt(self.runtime.of_view(view).visible.tools, PROFILES[client])
 
     def adapted(self) -> list[tuple[str | None, ClientProfile, Adapted]]:
         """What was done for the clients that have come, by their view."""
@@ -422,7 +404,7 @@ class Gateway:
         self._check_open()
         call = Call(LIBRARY, method, {key: envelopes.Raw(value) for key, value in params.items()}, meta)
         waiter = waiter or Waiter()
-        running: Running | None = self._dispatcher(view).handle(call, waiter)
+        running: Running | None = self.runtime.of_view(view).handle(call, waiter)
         return envelopes.value(await waiter.outcome(running))
 
     def servers(self) -> list[Server]:
@@ -469,12 +451,12 @@ class Gateway:
             ConfigError: the name is taken, or the configuration cannot be used.
         """
         self._check_open()
-        self._check_new(name)
+        self._servers.check_new(name)
         started = {} if server is None else {"command": "(in-process)"}
         config = parse_server(name, {**(entry or {}), **keys, **started})
         if server is None:
             await self._servers.recollect([config])
-            self._check_new(name)
+            self._servers.check_new(name)
         if config.middleware:
             chains = self._layering.put(self._layering.more(config), self.config.gateway.call_max)
             self._publisher.settings = replace(self._publisher.settings, chains=chains)
@@ -482,7 +464,7 @@ class Gateway:
         # Calls of what it may have wait for it from now on.
         self._publisher.changed()
         await added.first.state.settled()
-        await self._published()
+        await self._publisher.told()
         return self._server(name)
 
     async def remove(self, name: str) -> None:
@@ -493,7 +475,7 @@ class Gateway:
         """
         self._check_name(name)
         await self._servers.remove(name)
-        await self._published()
+        await self._publisher.told()
 
     async def restart(self, name: str) -> Server:
         """End a server and start it anew, whatever its history; wait until it is ready or has failed.
@@ -505,7 +487,7 @@ class Gateway:
         """
         self._check_name(name)
         await self._servers.restart(name)
-        await self._published()
+        await self._publisher.told()
         return self._server(name)
 
     async def relock(self) -> None:
@@ -513,11 +495,11 @@ class Gateway:
         self._check_open()
         self._servers.sources.lock = await read_lock_aside(self.config, self._servers.sources.lock)
         self._publisher.changed()
-        await self._published()
+        await self._publisher.told()
 
     def drifts(self) -> dict[str, Sequence[Drift]]:
         """How servers differ from what was locked, if there is a lock."""
-        return {source.upstream: source.drifts for source in self.runtime.snapshot.given if source.drifts}
+        return {source.upstream: source.lock.drifts for source in self.runtime.snapshot.given if source.lock.drifts}
 
     def locked_now(self) -> dict[str, LockedServer]:
         """What there is to lock of the servers that run, as they define it. How they are started is not in it.
@@ -542,11 +524,6 @@ class Gateway:
                 found[name] = "; ".join(reasons)
         return found
 
-    async def _published(self) -> None:
-        """Wait until what somebody has asked for is in force. Clients hear of it at once."""
-        await self._publisher.settled()
-        self.runtime.notices.tell()
-
     def _server(self, name: str) -> Server:
         self._check_name(name)
         return next(server for server in self.servers() if server.name == name)
@@ -556,17 +533,6 @@ class Gateway:
         self._check_open()
         if name not in self._servers.by_name:
             raise UnknownName("server", name, self._servers.by_name)
-
-    def _check_new(self, name: str) -> None:
-        """Raise ConfigError if there is such a server already."""
-        if name in self._servers.by_name:
-            raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
-
-    def _check_objects(self, config: Config, changes: Plan) -> None:
-        """Raise MuxwayError if an object of this process that is to be started offers nothing."""
-        for name in (*changes.start, *changes.swap):
-            if name in config.objects:
-                self._servers.check(name, config.objects[name])
 
     def _check_open(self) -> None:
         """Raise RuntimeError if the gateway has been closed."""
@@ -592,14 +558,17 @@ class Gateway:
         if coming:
             await self._servers.recollect(coming)
             changes = self.planned(config)
-        self._check_objects(config, changes)
+        _check_objects(config, changes)
+        before = self._publisher.settings
+        settings = _settings(config, before, {*changes.views.added, *changes.views.changed})
         layers = None
         if changes.modules or _chained(config) != _chained(self.config):
             # Those that know the secrets, or the code of edited modules, know the old ones.
             anew = bool(changes.modules) or _secrets(config) != _secrets(self.config)
             layers = self._layering.make(config, anew=anew)
         # From here on nothing is refused. The servers first: what they show follows from their new settings.
-        settings = self._new_settings(config, changes, layers)
+        chains = before.chains if layers is None else self._layering.put(layers, config.gateway.call_max)
+        settings = replace(settings, chains=chains)
         with self._publisher.at_once():
             self._servers.apply(config, changes, settings.naming, lock)
         seal = Seal(config.gateway.state_key) if "stateKey" in changes.gateway else None
@@ -608,17 +577,6 @@ class Gateway:
         started = self._servers.settled if changes.start or changes.swap else None
         await self._publisher.apply(settings, OwnTools(config.tools.values()), started)
         return changes
-
-    def _new_settings(self, config: Config, changes: Plan, layers: Layers | None) -> Settings:
-        """What a configuration decides; selections and chains that stay are the very same."""
-        before = self._publisher.settings
-        changed = {*changes.views.added, *changes.views.changed}
-        selections = {
-            name: _selection(view) if name in changed else before.selections[name]
-            for name, view in config.views.items()
-        }
-        chains = before.chains if layers is None else self._layering.put(layers, config.gateway.call_max)
-        return _settings(config, _naming(config.gateway), selections, chains, before.access)
 
     def _forget(self, server: str | None) -> None:
         """What is remembered of a server, or with None of anything, is no more to be used."""
@@ -652,6 +610,17 @@ def _loaded(given: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -
     return parse_config(cast("Mapping[str, Any]", given))
 
 
+def _check_objects(config: Config, changes: Plan) -> None:
+    """Raise MuxwayError if an object of this process that is to be started offers nothing."""
+    coming = [name for name in (*changes.start, *changes.swap) if name in config.objects]
+    if coming:
+        # Only for those who have such objects.
+        from muxway.servers.transports.inprocess import as_server
+
+        for name in coming:
+            as_server(config.objects[name], name)
+
+
 def _edited_modules() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Modules of middlewares that were edited since they were imported: those to import anew, those that cannot be."""
     modules = sys.modules.get("muxway.middleware.engine.modules")
@@ -669,30 +638,24 @@ def _secrets(config: Config) -> set[str]:
     return {secret for one in (*config.servers.values(), *config.views.values()) for secret in one.secrets}
 
 
-def _naming(settings: GatewaySettings) -> Naming:
-    return Naming.of(settings.separator, settings.max_name_length)
-
-
-def _settings(
-    config: Config,
-    naming: Naming,
-    selections: Mapping[str, Selection],
-    chains: Mapping[str | None, MiddlewareChain] | None = None,
-    access: Access | None = None,
-) -> Settings:
+def _settings(config: Config, before: Settings | None = None, changed: Collection[str] = ()) -> Settings:
+    """What a configuration decides; what stays as it was `before` is the very same. These views have `changed`."""
     gateway = config.gateway
+    access = None if before is None else before.access
     if access is None or access.specs != gateway.access:
         access = Access(gateway.access) if gateway.access else None
     return Settings(
         name=gateway.name,
         version=gateway.version or __version__,
-        naming=naming,
+        naming=Naming.of(gateway.separator, gateway.max_name_length),
         page_size=gateway.page_size,
         client_profiles=gateway.client_profiles,
         locked=gateway.lock == "enforce",
         tools=config.tools,
-        selections=selections,
-        chains=chains or {},
+        selections={
+            name: _selection(view) if before is None or name in changed else before.selections[name]
+            for name, view in config.views.items()
+        },
         discoveries=_discoveries(config),
         semantic=gateway.semantic,
         access=access,

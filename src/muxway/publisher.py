@@ -68,15 +68,15 @@ class Publisher:
     def follow(self, servers: ServerSources) -> None:
         """From now on, show what these servers have."""
         self._servers = servers
-        self._publish()
+        self.publish()
 
     def begin(self, list_wait: float | None) -> None:
         """The servers are being started. Listings wait for them, by a rule of their own or for so many seconds."""
-        self._first_listing = FirstListing(self._runtime.release_listings, list_wait, self._all.launch_work)
+        self._first_listing = FirstListing(self._runtime.listings.open, list_wait, self._all.launch_work)
         self.changed()
         if self._making is not None:
-            self._runtime.hold_sessions()
-            self._due.append(self._runtime.release_sessions)
+            self._runtime.handshakes.shut()
+            self._due.append(self._runtime.handshakes.open)
 
     @contextmanager
     def at_once(self) -> Generator[None]:
@@ -96,8 +96,7 @@ class Publisher:
         """
         self.settings, self._own_tools = settings, own_tools
         self.changed()
-        await self.settled()
-        self._runtime.notices.tell()
+        await self.told()
         if started is not None:
             self.stop_telling()
             self._telling = asyncio.get_running_loop().create_task(self._tell_after(started))
@@ -106,8 +105,7 @@ class Publisher:
 
     async def _tell_after(self, started: Callable[[], Awaitable[None]]) -> None:
         await started()
-        await self.settled()
-        self._runtime.notices.tell()
+        await self.told()
 
     def stop_telling(self) -> None:
         """Clients need not hear at once of what servers bring that are being started."""
@@ -119,6 +117,11 @@ class Publisher:
         while self._making is not None:
             await asyncio.wait([self._making])
 
+    async def told(self) -> None:
+        """The same, and let clients hear of it at once."""
+        await self.settled()
+        self._runtime.notices.tell()
+
     def changed(self, then: Callable[[], None] | None = None) -> None:
         """Have what the servers show in force; `then` do this. With many definitions that is a little later."""
         if then is not None:
@@ -126,7 +129,7 @@ class Publisher:
         if self._quiet:
             self._do_what_is_due()
         elif self._all.comparing() is None and self._work(self._all.now()) is None:
-            self._publish()
+            self.publish()
         elif self._making is None:
             # Calls of a server that is new need not fail meanwhile.
             self._runtime.expect_servers()
@@ -157,7 +160,19 @@ class Publisher:
 
     def publish(self) -> None:
         """Have what the servers show in force, at once."""
-        self._publish()
+        servers = self._all
+        sources = servers.now()
+        own_lists = servers.own_lists()
+        given = [self._own_tools.source(sources), *sources], [*servers.by_name], servers.complete, own_lists
+        if given != self._published or not self._is_in_force:
+            self._published = given
+            self._runtime.publish(given[0], self.settings, own_lists)
+            self._note_findings(complete=given[2])
+        for name in servers.different():
+            self._on_different(name)
+        if self._first_listing is not None:
+            self._first_listing.look(servers.unknown, shows=servers.shows)
+        self._do_what_is_due()
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -183,22 +198,7 @@ class Publisher:
             await self.prepare()
         finally:
             self._making = None
-        self._publish()
-
-    def _publish(self) -> None:
-        servers = self._all
-        sources = servers.now()
-        own_lists = servers.own_lists()
-        given = [self._own_tools.source(sources), *sources], [*servers.by_name], servers.complete, own_lists
-        if given != self._published or not self._is_in_force:
-            self._published = given
-            self._runtime.publish(given[0], self.settings, own_lists)
-            self._note_findings(complete=given[2])
-        for name in servers.different():
-            self._on_different(name)
-        if self._first_listing is not None:
-            self._first_listing.look(servers.unknown, shows=servers.shows)
-        self._do_what_is_due()
+        self.publish()
 
     def _do_what_is_due(self) -> None:
         due, self._due = self._due, []
@@ -217,7 +217,7 @@ class Publisher:
 
 def _tell_drifts(sources: Sequence[Source], known: Mapping[str, Sequence[Drift]]) -> Mapping[str, Sequence[Drift]]:
     """Log how servers differ from what was locked, where that is news. Returns what is told now, by server."""
-    now = {source.upstream: source.drifts for source in sources if source.drifts}
+    now = {source.upstream: source.lock.drifts for source in sources if source.lock.drifts}
     new: list[tuple[str, Drift]] = []
     for server, drifts in now.items():
         before = known.get(server, ())

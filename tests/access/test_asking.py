@@ -108,7 +108,7 @@ async def test_nobody_answers() -> None:
     async with asking(approvalTimeout=0.05) as world:
         client = await client_of(world, "2025-11-25")
         reply = await client.call("a__drop")
-        assert "nobody agreed within 0.05 s" in reply.result["content"][0]["text"]
+        assert "it was not approved within 0.05 s" in reply.result["content"][0]["text"]
         assert used(world) == 0
         assert world.gateway.runtime.approvals.waiting() == []
 
@@ -185,7 +185,7 @@ async def test_arguments_with_a_member_twice_are_refused_for_tools_and_prompts_a
         )
         reply = await client.answer("t")
         assert reply.error["code"] == -32602
-        assert "stands twice" in reply.error["message"]
+        assert "duplicate key" in reply.error["message"]
         assert used(world) == 0
 
 
@@ -249,7 +249,7 @@ async def test_nobody_is_asked_about_arguments_that_can_be_read_in_two_ways(
         client.say = lambda frame: say(frame.replace(b'"second"', b'"path"'))  # pyright: ignore[reportAttributeAccessIssue]
         for arguments in ({"path": "/etc", "second": "x"}, {"deep": [{"path": "/etc", "second": "x"}]}):
             reply = await client.call("a__drop", arguments)
-            assert "stands twice" in reply.error["message"]
+            assert "duplicate key" in reply.error["message"]
         assert world.gateway.runtime.approvals.waiting() == []
         assert used(world) == 0
         large = client.start("tools/call", {"name": "a__drop", "arguments": {"path": "x" * 400_000}})

@@ -153,6 +153,26 @@ def test_numbers_and_flags_are_matched_as_they_are_written(written: str, value: 
     assert rule.fits({"n": value})
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (2**53, 2**53 + 1),
+        (-(2**53), -(2**53) - 1),
+        (1234567890123456768, 1234567890123456789),
+        ("Infinity", 10**399),
+    ],
+)
+def test_no_integer_gets_around_a_rule_that_a_server_would_read_as_another(written: object, value: int) -> None:
+    """docs/access.md: where readers differ in a number, any of what it may be is enough for `deny`."""
+    (deny,) = access({"arguments": {"n": [str(written)]}, "do": "deny"}).rules
+    assert deny.fits({"n": value})
+    assert deny.fits({"n": [{"m": value}]})
+    (exact,) = access({"arguments": {"n": [str(value)]}, "do": "allow"}).rules
+    assert exact.fits({"n": value})
+    (allow,) = access({"arguments": {"n": [str(written)]}, "do": "allow"}).rules
+    assert not allow.fits({"n": value})
+
+
 def test_a_rule_on_arguments_comes_in_its_turn() -> None:
     """docs/access.md: a tool is listed if some of its calls may be made."""
     rules = access({"tools": "a__get", "arguments": {"q": "ok"}, "do": "allow"}, {"tools": "a__*", "do": "deny"})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
-from muxway.catalog.build import Source, assign_prefixes, build
+from muxway.catalog.build import Exposure, Source, assign_prefixes, build
 from muxway.catalog.model import Catalog, Native, NativeTool
 from muxway.catalog.naming import Naming
 from muxway.catalog.uris import UriFilter
@@ -33,7 +33,7 @@ def source(
     """One server with tools of these names."""
     natives = [tool(name) for name in tools]
     shown = upstream if prefix is None else prefix
-    return Source(upstream=upstream, tools=natives, prefix=shown, exposed=exposed, hidden=hidden, own=own)
+    return Source(upstream=upstream, tools=natives, prefix=shown, exposure=Exposure(exposed, hidden), own=own)
 
 
 def catalog_of(*sources: Source, naming: Naming | None = None) -> Catalog:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from muxway.catalog.build import Source, build, read_listing, same_listing
+from muxway.catalog.build import Exposure, Source, build, read_listing, same_listing
 from muxway.catalog.kinds import TOOLS
 from muxway.catalog.model import EMPTY, Finding
 from muxway.catalog.naming import Naming
@@ -101,12 +101,17 @@ def test_one_merged_listing_as_a_client_sees_it() -> None:
         Naming(),
         [
             Source(upstream="", tools=[tool("Research", description=b'"Both."')], prefix="", own=True),
-            Source(upstream="files", tools=definitions["files"], prefix="files", hidden=frozenset(("delete",))),
+            Source(
+                upstream="files",
+                tools=definitions["files"],
+                prefix="files",
+                exposure=Exposure(hidden=frozenset(("delete",))),
+            ),
             Source(
                 upstream="git hub",
                 tools=definitions["git hub"],
                 prefix="git_hub",
-                exposed={"create_issue": "new_issue", "search/code": None},
+                exposure=Exposure({"create_issue": "new_issue", "search/code": None}),
             ),
             Source(upstream="clock", tools=definitions["clock"], prefix=""),
         ],
@@ -326,7 +331,7 @@ def test_what_stays_is_taken_over_and_what_changes_is_made_anew() -> None:
     second = build(Naming(), [other, one], first)
     assert second.routes["a__x"] is first.routes["a__x"]
     assert second.routes["b__x"].upstream == "b"
-    renamed = build(Naming(), [replace(one, exposed={"x": "a__x"})], first)
+    renamed = build(Naming(), [replace(one, exposure=Exposure({"x": "a__x"}))], first)
     assert renamed.routes["a__x"].alias == "a__x"
     fresh, _ = read_listing(TOOLS, "a", [Raw(b'{"name":"x","description":"new","inputSchema":{"type":"object"}}')])
     third = build(Naming(), [replace(one, tools=fresh)], first)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from muxway.catalog.build import Source, build
+from muxway.catalog.build import Exposure, Source, build
 from muxway.catalog.globs import Globs
 from muxway.catalog.model import Catalog, NativeTool
 from muxway.catalog.naming import Naming
@@ -54,10 +54,7 @@ def shaped(shape: dict[str, Any], *names: str, environ: dict[str, str] | None = 
         upstream="s",
         prefix="s",
         tools=[native(name) for name in names or ("search",)],
-        shapes=config.shape,
-        exposed=exposed,
-        hidden=frozenset(config.hidden_tools),
-        read_only=config.read_only,
+        exposure=Exposure(exposed, frozenset(config.hidden_tools), config.read_only, config.shape),
     )
     return build(Naming(), [source])
 
@@ -376,7 +373,7 @@ def test_an_open_schema_takes_any_argument() -> None:
     """Ours: a server that does not say what it takes may take what its shape says."""
     config = parse_server("s", {"command": "x", "shape": {"t": {"arguments": {"k": {"hide": True, "value": 1}}}}})
     tool = native("t", {"inputSchema": {"type": "object"}})
-    catalog = build(Naming(), [Source(upstream="s", prefix="s", tools=[tool], shapes=config.shape)])
+    catalog = build(Naming(), [Source(upstream="s", prefix="s", tools=[tool], exposure=Exposure(shapes=config.shape))])
     assert sent(catalog, {"z": 1}) == {"z": 1, "k": 1}
     assert only(catalog)["inputSchema"] == {"type": "object"}
     assert notes(catalog) == []
@@ -402,9 +399,9 @@ def test_read_only_shows_what_says_so_itself_or_by_its_shape() -> None:
     writes = {**TOOL, "annotations": {"readOnlyHint": False}}
     config = parse_server("s", {"command": "x", "shape": {"c": {"annotations": {"readOnlyHint": True}}}})
     tools = [native("a", reads), native("b", writes), native("c"), native("d")]
-    source = Source(upstream="s", prefix="s", tools=tools, shapes=config.shape, read_only=True)
+    source = Source(upstream="s", prefix="s", tools=tools, exposure=Exposure(shapes=config.shape, read_only=True))
     assert list(build(Naming(), [source]).routes) == ["s__a", "s__c"]
-    none = build(Naming(), [Source(upstream="s", prefix="s", tools=[native("d")], read_only=True)])
+    none = build(Naming(), [Source(upstream="s", prefix="s", tools=[native("d")], exposure=Exposure(read_only=True))])
     assert "readOnly shows none of its tools" in notes(none)[0]
 
 

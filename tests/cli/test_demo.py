@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.conftest import PATIENCE, processes_with, until
+from tests.cli.conftest import processes_with, until
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,7 +118,7 @@ def test_the_demo_takes_another_port_if_its_own_is_taken(launch: Callable[..., L
     with _held(3006):
         code, out, _ = launch("demo").end()
     assert code == 0
-    assert "port 3006 cannot be had (address already in use): taking another one" in out
+    assert "port 3006 is not available (address already in use): using another one" in out
     assert "Served at http://127.0.0.1:3006/" not in out
 
 

@@ -31,7 +31,7 @@ def test_views_tokens_and_middleware_are_told(launch: Callable[..., Launched], w
     assert '"type": "http"' in said
     assert '"headers": {"Authorization": "Bearer <the token>"}' in said
     assert "/mcp/reader\n" in said
-    assert "of views only; without --token nobody can use anything but those views" in said
+    assert "only of views; clients can use nothing else unless you set --token" in said
     assert "Middleware:             log\n" in said
     assert "1 of 2 servers up, 2 tools\n  not up: missing; " in said
     assert said.count("command not found") == 1

@@ -65,7 +65,7 @@ def test_a_call_that_waits_is_denied(launch: Launch, muxway: Muxway) -> None:
     assert muxway("approvals", "deny", call["id"]).output == "✓ ok  denied talker__say\n"
     assert gateway.process.stdout is not None
     answers = [json.loads(gateway.process.stdout.readline()) for _ in range(2)]
-    assert "whoever runs the gateway said no" in answers[1]["result"]["content"][0]["text"]
+    assert "the operator of the gateway said no" in answers[1]["result"]["content"][0]["text"]
 
 
 def test_of_several_gateways_the_one_answers_in_which_the_call_waits(launch: Launch, muxway: Muxway) -> None:

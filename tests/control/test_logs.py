@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.control.conftest import PATIENCE, Gateway, talker, until
+from tests.control.conftest import Gateway, talker, until
 from tests.control.terminal import Terminal
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from muxway.catalog.build import Source, assign_prefixes
+from muxway.catalog.build import EVERYTHING, Exposure, Source, assign_prefixes
 from muxway.catalog.model import Native
 from muxway.catalog.naming import Naming
 from tests.exchange.faking import FakeLink, World, member
@@ -50,9 +50,9 @@ def configured(described: list[dict[str, Any]]) -> dict[str, Source]:
             prompts=natives(server["prompts"]),
             resources=natives(server["resources"], name=b'"n"'),
             templates=natives(server["templates"], name=b'"t"'),
-            exposed={name: "shared" if name == "a" else None for name in server["tools"]}
+            exposure=Exposure({name: "shared" if name == "a" else None for name in server["tools"]})
             if server["renames"]
-            else None,
+            else EVERYTHING,
             reads=True,
         )
         for (upstream, server) in zip(wanted, described, strict=True)

@@ -221,10 +221,10 @@ def test_listeners_hear_what_kind_of_thing_has_changed() -> None:
 async def test_every_list_waits_while_the_servers_start() -> None:
     """Decision 0008: a listing right after the start waits a moment; for every kind."""
     world = two()
-    world.runtime.hold_listings()
+    world.runtime.listings.shut()
     waiting = [world.ask(method) for method in LISTS]
     assert [(heard.result, heard.error) for heard in waiting] == [(None, None)] * 4
-    world.runtime.release_listings()
+    world.runtime.listings.open()
     assert [len(heard.value[key]) for heard, key in zip(waiting, LISTS.values(), strict=True)] == [0, 2, 2, 2]
 
 

@@ -116,5 +116,5 @@ async def test_rules_on_arguments_look_at_each_call() -> None:
             assert reply.error["message"] == "Tool not found: a:get"
         twice = b'"params":{"name":"a__get","arguments":{"path":"/etc/x","path":"/y"}}'
         client.say(b'{"jsonrpc":"2.0","id":77,"method":"tools/call",%b}\n' % twice)
-        assert "stands twice" in (await client.answer(77)).error["message"]
+        assert "duplicate key" in (await client.answer(77)).error["message"]
         assert world.servers["a"].times("tools/call") == 1

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from muxway.clients.transports import http_authorization
 from muxway.clients.transports.guard import Guard
+from muxway.clients.transports.http_authorization import HttpAuthorization
 from muxway.clients.transports.http_connection import HttpConnection
 from muxway.identity.verify_jwt import LEEWAY
 from muxway.testing import ScriptedServer
@@ -192,6 +194,19 @@ async def test_http_sse_is_guarded_as_the_view_it_was_opened_for(http: Web, issu
     assert (await stream.message())["result"]["protocolVersion"] == "2024-11-05"
 
 
+@pytest.mark.parametrize("path", ["/sse", "/sse/", "/sse/reading"])
+async def test_http_sse_of_a_gateway_that_serves_one_view_takes_one_token_for_both_halves(
+    path: str, issuer: TestIssuer
+) -> None:
+    """Ours: with `--view`, what is at `/sse` is a view, under another address than that of the view."""
+    async with a_web({"up": ScriptedServer()}, top={"views": VIEWS}, view="reading") as web:
+        web.door.admit((), {}, issuer.server(own=(f"http://{web.host}",), views=VIEWS, view="reading"))
+        good = bearer(issuer.token(aud=aud(web, path), scope="notes:read"))
+        stream = await web.open("GET", path, {**good, "Accept": "text/event-stream"})
+        where = (await stream.event()).data.decode()
+        assert (await web.post(initialize("2024-11-05"), good, path=where)).status == 202
+
+
 async def test_tokens_of_the_configuration_count_beside_access_tokens(issuer: TestIssuer) -> None:
     """docs/identity-team.md#more-than-one-kind: one credential has one kind, and one verdict."""
     async with a_web({"up": ScriptedServer()}, guard=Guard(tokens=["plain-token"])) as web:
@@ -256,6 +271,30 @@ async def test_a_token_that_ends_is_noticed_on_a_connection_that_stays(http: Web
             if len(statuses) == 3:
                 issuer.clock.ahead = 200
     assert statuses[:3] == [200, 200, 200]
+
+
+async def test_credentials_are_looked_at_again_whatever_goes_wrong_meanwhile(
+    issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours: else a token that has ended would count for as long as its connection stays."""
+    monkeypatch.setattr(http_authorization, "_RENEWED_EVERY", 0.001)
+    wrong = list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context["exception"]))
+    authorization = HttpAuthorization(Guard(), issuer.server(), lambda _: None)
+    authorization.open()
+
+    def fail() -> None:
+        raise RuntimeError("a stream cannot be ended")
+
+    authorization.on_renewed = fail
+    seen = {authorization.terms}
+    async with asyncio.timeout(20):
+        while len(seen) < 4:
+            await asyncio.sleep(0.001)
+            seen.add(authorization.terms)
+    assert all(isinstance(error, RuntimeError) for error in wrong)
+    authorization.on_renewed = lambda: None
+    authorization.close()
 
 
 async def test_what_the_newest_token_says_of_a_user_counts_for_a_session(issuer: TestIssuer) -> None:

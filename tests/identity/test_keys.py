@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import stat
 import threading
 import time
@@ -122,7 +123,13 @@ def test_a_key_that_was_made_anew_is_another_one(file: KeyFile) -> None:
     assert after.principal == before.principal
 
 
-@pytest.mark.parametrize("fault", ["torn", "list", "digest", "writable", "link", "empty"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("torn", "list", "digest", "writable", "link", "empty", "folder", "pipe"),
+        *("text", "list of texts", "list of nothing", "list of lists", "created", "expires"),
+    ],
+)
 def test_a_file_that_cannot_be_trusted_opens_nothing(fault: str, file: KeyFile) -> None:
     """Ours: whoever has damaged it may have meant to revoke one."""
     key = file.create("ci")
@@ -133,9 +140,16 @@ def test_a_file_that_cannot_be_trusted_opens_nothing(fault: str, file: KeyFile) 
         file.path.symlink_to("elsewhere")
     elif fault == "writable":
         file.path.chmod(0o666)
+    elif fault in ("folder", "pipe"):
+        file.path.unlink()
+        file.path.mkdir(mode=0o700) if fault == "folder" else os.mkfifo(file.path, 0o600)
     else:
         longer = good.replace(b'"sha256":"', b'"sha256":"00')
         broken = {"torn": good[:-9], "list": b"[]", "digest": longer, "empty": b""}
+        (kept,) = json.loads(good)["keys"]
+        odd = {"text": "ci", "list of texts": ["ci"], "list of nothing": [None], "list of lists": [[1]]}
+        odd |= {name: [{**kept, name: 10**399}] for name in ("created", "expires")}
+        broken |= {name: json.dumps({"keys": keys}).encode() for name, keys in odd.items()}
         file.path.write_bytes(broken[fault])
     assert file.has_changed()
     assert isinstance(file.check(key.encode()), Rejected)

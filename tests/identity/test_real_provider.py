@@ -138,7 +138,7 @@ async def test_a_machine_needs_nobody(tmp_path: Path) -> None:
         assert (await gateway.call("guarded__who")).text == "machine"
         code, said = await command("login", "guarded", "--config", str(file))
         assert code == 1
-        assert "needs nobody to log in" in said
+        assert "no login is needed" in said
 
 
 async def test_two_providers_are_never_mixed_up(tmp_path: Path) -> None:

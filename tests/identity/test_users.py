@@ -16,6 +16,7 @@ from muxway.identity.sealed_cookies import SealedCookies
 from muxway.servers.lock import Lock
 from muxway.testing import ScriptedServer
 
+from ..reload.harness import config, serve
 from ..remote.scripted import Remote, serving
 from ..serve.harness import a_web, request
 from .company import Browser
@@ -23,6 +24,8 @@ from .logging_in import log_in, server
 from .team import URL_ELICITATION, team_at
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .provider import Provider
 
 
@@ -338,6 +341,17 @@ async def test_on_a_laptop_the_page_is_of_whoever_runs_the_gateway(provider: Pro
         assert (moved.status, moved.headers["Location"]) == (303, url)
         web.door.admit(["a-token-of-the-config"], {})
         assert (await other.get(url)).status == 404
+
+
+async def test_a_login_that_has_begun_outlasts_a_reload(provider: Provider, tmp_path: Path) -> None:
+    """docs/reload.md#reloading-the-config: nothing else stops, nor a login that somebody has begun."""
+    servers: dict[str, Any] = {"guarded": {"url": provider.mcp}}
+    async with serve(tmp_path, config(servers)) as served, Browser() as browser:
+        url = f"http://{served.web.host}/connect"
+        form = {"csrf": (await browser.get(url)).field("csrf"), "server": "guarded", "do": "connect"}
+        sent = await browser.post(url, form, follow=False)
+        await served.reload(config({**servers, "more": {"command": "none", "disabled": True}}))
+        assert "Disconnect" in (await browser.get(sent.headers["Location"])).text
 
 
 async def test_there_are_only_so_many_users_of_a_server_at_a_time(provider: Provider) -> None:

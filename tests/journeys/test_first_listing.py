@@ -14,6 +14,7 @@ from muxway.exchange import first_listing
 from muxway.net.processes.reaper import has_process_table
 from muxway.testing import RawClient
 from tests.journeys.gated import GatedServer, config_of
+from tests.pace import PATIENCE
 from tests.stdio.harness import CHILD
 
 if TYPE_CHECKING:
@@ -80,6 +81,6 @@ async def test_a_launcher_that_hangs_is_told_from_one_at_work(tmp_path: Path, mo
     async with Gateway.open(parse_config({"mcpServers": entries}), wait=False) as gateway:
         client = RawClient(gateway.memory_door())
         await client.hello()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             names = {tool["name"].partition("__")[0] for tool in (await client.ask("tools/list")).result["tools"]}
     assert names == {"there", "works"}

@@ -17,7 +17,8 @@ import pytest
 from muxway.errors import SpawnError
 from muxway.net.processes.manager import Exit, ProcessManager
 
-from .conftest import PATIENCE, Stage, children_of, gone, is_alive, open_fds, read_all, read_line, until
+from ..pace import PATIENCE
+from .conftest import Stage, children_of, gone, is_alive, open_fds, read_all, read_line, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

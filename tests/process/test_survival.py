@@ -19,8 +19,8 @@ import muxway.errors
 from muxway.errors import SpawnError
 from muxway.net.processes.manager import Exit
 
-from ..pace import crowding
-from .conftest import PATIENCE, Stage, gone, is_alive, open_fds, read_line, until
+from ..pace import PATIENCE, crowding
+from .conftest import Stage, gone, is_alive, open_fds, read_line, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from ..pace import PATIENCE
 from ..serve.harness import initialize, modern
-from .harness import CHILD, PATIENCE, Held, Traffic, alive, called, config, notices, serve, server, tools, who
+from .harness import CHILD, Held, Traffic, alive, called, config, notices, serve, server, tools, who
 
 THREE = {"a": server(), "b": server(), "c": server()}
 

@@ -9,10 +9,11 @@ import pytest
 
 from muxway import Gateway
 from muxway.config import parse_config
-from muxway.errors import RpcError, UpstreamError
+from muxway.errors import ConfigError, RpcError, UpstreamError
 
+from ..pace import PATIENCE
 from ..stdio.harness import child
-from .harness import PATIENCE, Held, config, server
+from .harness import Held, config, server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +81,19 @@ async def test_limits_of_further_connections_count_at_once() -> None:
         await gateway.apply(parse_config(config(gateway={"maxInstances": 3, "instanceIdle": 7})))
         assert gateway._servers.by_name["a"].instance is instance
         assert (instance.terms.most, instance.terms.idle) == (3, 7)
+
+
+async def test_settings_that_cannot_be_used_leave_the_middlewares_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/reload.md#a-file-with-mistakes: a configuration that cannot be used changes nothing."""
+    monkeypatch.setattr("muxway.search.meaning.is_installed", lambda: False)
+    off = {"off": {"command": "none", "disabled": True}}
+    wrong = {"gateway": {"discovery": "search", "semantic": True}, "middleware": ["log"]}
+    async with Gateway.open(parse_config({"mcpServers": off, "middleware": ["retry"]})) as gateway:
+        before = gateway.layers_around([])
+        with pytest.raises(ConfigError, match="semantic"):
+            await gateway.apply(parse_config({"mcpServers": off, **wrong}))
+        assert gateway.layers_around([]) == before
+        assert [layer.name for layer in before] == ["retry"]
 
 
 async def test_a_middleware_whose_specification_is_the_same_counts_on() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from muxway.clients.transports.http_request import Known, RequestHead
 
-from .harness import BOTH, PATIENCE, Web, modern, request
+from ..pace import PATIENCE
+from .harness import BOTH, Web, modern, request
 from .test_sessions import echo
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from muxway.config import parse_config
 
 from .. import signals
 from ..interop import peers
-from ..pace import crowding
+from ..pace import PATIENCE, crowding
 from .harness import BOTH, Opened, initialize, modern
-from .running import PATIENCE, Running
+from .running import Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

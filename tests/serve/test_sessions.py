@@ -13,7 +13,8 @@ from muxway.clients.transports.guard import Guard
 from muxway.testing import ScriptedServer
 
 from ..conftest import HANDSHAKE_REVISIONS
-from .harness import BOTH, PATIENCE, Web, initialize, request
+from ..pace import PATIENCE
+from .harness import BOTH, Web, initialize, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -566,13 +567,13 @@ async def test_a_session_that_waits_for_its_only_server_gets_its_id_with_the_ans
     """docs/names.md#one-server: what the server says of itself is in the answer to `initialize`."""
     async with web(echo(), top={"entries": {"s": {"prefix": ""}}}) as http:
         runtime = http.world.gateway.runtime
-        runtime.hold_listings()
+        runtime.listings.shut()
         opening = asyncio.create_task(http.session())
         other = asyncio.create_task(http.post(initialize()))
         while not runtime.dispatcher().unmet():
             await asyncio.sleep(0.01)
         assert not opening.done()
-        runtime.release_listings()
+        runtime.listings.open()
         client = await asyncio.wait_for(opening, PATIENCE)
         assert [tool["name"] for tool in (await client.ask("tools/list")).json["result"]["tools"]] == ["echo", "report"]
         assert (await other).headers["mcp-session-id"] != client.id

@@ -13,7 +13,8 @@ from muxway.clients.transports.http_server import Limits
 from muxway.testing import ScriptedServer
 
 from ..certificates import Authority, shake_hands
-from .harness import PATIENCE, Opened, a_web
+from ..pace import PATIENCE
+from .harness import Opened, a_web
 
 if TYPE_CHECKING:
     from pathlib import Path

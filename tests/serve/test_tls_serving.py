@@ -16,8 +16,9 @@ import pytest
 from muxway import demo
 
 from ..certificates import Authority
+from ..pace import PATIENCE
 from .harness import BOTH, initialize
-from .running import PATIENCE, Running
+from .running import Running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

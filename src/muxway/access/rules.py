@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Do = Literal["allow", "ask", "deny"]
 
 _SEVERITY: Final[Mapping[Do, int]] = {"allow": 0, "ask": 1, "deny": 2}
+_EXACT: Final = 2**53
+"""Up to here every reader takes an integer for the same."""
+_LARGEST: Final = 10**308
 _MOST_CALLERS: Final = 4096
 """Callers whose class is remembered."""
 _UNSAID: Final[Mapping[str, bool]] = {"readOnly": False, "destructive": True, "idempotent": False, "openWorld": True}
@@ -158,9 +161,9 @@ class Rule:
 
     def fits(self, arguments: Mapping[str, Any]) -> bool:
         """Whether a call with these arguments is meant."""
-        enough = all if self.do == "allow" else any
+        enough, rounded = (all, False) if self.do == "allow" else (any, True)
         for name, globs in self._arguments:
-            texts = [*_texts(arguments.get(name))]
+            texts = [*_texts(arguments.get(name), rounded=rounded)]
             if not texts or not enough(text in globs for text in texts):
                 return False
         return True
@@ -176,8 +179,8 @@ def _said(identity: Identity | None, what: str) -> Iterable[str]:
     return (one,) if one else ()
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """An argument as texts: itself, or all that is inside of it."""
+def _texts(value: Any, *, rounded: bool) -> Iterator[str]:
+    """An argument as texts: itself, or all that is inside of it; `rounded`: integers also as JavaScript reads them."""
     left = [value]
     while left:
         one: Any = left.pop()
@@ -192,6 +195,9 @@ def _texts(value: Any) -> Iterator[str]:
             yield str(int(one))
         elif one is not None:
             yield str(one)
+            if rounded and isinstance(one, int) and abs(one) > _EXACT:
+                # RFC 8259 §6: to many readers the nearest double is the same number.
+                yield str(int(float(one))) if abs(one) < _LARGEST else "Infinity"
 
 
 class Ruling(NamedTuple):

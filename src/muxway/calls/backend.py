@@ -40,6 +40,25 @@ class WaitingCalls:
         in_turns(call.release() for call in held)
 
 
+class Gate:
+    """Where requests wait while something that all of them need is being prepared. Open, at first: then none waits."""
+
+    __slots__ = ("held",)
+
+    def __init__(self) -> None:
+        self.held: dict[Held, None] | None = None
+        """Those that wait; None: it is open."""
+
+    def shut(self) -> None:
+        """Keep those waiting that come from now on."""
+        self.held = {}
+
+    def open(self) -> None:
+        """Let those go on that wait, and all later ones pass."""
+        held, self.held = list(self.held or ()), None
+        in_turns(one.release() for one in held)
+
+
 class Awaited(Protocol):
     """What a call may wait for."""
 

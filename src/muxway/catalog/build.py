@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from muxway.catalog import hygiene, shaping
 from muxway.catalog.globs import Globs, is_glob, matches_any
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
+from muxway.catalog.locking import NOT_COMPARED, LockVerdict
 from muxway.catalog.lookalikes import skeleton
 from muxway.catalog.model import EMPTY, Catalog, Finding, Hint, Native, Route
 from muxway.catalog.naming import goes_round
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from muxway.catalog.locking import Drift
     from muxway.catalog.naming import Naming
     from muxway.catalog.shaping import Shaped, Shaping, Wanted
     from muxway.wire.envelopes import Buffer
@@ -35,6 +35,27 @@ if TYPE_CHECKING:
 _LONGEST_UNLISTED: Final = 256
 """Characters of a name that is sent on though it is not listed."""
 _RING: Final = "it is a gateway that lists what this one lists; take one of the two out of the other's configuration"
+
+
+class Exposure(NamedTuple):
+    """Which things of a list to show, and as what."""
+
+    exposed: Mapping[str, str | None] | None = None
+    """Native names and globs of those to show (None: all), with their new public name where they are renamed."""
+    hidden: frozenset[str] = frozenset()
+    """Native names and globs of those to hide."""
+    read_only: bool = False
+    """Whether to show only tools that say that they change nothing."""
+    shapes: Sequence[Wanted] = ()
+    """What to make of tools."""
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether something may not be shown."""
+        return self.exposed is not None or bool(self.hidden) or self.read_only
+
+
+EVERYTHING: Final = Exposure()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +70,9 @@ class Source:
     prefix: str
     asked: str | None = None
     """The prefix asked for, if it is not the one that could be given."""
-    exposed: Mapping[str, str | None] | None = None
-    """Native names and globs of tools to show (None: all), with their new public name where they are renamed."""
-    hidden: frozenset[str] = frozenset()
-    """Native names and globs of tools to hide."""
-    read_only: bool = False
-    """Whether to show only tools that say that they change nothing."""
-    shapes: Sequence[Wanted] = ()
-    """What to make of its tools."""
-    exposed_prompts: Mapping[str, str | None] | None = None
-    hidden_prompts: frozenset[str] = frozenset()
+    exposure: Exposure = EVERYTHING
+    """Which of its tools are shown, and as what."""
+    prompt_exposure: Exposure = EVERYTHING
     uris: UriFilter = EVERY_URI
     """Which of its resources may be seen and read."""
     reads: bool = False
@@ -80,11 +94,7 @@ class Source:
 
     Each as the name of its kind and its own name.
     """
-    locked: bool = False
-    """Whether only what its lock has may be used of it."""
-    refused: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
-    """Name of a kind → own name → why it is listed and not called."""
-    drifts: tuple[Drift, ...] = ()
+    lock: LockVerdict = NOT_COMPARED
     """How it differs from its lock, if it has one."""
     own: bool = False
     """The gateway's own compound tools: never prefixed, and they come first."""
@@ -97,18 +107,15 @@ class Source:
     def of(self, kind: Kind) -> ListOffer:
         """What it has of one kind that goes by name."""
         if kind is PROMPTS:
-            return ListOffer(self.prompts, self.exposed_prompts, self.hidden_prompts)
-        return ListOffer(self.tools, self.exposed, self.hidden, self.read_only, self.shapes)
+            return ListOffer(self.prompts, self.prompt_exposure)
+        return ListOffer(self.tools, self.exposure)
 
 
 class ListOffer(NamedTuple):
     """What a source has of one kind, and which of it to show."""
 
     natives: Sequence[Native]
-    exposed: Mapping[str, str | None] | None
-    hidden: frozenset[str]
-    read_only: bool = False
-    shapes: Sequence[Wanted] = ()
+    exposure: Exposure
 
 
 @dataclass(slots=True)
@@ -248,31 +255,31 @@ def _former(before: Catalog, routes: Mapping[str, Route], present: set[str]) -> 
 
 def _add(draft: _Draft, source: Source) -> None:
     kind = draft.kind
-    offer = source.of(kind)
+    natives, exposure = source.of(kind)
     if kind is TOOLS and source.asked is not None and source.asked != source.prefix:
         why = f"listed under {source.prefix!r}, because {source.asked!r} is not legal for every client or taken"
         draft.note(source, "*", f"{why}; set `prefix`")
     if kind is TOOLS and not hygiene.is_visible(source.instructions):
         draft.note(source, "*", "hidden characters are taken out of its instructions")
-    there = {native.name for native in offer.natives}
-    for name in Globs((*(offer.exposed or ()), *offer.hidden)).idle(there):
-        key = kind.hidden if name in offer.hidden else kind.exposed
+    there = {native.name for native in natives}
+    for name in Globs((*(exposure.exposed or ()), *exposure.hidden)).idle(there):
+        key = kind.hidden if name in exposure.hidden else kind.exposed
         vain = "matches none" if is_glob(name) else f"the server has no such {kind.word}"
         draft.note(source, name, f"named in {key}, but {vain}")
-    if offer.shapes:
-        _judge_shapes(draft, source, offer)
-    shapes = shaping.Shapes(offer.shapes) if offer.shapes else None
+    if exposure.shapes:
+        _judge_shapes(draft, source, natives, exposure.shapes)
+    shapes = shaping.Shapes(exposure.shapes) if exposure.shapes else None
     added = len(draft.routes)
     rounds = 0
-    rules = _Rules(kind, offer) if offer.exposed is not None or offer.hidden or offer.read_only else None
-    for native in offer.natives:
+    rules = _Rules(kind, exposure) if exposure.is_selective else None
+    for native in natives:
         if goes_round(source.prefix, native.name):
             rounds += 1
             draft.reasons.note(source.upstream, native.name, LEFT_OUT)
             continue
         wishes = None if shapes is None else shapes.of(native.name)
         shaped = None if wishes is None else _shape(draft, source, native, wishes)
-        renamed = offer.exposed.get(native.name) if offer.exposed is not None else None
+        renamed = exposure.exposed.get(native.name) if exposure.exposed is not None else None
         if rules is not None or wishes is not None:
             members = native.members if shaped is None else shaped.members
             why = UNTOUCHED if rules is None else rules.judge(native.name, members)
@@ -286,17 +293,17 @@ def _add(draft: _Draft, source: Source) -> None:
         _add_one(draft, source, native, renamed, shaped)
     if rounds:
         draft.note(source, "*", f"{rounds} {kind.word}s are left out, because they are listed round in a ring: {_RING}")
-    if offer.read_only and there and len(draft.routes) == added:
+    if exposure.read_only and there and len(draft.routes) == added:
         draft.note(source, "*", "readOnly shows none of its tools: none says `readOnlyHint: true`; a shape can say so")
 
 
 class _Rules:
     """Which of a source's things are shown, and why."""
 
-    def __init__(self, kind: Kind, offer: ListOffer) -> None:
-        self._read_only = offer.read_only
-        self._hidden = Globs(offer.hidden)
-        self._exposed = None if offer.exposed is None else Globs(offer.exposed)
+    def __init__(self, kind: Kind, exposure: Exposure) -> None:
+        self._read_only = exposure.read_only
+        self._hidden = Globs(exposure.hidden)
+        self._exposed = None if exposure.exposed is None else Globs(exposure.exposed)
         self._is_hidden = because(False, f"`{kind.hidden}` has {{item}}", kind.hidden, self._hidden)
         self._is_exposed = because(True, f"`{kind.exposed}` has {{item}}", kind.exposed, self._exposed)
         self._is_another = because(False, f"`{kind.exposed}` names others only", kind.exposed)
@@ -319,8 +326,8 @@ def pass_on(source: Source, kind: Kind, name: str) -> Route | None:
 
     Then a name that is spelled a little otherwise might mean, to a server that is not strict, what is hidden.
     """
-    offer = source.of(kind)
-    if source.locked or offer.exposed is not None or offer.hidden or offer.read_only or offer.shapes:
+    exposure = source.of(kind).exposure
+    if source.lock.enforced or exposure.is_selective or exposure.shapes:
         return None
     if len(name) > _LONGEST_UNLISTED or not hygiene.is_visible(name):
         return None
@@ -334,10 +341,10 @@ def head_of(kind: Kind, spelled: bytes) -> bytes:
     return b'"method":"%b","params":{"name":%b' % (kind.use, spelled)
 
 
-def _judge_shapes(draft: _Draft, source: Source, offer: ListOffer) -> None:
+def _judge_shapes(draft: _Draft, source: Source, natives: Sequence[Native], shapes: Sequence[Wanted]) -> None:
     """Note shapes that are for no tool, and arguments that no tool has which a pattern matches."""
-    there = {native.name: native for native in offer.natives}
-    for wanted in offer.shapes:
+    there = {native.name: native for native in natives}
+    for wanted in shapes:
         if not matches_any(wanted.match, there):
             vain = "matches none" if is_glob(wanted.match) else "the server has no such tool"
             draft.note(source, wanted.match, f"named in shape, but {vain}")

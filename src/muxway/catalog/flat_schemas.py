@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from muxway.wire.envelopes import as_list, as_object
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 _MOST_NODES: Final = 5_000
 """Objects and arrays that a schema may have once its references are replaced: a few can multiply."""
@@ -90,13 +92,13 @@ def merged(schema: Schema) -> tuple[Schema, list[str]]:
     present = [word for word in _UNIONS if isinstance(schema.get(word), list)]
     if not present:
         return schema, []
-    properties: dict[str, Any] = dict(_object(schema.get("properties")))
+    properties: dict[str, Any] = dict(as_object(schema.get("properties")))
     required: dict[str, None] = dict.fromkeys(_strings(schema.get("required")))
     notes: list[str] = []
     for word in present:
-        branches = [_object(_resolved(schema, one)) for one in cast("list[object]", schema[word])]
+        branches = [as_object(_resolved(schema, one)) for one in cast("list[object]", schema[word])]
         for branch in branches:
-            for name, one in _object(branch.get("properties")).items():
+            for name, one in as_object(branch.get("properties")).items():
                 known = properties.get(name)
                 if known is None:
                     properties[name] = one
@@ -116,7 +118,7 @@ def merged(schema: Schema) -> tuple[Schema, list[str]]:
 
 
 def _resolved(schema: Schema, branch: object) -> object:
-    reference = _object(branch).get("$ref")
+    reference = as_object(branch).get("$ref")
     if not isinstance(reference, str):
         return branch
     try:
@@ -127,7 +129,7 @@ def _resolved(schema: Schema, branch: object) -> object:
 
 def _either(known: Any, other: Any) -> Any:
     """A property that is one thing in one branch and another in the next."""
-    members = _object(known)
+    members = as_object(known)
     choices: list[Any] = members["anyOf"] if [*members] == ["anyOf"] else [known]
     if other in choices:
         return known
@@ -144,9 +146,5 @@ def _told(word: str, needs: list[list[str]]) -> list[str]:
     return [f"{start}: {'; '.join(sets[:_MOST_TOLD])}{more}."]
 
 
-def _object(value: object) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _strings(value: object) -> Iterable[str]:
-    return [one for one in cast("list[object]", value) if isinstance(one, str)] if isinstance(value, list) else []
+    return [one for one in as_list(value) if isinstance(one, str)]

@@ -10,13 +10,15 @@ import hashlib
 import re
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from muxway.catalog import hygiene
 from muxway.catalog.kinds import PROMPTS, TEMPLATES, TOOLS, Kind
 from muxway.catalog.schema_changes import Difference, of_input, of_output, same
 from muxway.errors import ParseError
 from muxway.wire import envelopes
+from muxway.wire.envelopes import as_list, as_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,7 +120,7 @@ def record_of(kind: Kind, native: Native) -> Record:
             # Valid JSON that Python cannot hold, such as 1e999: then its bytes are what it is.
             value = {"raw": bytes(raw).decode("utf-8", "replace")}
         if name in _APPS:
-            value = _object(value).get(name.removeprefix("_meta."))
+            value = as_object(value).get(name.removeprefix("_meta."))
         if value is not None:
             record[name] = value
     return record
@@ -177,7 +179,7 @@ def compare_one(
         if one in ("title", "description") and _are(str, old, new):
             found += text_changes(one, old or "", new or "", others, name)
         elif one == "annotations" and _are(dict, old, new):
-            found += _hints(_object(old), _object(new))
+            found += _hints(as_object(old), as_object(new))
         elif one == "inputSchema":
             found += of_input(old, new)
         elif one == "outputSchema":
@@ -232,13 +234,13 @@ def _are_arguments(value: object) -> bool:
     """Whether these are the arguments of a prompt, each with a name of its own."""
     if value is None:
         return True
-    names = [_object(one).get("name") for one in _list(value)]
+    names = [as_object(one).get("name") for one in as_list(value)]
     named = all(isinstance(name, str) for name in names) and len({*names}) == len(names)
     return isinstance(value, list) and named
 
 
 def _arguments(before: object, after: object) -> Iterable[Difference]:
-    old, new = ({str(_object(one)["name"]): _object(one) for one in _list(given)} for given in (before, after))
+    old, new = ({str(as_object(one)["name"]): as_object(one) for one in as_list(given)} for given in (before, after))
     for name in sorted({*old, *new}):
         was, is_ = old.get(name), new.get(name)
         if is_ is None:
@@ -279,6 +281,19 @@ def _info(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Difference
 
 
 # --- what is held back ----------------------------------------------------------------------------
+
+
+class LockVerdict(NamedTuple):
+    """How a server differs from what was locked, and what follows from that."""
+
+    drifts: tuple[Drift, ...] = ()
+    enforced: bool = False
+    """Whether only what its lock has may be used of it."""
+    refused: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    """Name of a kind → own name → why it is listed and not called."""
+
+
+NOT_COMPARED: Final = LockVerdict()
 
 
 class HeldList(NamedTuple):
@@ -337,14 +352,6 @@ def _as_locked(native: Native, record: Record) -> Native:
 
 
 _LOCKED_MEMBERS: Final = frozenset(name for names in FIELDS.values() for name in names)
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def _short(text: str) -> str:

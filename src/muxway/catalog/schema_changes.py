@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from muxway.wire import envelopes
+from muxway.wire.envelopes import as_list, as_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,7 +45,7 @@ def of_output(before: object, after: object) -> list[Difference]:
         return [Difference("risk" if has_words(after) else "safe", "outputSchema is new")]
     if after is None:
         return [Difference("breaking", "outputSchema is not there any more")]
-    old, new = (_object(_object(one).get("properties")) for one in (before, after))
+    old, new = (as_object(as_object(one).get("properties")) for one in (before, after))
     found = [Difference("breaking", f"result {name} is not there any more") for name in sorted(old.keys() - new.keys())]
     found += [
         Difference("risk" if has_words(new[name]) else "safe", f"result {name} is new")
@@ -52,7 +53,7 @@ def of_output(before: object, after: object) -> list[Difference]:
     ]
     changed = [name for name in sorted(old.keys() & new.keys()) if not same(old[name], new[name])]
     found += [Difference("breaking", f"result {name} has changed") for name in changed]
-    rest = [{**_object(one), "properties": None} for one in (before, after)]
+    rest = [{**as_object(one), "properties": None} for one in (before, after)]
     if not found or not same(*rest):
         found.append(Difference("breaking", "outputSchema has changed"))
     return found
@@ -78,7 +79,7 @@ def _changes(at: str, before: object, after: object, depth: int) -> Iterator[Dif
         if not same(before, after):
             yield Difference("breaking", f"{at or 'inputSchema'} has changed")
         return
-    old, new = _object(before), _object(after)
+    old, new = as_object(before), as_object(after)
     understood = set[str]()
     if all(isinstance(one.get("properties", {}), dict) and _is_strings(one.get("required", [])) for one in (old, new)):
         understood = {"properties", "required"}
@@ -89,8 +90,8 @@ def _changes(at: str, before: object, after: object, depth: int) -> Iterator[Dif
 
 
 def _properties(at: str, before: Mapping[str, Any], after: Mapping[str, Any], depth: int) -> Iterator[Difference]:
-    old, new = _object(before.get("properties")), _object(after.get("properties"))
-    needed, needs = set(_list(before.get("required"))), set(_list(after.get("required")))
+    old, new = as_object(before.get("properties")), as_object(after.get("properties"))
+    needed, needs = set(as_list(before.get("required"))), set(as_list(after.get("required")))
     for name in sorted({*old, *new, *cast("set[str]", needed | needs)}):
         label = f"{at}.{name}" if at else name
         if name in old and name not in new:
@@ -119,7 +120,7 @@ def _word(at: str, word: str, before: Mapping[str, Any], after: Mapping[str, Any
         wider = new is None or (old is not None and was <= is_ <= _TYPES)
         yield Difference("safe" if wider else "breaking", f"{where} is {_said(new)}, was {_said(old)}")
     elif word == "enum":
-        was, is_ = ({envelopes.encode_sorted(one) for one in _list(given)} for given in (old, new))
+        was, is_ = ({envelopes.encode_sorted(one) for one in as_list(given)} for given in (old, new))
         if new is not None and (not isinstance(new, list) or old is None or was - is_):
             yield Difference("breaking", f"{where} takes fewer values")
         else:
@@ -154,14 +155,6 @@ def _types(value: object) -> frozenset[object]:
 
 def _said(value: object) -> str:
     return "not said" if value is None else str(value).lower() if isinstance(value, bool) else str(value)[:60]
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def _is_strings(value: object) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from muxway.wire import envelopes
+from muxway.wire.envelopes import as_list
 
 Schema = Mapping[str, Any]
 
@@ -48,10 +49,10 @@ def alternatives(schema: object, root: Schema) -> list[Schema]:
             for part in cast("list[object]", parts)[:_MOST_SHOWN]:
                 rest = {**rest, **as_schema(part)}
             waiting.insert(0, rest)
-        elif union := [part for key in _UNIONS for part in _list(one.get(key))]:
+        elif union := [part for key in _UNIONS for part in as_list(one.get(key))]:
             waiting[:0] = [{**rest, **as_schema(part)} for part in union[:_MOST_SHOWN]]
         elif isinstance(one.get("type"), list):
-            waiting[:0] = [{**one, "type": kind} for kind in _list(one["type"])[:_MOST_SHOWN]]
+            waiting[:0] = [{**one, "type": kind} for kind in as_list(one["type"])[:_MOST_SHOWN]]
         elif one:
             found.append(one)
     return found
@@ -68,15 +69,11 @@ def _referred(reference: str, root: Schema) -> Schema:
     return as_schema(place)
 
 
-def _list(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
 def choices(schema: Schema) -> list[Any] | None:
     """All that a value may be, if its schema, which has no union, says so."""
     if "const" in schema:
         return [schema["const"]]
-    return _list(schema["enum"]) if isinstance(schema.get("enum"), list) else None
+    return as_list(schema["enum"]) if isinstance(schema.get("enum"), list) else None
 
 
 def kind(schema: object, root: Schema, depth: int = 0) -> str:
@@ -104,7 +101,7 @@ def _kind(schema: Schema, root: Schema, depth: int) -> str:
 def parameters(schema: object, root: Schema | None = None, depth: int = 0, longest: int = _LONGEST) -> str:
     """The members of an object: `text: string, tags?: string[]`. Those that may be left out have a question mark."""
     fields = as_schema(schema)
-    needed = set(map(str, _list(fields.get("required"))))
+    needed = set(map(str, as_list(fields.get("required"))))
     said: list[str] = []
     length = 0
     for name, inner in as_schema(fields.get("properties")).items():

@@ -101,15 +101,17 @@ def _has_terminal() -> bool:
 def settle_memory() -> None:
     """Spare the collector what is loaded by now and stays for good; a call leaves nothing for it to find.
 
-    And keep a few megabytes that are free for the next large message: glibc would give them back to the system after
-    each, and most of what such a message costs would be getting them again.
+    Give back what the start alone needed, two megabytes where Python had to compile what it loads. From then on, keep
+    a few megabytes that are free for the next large message: glibc would give them back to the system after each, and
+    most of what such a message costs would be getting them again.
     """
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     if sys.platform == "linux":
         import ctypes  # a dear import, and of use only here
 
-        adjust = getattr(ctypes.CDLL(None), "mallopt", None)
-        if adjust is not None:  # other libraries than glibc have none
-            adjust(_TRIM_THRESHOLD, _KEPT_FREE)
-            adjust(_MMAP_THRESHOLD, _KEPT_FREE // 2)
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "mallopt"):  # other libraries than glibc have none
+            libc.malloc_trim(0)
+            libc.mallopt(_TRIM_THRESHOLD, _KEPT_FREE)
+            libc.mallopt(_MMAP_THRESHOLD, _KEPT_FREE // 2)

@@ -173,6 +173,7 @@ class _Serving:
         self._keys: KeyFile | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._pages: ConnectPages | None = None
+        self._connect: tuple[object, ConnectPages] | None = None
         self._cookies: tuple[str | None, SealedCookies] | None = None
         self._sign_on: tuple[object, SignOn] | None = None
         self._server: tuple[object, AuthorizationEndpoints] | None = None
@@ -258,10 +259,7 @@ class _Serving:
         self._pages, self.transport.pages.pages, self.transport.pages.endpoints = None, {}, {}
         sign_on = self._signing_on(config)
         if any(server.url is not None or server.user_values for server in config.servers.values()):
-            from muxway.identity.connect import ConnectPages
-
-            base, cookies = config.gateway.public_url, self._sealed_cookies(config.gateway.state_key)
-            self._pages = ConnectPages(base or self._terms.address.url, self._logins, cookies, sign_on)
+            self._pages = self._connecting(config, sign_on)
             self.transport.pages.pages = self._pages.handlers
         if self._server is not None and sign_on is not None:
             from muxway.identity.sign_on import CALLBACK
@@ -272,17 +270,29 @@ class _Serving:
         if self.gateway is not None:
             self.gateway.logins.connect_pages = self._pages
 
+    def _connecting(self, config: Config, sign_on: SignOn | None) -> ConnectPages:
+        """Where users log in to servers, the same while the terms are: what has begun there is not lost."""
+        base = config.gateway.public_url or self._terms.address.url
+        cookies = self._sealed_cookies(config.gateway.state_key)
+        terms = (base, cookies, sign_on)
+        if self._connect is None or self._connect[0] != terms:
+            from muxway.identity.connect import ConnectPages
+
+            self._connect = terms, ConnectPages(base, self._logins, cookies, sign_on)
+        return self._connect[1]
+
     def _logins(self) -> ServerLogins | None:
         """Those of the gateway; None: it rests."""
         return None if self.gateway is None else self.gateway.logins
 
     def watch_files(self) -> None:
         """Take new API keys, drop those that are gone, and show a new certificate, as long as this runs."""
+        # First of all: whatever goes wrong below, keys that are revoked later must not go on counting.
+        self._watch = asyncio.get_running_loop().call_later(_FILES_EVERY, self.watch_files)
         if self._terms.tls is not None:
             self._terms.tls.look()
         if self._keys is not None and self._keys.has_changed():
             self.transport.review()
-        self._watch = asyncio.get_running_loop().call_later(_FILES_EVERY, self.watch_files)
 
     def _denied(self, denial: Denial) -> None:
         if self.gateway is not None:
@@ -434,7 +444,7 @@ async def _announce(config: Config, gateway: Gateway, terms: Terms) -> None:
     if keys is not None and keys.keys:
         lines.append(f"  API keys:               {', '.join(key.name for key in keys.keys)}")
     if views and not tokens:
-        lines.append("  Tokens:                 of views only; without --token nobody can use anything but those views")
+        lines.append("  Tokens:                 only of views; clients can use nothing else unless you set --token")
     if around := middlewares(config):
         lines.append(f"  Middleware:             {', '.join(name for name, _ in around)}")
     click.echo("\n".join(lines), err=True)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 import textwrap
-import unicodedata
 from typing import TYPE_CHECKING
 
 import click
@@ -173,6 +171,8 @@ def size(count: int) -> str:
 
 
 def _terminal_width() -> int:
+    import shutil  # with all its compressors, half a megabyte that a gateway does not need
+
     return shutil.get_terminal_size().columns
 
 
@@ -181,4 +181,6 @@ def width(text: str) -> int:
     plain = click.unstyle(text) if "\x1b" in text else text
     if plain.isascii():
         return len(plain)
+    import unicodedata  # only for these
+
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in plain)

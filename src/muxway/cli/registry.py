@@ -120,7 +120,7 @@ def answers_for(
     missing = [one for name, one in asked.items() if name not in found and one.required and not one.default]
     if missing and not can_ask():
         words = [f"--secret {one.name}" if one.secret else f"--set {one.name}=…" for one in missing]
-        raise click.UsageError(f"nobody can be asked here; missing: {one_line(', '.join(words))}.")
+        raise click.UsageError(f"there is no terminal to ask for what is missing: {one_line(', '.join(words))}.")
     for question in missing:
         found[question.name] = _ask(question)
     for name, question in asked.items():
@@ -166,7 +166,7 @@ def _secret(question: Question, piped: _Piped) -> str:
         value = str(click.prompt(_words(question), hide_input=True))
     if not value:
         name = one_line(question.name)
-        raise click.UsageError(f"nobody can be asked here for {name}: set that variable, or pipe the secret in.")
+        raise click.UsageError(f"there is no terminal to ask for {name}: set that variable, or pipe the secret in.")
     return value
 
 

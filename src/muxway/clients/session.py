@@ -30,7 +30,7 @@ from muxway.exchange.open_sessions import Listener
 from muxway.likeness import short
 from muxway.log import EventLog
 from muxway.wire import envelopes, large, revisions
-from muxway.wire.envelopes import ABSENT, NotAnEnvelope
+from muxway.wire.envelopes import ABSENT, NotAnEnvelope, joined
 from muxway.wire.peer import Peer
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ class Session:
 
         With `key`, its id has been read already (`envelopes.read_id`).
         """
-        id_ = bytes(envelope.id)
+        id_ = joined((envelope.id,))
         key = key or envelopes.read_id(id_)
         if key is None:
             given = id_[:40].decode(errors="replace")
@@ -422,8 +422,8 @@ class Session:
                 party=self,
                 log_level=envelope.log_level,
             )
-            if self._alone and (only := self._dispatcher.runtime.sessions.only) is not None:
-                only.came(None, caller)
+            if self._alone and (only := self._dispatcher.runtime.sessions.only) is not None and not only.spoke:
+                only.came(None, None)
             return caller
         if method in _OPENERS:
             return None

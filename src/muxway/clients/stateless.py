@@ -140,7 +140,8 @@ class Ladder:
         if catalog is not self._catalog:
             self._catalog, self._mirrored = catalog, {}
         name = envelopes.text(params.get("name"))
-        route = None if name is None else catalog.find(name).route
+        # Nearly all callers use the name that is listed.
+        route = None if name is None else catalog.routes.get(name) or catalog.find(name).route
         if route is None:
             return
         if route.public not in self._mirrored:

@@ -50,7 +50,7 @@ class OwnTools:
         known = [(one.upstream, tool) for one in parts for tool in one.tools if tool.name in self._wanted[one.upstream]]
         if [(server, id(tool)) for server, tool in known] != [(server, id(tool)) for server, tool in self._known]:
             self._known = known
-            shapes = {part.upstream: Shapes(part.shapes) for part in parts}
+            shapes = {part.upstream: Shapes(part.exposure.shapes) for part in parts}
             found = {(server, tool.name): _input_schema(tool, shapes[server]) for server, tool in known}
             self._source = source(self._tools, {place: one for place, one in found.items() if one is not None})
         return self._source

@@ -174,7 +174,7 @@ def sign_on(reader: Reader, place: Path, raw: object) -> SignOnSettings | None:
     if found.client_secret is not None:
         reader.note_secret("clientSecret", found.client_secret)
     if "openid" not in found.scopes:
-        reader.report.error((*place, "scopes"), "`openid` must be among the scopes: without it nobody is named")
+        reader.report.error((*place, "scopes"), "`openid` must be among the scopes: without it no user is named")
     return found
 
 

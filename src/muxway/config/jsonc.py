@@ -204,7 +204,7 @@ class _Reader:
     def fail_at_key(self, opened: int) -> NoReturn:
         char = self.text[self.at : self.at + 1]
         if char == "'" or (char and char in _TYPOGRAPHIC):
-            self.fail('keys stand in plain double quotes (`"`)')
+            self.fail('keys must be in plain double quotes (`"`)')
         if char == ",":
             self.fail("one comma too many")
         if _WORD.match(self.text, self.at):
@@ -219,12 +219,12 @@ class _Reader:
         if word in {"None", "undefined"}:
             self.fail("write `null`")
         if word[0] == "'" or word[0] in _TYPOGRAPHIC:
-            self.fail('strings stand in plain double quotes (`"`)')
+            self.fail('strings must be in plain double quotes (`"`)')
         if word[0].isdigit() or word[0] in "+-.":
             self.fail("this is not a JSON number; put it in double quotes if it is text")
         if word[0] in "}],:":
             self.fail(f"expected a value before `{word[0]}`")
-        self.fail("expected a value; text stands in double quotes")
+        self.fail("expected a value; text must be in double quotes")
 
     def fail(self, message: str, opened: int | None = None) -> NoReturn:
         """Raise at the current place; a bracket still open at the end of the text is named with its line."""

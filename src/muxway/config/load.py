@@ -262,7 +262,7 @@ def _entries(path: Path, raw: object, report: Report) -> Iterator[tuple[str, Pat
             if fields is None:
                 report.error(place, f"Server config must be an object with `name`, found {found(entry)}")
             elif "name" not in fields:
-                report.error(place, "needs a `name`, as the servers stand in an array")
+                report.error(place, "needs a `name`, because the servers are in an array")
             elif _check_name(fields["name"], (*place, "name"), report):
                 yield str(fields["name"]), place, entry
     else:

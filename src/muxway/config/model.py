@@ -8,7 +8,7 @@ restarts its process.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from muxway.config import access, kinds, middlewares, oauth, programs, shaping, tls
 from muxway.config.auth import AUTH, CLAIMS, INTROSPECTION, OWN_SERVER, SIGN_ON, auth_object, base_url, scope_names
@@ -819,6 +819,16 @@ class Config:
     middleware: tuple[object, ...] = field(default=(), compare=False, repr=False)
     """Middlewares that are Python objects, the outermost first; they stand outside those of `gateway`."""
 
+
+ADJUSTABLE: Final = frozenset(
+    {
+        "prefix", "exposed_tools", "hidden_tools", "read_only", "shape", "exposed_prompts", "hidden_prompts",
+        "exposed_resources", "hidden_resources", "middleware", "start_timeout", "call_timeout", "call_max",
+        "max_message_bytes", "start", "idle_stop", "max_concurrency", "max_queue", "probe_interval",
+        "restart_unresponsive", "secrets",
+    }
+)  # fmt: skip
+"""Of a `ServerConfig`, what the gateway does with the server, whichever process that is."""
 
 SERVER = Section("mcpServers.*", ServerConfig)
 GATEWAY = Section("gateway", GatewaySettings)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from muxway.config.model import CUSTOM_TOOL, GATEWAY, SERVER, VIEW
+from muxway.config.model import ADJUSTABLE, CUSTOM_TOOL, GATEWAY, SERVER, VIEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 Keys = tuple[str, ...]
 """What differs, as it is spelled in a file: `args`, `env.TOKEN`. Never a value: that may be a secret."""
-
-ADJUSTABLE: Final = frozenset(
-    {
-        "prefix", "exposed_tools", "hidden_tools", "read_only", "shape", "exposed_prompts", "hidden_prompts",
-        "exposed_resources", "hidden_resources", "middleware", "start_timeout", "call_timeout", "call_max",
-        "max_message_bytes", "start", "idle_stop", "max_concurrency", "max_queue", "probe_interval",
-        "restart_unresponsive", "secrets",
-    }
-)  # fmt: skip
-"""What the gateway does with a server, whichever process that is."""
 
 _BY_NAME: Final = frozenset({"env", "headers"})
 """Of these it is told which entries differ."""

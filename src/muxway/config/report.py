@@ -109,9 +109,9 @@ class Report:
             )
         )
 
-    def warn(self, path: Path, message: str, *, value: object = None) -> None:
+    def warn(self, path: Path, message: str) -> None:
         """Note something doubtful that does not prevent loading."""
-        self.warnings.append(Problem(path=dotted(path), message=printable(message), value=value, line=self.line(path)))
+        self.warnings.append(Problem(path=dotted(path), message=printable(message), line=self.line(path)))
 
     def finish(self) -> tuple[Problem, ...]:
         """The warnings, if there was no error.

@@ -107,7 +107,7 @@ def read_server(
         _check_way(values, path, report)
         for index, header in enumerate(values.get("forward", ())):
             if header in fixed:
-                why = "stands in `headers` already: it is either the same for all, or each caller's"
+                why = "is in `headers` already: it is either the same for all, or each caller's"
                 report.error((*path, "forward", index), f"{header} {why}")
     if keep_going or values.get("optional"):
         values["unusable"] = _without_variables(before, report)

@@ -238,7 +238,7 @@ def _check_argument(one: ArgumentShape, values: Mapping[str, Any], place: Path, 
         report.error(place, "has both `value` and `env`; keep one of the two")
     for key in _OF_VISIBLE:
         if key in values:
-            report.warn((*place, key), "has no effect on an argument that nobody sees")
+            report.warn((*place, key), "has no effect on a hidden argument")
 
 
 @settings

@@ -274,7 +274,7 @@ def shown(raw: object) -> str:
 
 def _remedy(reference: str) -> str:
     if reference.startswith("${user:"):
-        return "What each user gives can stand in `env` and `headers` of a server, and is called like a variable."
+        return "${user:NAME} is allowed only in `env` and `headers` of a server, and NAME must look like a variable's."
     if "}" not in reference:
         return "The } is missing; write $${ for a literal ${."
     return (

@@ -259,14 +259,13 @@ class _Tool:
 
     def _about_lock(self) -> Iterator[Fact]:
         """How it differs from what was locked."""
-        for drift in self._source.drifts:
+        for drift in self._source.lock.drifts:
             if (drift.kind, drift.name) == (TOOLS.name, self._native):
                 for one in drift.differences:
                     yield _fact("lock", f"{one.what} ({one.class_})", "gateway", "lock")
                 accept = accepting(self._source.upstream, self._native)
-                yield _fact(
-                    "lock", f"until somebody says `{accept}`, it is not called" if self._source.locked else accept
-                )
+                refused = f"until somebody says `{accept}`, it is not called"
+                yield _fact("lock", refused if self._source.lock.enforced else accept)
 
     def _about_shape(self) -> Iterator[Fact]:
         where = "" if self._server is None else self._server.where

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-ASKED: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
-"""What somebody is asked about. Everything else that `ask` is for says nothing of what is inside."""
 MOST: Final = 256
 """Calls that may wait for the operator."""
 _MOST_OF_ONE: Final = 16
@@ -164,7 +162,7 @@ class _Asking:
         self.deny(f"the user could not be asked: {error.message}")
 
     def _timed_out(self) -> None:
-        self.deny(f"nobody agreed within {self._approvals.timeout:g} s")
+        self.deny(f"it was not approved within {self._approvals.timeout:g} s")
 
     def allow(self) -> None:
         """Go on with it."""
@@ -302,7 +300,7 @@ class Approvals:
                 self._agreed.put(one.key, True, remember)
             one.allow()
         else:
-            one.deny("whoever runs the gateway said no")
+            one.deny("the operator of the gateway said no")
         return one.approval
 
     def forget(self, server: str | None) -> None:

@@ -14,11 +14,13 @@ from muxway.catalog import client_profiles
 from muxway.catalog.client_profiles import PROFILES
 from muxway.catalog.kinds import KINDS, PROMPTS, TOOLS
 from muxway.errors import CallRefused, MethodNotFound, RpcError, ToolNotFound, UpstreamError
-from muxway.exchange import completion, logins, prompts, resources, tasks, tools
+from muxway.exchange import completion, logins, prompts, resources, tasks
+from muxway.exchange.forwarding import as_sent, check_arguments
 from muxway.likeness import short
 from muxway.routing.listings import cursor_of
 from muxway.wire import envelopes
 from muxway.wire.asking import REPEATABLE
+from muxway.wire.envelopes import joined
 from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 
 if TYPE_CHECKING:
@@ -139,7 +141,10 @@ class Dispatcher:
 
     def find(self, caller: Caller) -> Visible | None:
         """What a caller sees now; None: it takes long to say."""
-        return self._kept(caller, self.runtime.snapshot.known(self.view, caller.identity, caller.client))
+        visible = self._of_clients.get(caller.client) if self._snapshot is self.runtime.snapshot else None
+        if visible is None:
+            visible = self._kept(caller, self.runtime.snapshot.known(self.view, caller.identity, caller.client))
+        return visible
 
     def _look(self, caller: Caller) -> Visible:
         visible = self.runtime.snapshot.seen(self.view, caller.identity, caller.client)
@@ -199,7 +204,7 @@ class Dispatcher:
                 visible = visible.whole
             if call.method == "tools/call":
                 params = call.params
-                if target is None and (known := visible.targets.get(bytes(params.get("name", b"")))) is not None:
+                if target is None and (known := visible.targets.get(joined((params.get("name", b""),)))) is not None:
                     target = known
                 elif target is None or target.found_in is not visible.tools or target.error is not None:
                     # A call that has chosen a subtool is that subtool's by now, which callers need not see.
@@ -217,7 +222,7 @@ class Dispatcher:
                     return self._prepare_and_send(target, call, sink)
                 # Nearly all calls: nothing need be done to them.
                 if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
-                    tools.check_arguments(target, arguments)
+                    check_arguments(target, arguments)
                 backend = self.runtime.servers.get(target.server)
                 connection = None if backend is None else backend.choose(call)
                 if backend is None or connection is None:
@@ -274,7 +279,7 @@ class Dispatcher:
             if refusal is not None:
                 raise refusal
         if target.kind is TOOLS:
-            return self._retry_or_send(target, tools.prepare(target, call), sink)
+            return self._retry_or_send(target, as_sent(target, call), sink)
         if call.method == "prompts/get":
             sink = prompts.prepare(target, call, sink)
         else:
@@ -352,8 +357,8 @@ class Dispatcher:
     def _listing(self, visible: Visible, call: Call) -> tuple[dict[Held, None] | None, list[Backend]]:
         """Where to wait until servers have listed what they have for a caller, if need be; and these servers."""
         runtime = self.runtime
-        if runtime.waiting_listings is not None:
-            return runtime.waiting_listings, []
+        if runtime.listings.held is not None:
+            return runtime.listings.held, []
         backends = [backend for name in visible.servers if (backend := runtime.servers.get(name)) is not None]
         if runtime.snapshot.own_lists.servers and call.caller.identity is not None:
             owner = call.caller.identity.owner
@@ -432,15 +437,15 @@ class Dispatcher:
     def unmet(self, caller: Caller = LIBRARY) -> dict[Held, None] | None:
         """Where a session waits that opens before its only server has said what it is; None if it need not."""
         runtime = self.runtime
-        if runtime.waiting_sessions is not None:
-            return runtime.waiting_sessions
+        if runtime.handshakes.held is not None:
+            return runtime.handshakes.held
         if (making := self.making(caller)) is not None:
             return making.held
         name, naming = next(iter(self.visible.servers.items()), ("", None))
         if naming is None or not naming.bare:
             return None
-        if runtime.waiting_listings is not None:
-            return runtime.waiting_listings
+        if runtime.listings.held is not None:
+            return runtime.listings.held
         only = runtime.servers.get(name)
         return None if only is None else only.opening
 

@@ -251,3 +251,30 @@ class Forwarder:
 
 def _as_it_is(result: Buffer) -> Buffer:
     return result
+
+
+def as_sent(target: Target, call: Call) -> Call:
+    """A call of a tool as its server gets it; the very same one where nothing need be done to it.
+
+    Raises:
+        InvalidParams: its arguments cannot be used.
+    """
+    params = call.params
+    if (arguments := params.get("arguments")) is not None and not envelopes.is_object(arguments):
+        check_arguments(target, arguments)
+    if "task" in params:
+        # Whether a call is a task is between the gateway and the server.
+        params = {name: raw for name, raw in params.items() if name != "task"}
+    if target.spelled is not None:
+        params = {**params, "name": target.spelled}
+    for shape in target.shapes:
+        params = {**params, "arguments": shape.arguments(params.get("arguments"))}
+    return call if params is call.params else msgspec.structs.replace(call, params=params)
+
+
+def check_arguments(target: Target, arguments: Raw) -> None:
+    """Refuse arguments that are no object. Raises InvalidParams."""
+    if not envelopes.is_null(arguments):
+        route = target.chosen or target.route
+        name = target.names[0] if route is None else route.public
+        raise InvalidParams(f"params.arguments of {name} must be an object")

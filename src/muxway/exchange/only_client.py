@@ -27,27 +27,26 @@ class OnlyClient:
     def __init__(self) -> None:
         self.client: Client | None = None
         """Its session; None for a client that has none, and until it is known."""
+        self.spoke = False
+        """Whether it has said its first word."""
         self._caller: Caller | None = None
-        self._spoke = False
         self._curious: list[Callable[[Caller | None], None]] = []
         self._early: list[ServerRequest] = []
 
-    def came(self, client: Client | None, caller: Caller) -> None:
-        """It has said its first word; without a session it cannot be asked anything outside a call."""
-        if client is None and self._spoke:
-            return
-        self.client, self._caller = client, None if client is None else caller
-        self._spoke = True
+    def came(self, client: Client | None, caller: Caller | None) -> None:
+        """It has said its first word; None: it has no session, and can be asked nothing outside a call."""
+        self.client, self._caller = client, caller
+        self.spoke = True
         curious, self._curious = self._curious, []
         for hear in curious:
-            hear(self._caller)
+            hear(caller)
         early, self._early = self._early, []
         for ask in early:
             self.consult(ask)
 
     def when_met(self, hear: Callable[[Caller | None], None]) -> None:
         """Call with who it is, once it has said its first word; with None if it has no session."""
-        if self._spoke:
+        if self.spoke:
             hear(self._caller)
         else:
             self._curious.append(hear)
@@ -56,7 +55,7 @@ class OnlyClient:
         """See `calls.ports.Client`; what is asked before it is there waits for it."""
         if self.client is not None:
             self.client.consult(ask)
-        elif self._spoke or len(self._early) >= _MOST_EARLY:
+        elif self.spoke or len(self._early) >= _MOST_EARLY:
             ask.refuse(InvalidParams(f"{ask.method}: the client can be asked only in the course of a call"))
         else:
             self._early.append(ask)

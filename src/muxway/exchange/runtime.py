@@ -5,16 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from muxway.calls.backend import WaitingCalls
+from muxway.calls.backend import Gate
 from muxway.calls.incidents import internal
-from muxway.calls.ports import aside, in_turns
+from muxway.calls.ports import aside
 from muxway.catalog.kinds import TOOLS
+from muxway.errors import UnknownName
 from muxway.exchange.admission import Admission
 from muxway.exchange.approvals import Approvals
 from muxway.exchange.change_notices import ChangeNotices, ListListener
 from muxway.exchange.dispatcher import Dispatcher
 from muxway.exchange.forwarding import Forwarder
 from muxway.exchange.half_read import HalfRead
+from muxway.exchange.in_making import InMaking
 from muxway.exchange.logins import Logins
 from muxway.exchange.open_sessions import OpenSessions
 from muxway.exchange.subscriptions import Subscriptions
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from muxway.access.rules import Judge
-    from muxway.calls.backend import Backend, Held
+    from muxway.calls.backend import Backend, WaitingCalls
     from muxway.calls.call import Caller
-    from muxway.calls.identity import Identity, Owner
+    from muxway.calls.identity import Identity
     from muxway.catalog.build import Source
     from muxway.config.model import GatewaySettings
     from muxway.exchange.change_notices import Changes, Who
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from muxway.exchange.searching import Searches
     from muxway.exchange.tasks import Tasks
     from muxway.routing.listings import Listing
-    from muxway.routing.snapshot import Classes, ClassKey, Looking, OwnLists, Settings
+    from muxway.routing.snapshot import ClassKey, Looking, OwnLists, Settings
 
 
 class PinnedList(NamedTuple):
@@ -109,16 +111,13 @@ class Runtime:
         self.half_read = HalfRead()
         self.pinned: dict[object, PinnedList] = {}
         """What sessions keep that are in a view with `pin`."""
-        self.waiting_listings: dict[Held, None] | None = None
-        """Listings that wait for servers which are being started; None: they are answered at once."""
-        self.waiting_sessions: dict[Held, None] | None = None
-        """Handshakes that wait for what is remembered of the servers; None: they are answered at once."""
+        self.listings = Gate()
+        """Where listings wait for servers which are being started: most clients list once."""
+        self.handshakes = Gate()
+        """Where handshakes wait until what is remembered of the servers has been put in order."""
         self.prepared: Prepared | None = None
         """What the next `publish` may find done."""
-        self._in_making: dict[tuple[Owner | None, ClassKey], WaitingCalls | None] = {}
-        """Classes of callers whose part of the snapshot is being made; None: it could not be, beside the loop."""
-        self._own_in_making: dict[Owner, WaitingCalls] = {}
-        """The same for users with lists of their own."""
+        self._in_making = InMaking(self.snapshot)
         self.notices = ChangeNotices(self.forwarder.services.clock, self._compare)
         """Who is told of changes of lists, and what of."""
         self._clients: set[tuple[str | None, str]] = set()
@@ -160,6 +159,13 @@ class Runtime:
             known = self._dispatchers[view] = Dispatcher(self, view)
         return known
 
+    def of_view(self, view: str | None) -> Dispatcher:
+        """The same for a view that somebody names. Raises UnknownName."""
+        views = self.snapshot.views
+        if view is not None and view not in views:
+            raise UnknownName("view", view, views)
+        return self.dispatcher(view)
+
     # --- the snapshot -------------------------------------------------------------------------
 
     def publish(
@@ -195,61 +201,8 @@ class Runtime:
         return classes
 
     def making(self, view: str | None, identity: Identity | None, client: str = "") -> WaitingCalls | None:
-        """Where requests wait until what their class of callers sees has been made; None: they need not.
-
-        With many definitions that takes long, and others need not wait for it.
-        """
-        snapshot = self.snapshot
-        if snapshot.known(view, identity, client) is not None:
-            return None
-        if identity is not None and not snapshot.has_own(identity):
-            return self._making_own(snapshot, identity.owner)
-        key = snapshot.settings.class_of(view, identity, client)
-        if key is None:
-            return None
-        of_class = (None if identity is None or not snapshot.own_lists.servers else identity.owner, key)
-        if of_class not in self._in_making:
-            self._in_making[of_class] = waiting = WaitingCalls()
-            own = snapshot.of(identity)
-            aside(own.making(key), partial(self._made, own, of_class, waiting))
-        return self._in_making[of_class]
-
-    def _making_own(self, snapshot: Snapshot, owner: Owner) -> WaitingCalls:
-        waiting = self._own_in_making.get(owner)
-        if waiting is None:
-            waiting = self._own_in_making[owner] = WaitingCalls()
-            aside(snapshot.making_own(owner), partial(self._own_made, snapshot, owner, waiting))
-        return waiting
-
-    def _own_made(
-        self, snapshot: Snapshot, owner: Owner, waiting: WaitingCalls, outcome: Callable[[], Snapshot]
-    ) -> None:
-        try:
-            snapshot.keep_own(owner, outcome())
-        except Exception as error:  # noqa: BLE001 - those who wait must go on
-            internal(error)
-        if self._own_in_making.get(owner) is waiting:
-            del self._own_in_making[owner]
-        waiting.release()
-
-    def _made(
-        self,
-        snapshot: Snapshot,
-        key: tuple[Owner | None, ClassKey],
-        waiting: WaitingCalls,
-        outcome: Callable[[], Classes],
-    ) -> None:
-        try:
-            snapshot.keep(outcome())
-        except Exception as error:  # noqa: BLE001 - those who wait must go on
-            internal(error)
-            if self._in_making.get(key) is waiting:
-                # Whoever asks makes it on its own, and is told what goes wrong.
-                self._in_making[key] = None
-        else:
-            if self._in_making.get(key) is waiting:
-                self._in_making.pop(key, None)
-        waiting.release()
+        """Where requests wait until what their class of callers sees has been made; None: they need not."""
+        return self._in_making.of(view, identity, client)
 
     def expect_servers(self) -> None:
         """Put in force that there are servers which are new: calls of what they may have wait for them."""
@@ -272,7 +225,7 @@ class Runtime:
         before = {view: last.visible(view) for view in views}
         before_of = {who: last.known(*who) for *_, who in listeners}
         self.snapshot = snapshot
-        self._in_making, self._own_in_making = {}, {}
+        self._in_making = InMaking(snapshot)
         snapshot.whole.resources.forget_others()
         now_of = {who: snapshot.known(*who, seen) for who, seen in before_of.items()}
         looks: dict[Who, Visible | Looking] = {who: seen or last.looking(*who) for who, seen in before_of.items()}
@@ -286,7 +239,7 @@ class Runtime:
             if (judge, client) == (made.judge, made.client) and (view is None or view in snapshot.views):
                 self.half_read.replaced(view, made, snapshot.classes.get(key))
         # While listings wait nobody has seen the old ones, so nobody need hear of the new.
-        if self.waiting_listings is None:
+        if self.listings.held is None:
             self.notices.changed(
                 {
                     key: looks[who]
@@ -366,26 +319,6 @@ class Runtime:
     ) -> Callable[[], None]:
         """Call `changed` with the lists that a caller of a view sees otherwise. Returns how to stop that."""
         return self.notices.listen(ListListener(view, changed, who, stateless))
-
-    # --- waiting ------------------------------------------------------------------------------
-
-    def hold_listings(self) -> None:
-        """Keep listings waiting until `release_listings`: most clients list once, and the servers are being started."""
-        self.waiting_listings = {}
-
-    def release_listings(self) -> None:
-        """Answer the listings that wait, and all later ones at once."""
-        held, self.waiting_listings = list(self.waiting_listings or ()), None
-        in_turns(one.release() for one in held)
-
-    def hold_sessions(self) -> None:
-        """Keep handshakes waiting until `release_sessions`: what is remembered of the servers is being put in order."""
-        self.waiting_sessions = {}
-
-    def release_sessions(self) -> None:
-        """Answer the handshakes that wait, and all later ones at once."""
-        held, self.waiting_sessions = list(self.waiting_sessions or ()), None
-        in_turns(one.release() for one in held)
 
     # --- sessions -----------------------------------------------------------------------------
 

@@ -180,7 +180,7 @@ class Subscriptions:
             feed = (place.upstream, identity.owner)
         if self._feeds[feed].is_anothers(subscriber.caller):
             raise InvalidParams(
-                f'server "{place.upstream}" tells of what another user does there, who came first (`isolation`) or is '
+                f'server "{place.upstream}" sends updates for another user, who came first (`isolation`) or is '
                 "logged in to it: read the resource again instead"
             )
         topic = subscriber.places[uri] = _Topic(feed, place.native)

@@ -28,7 +28,7 @@ _PAGE: Final = (
     "<body style='font:16px system-ui;max-width:32em;margin:4em auto'><h1>{title}</h1><p>{text}</p></body></html>"
 )
 
-DONE: Final = ("200 OK", "Back to the terminal", "This window can be closed; muxway goes on by itself.")
+DONE: Final = ("200 OK", "Back to the terminal", "You can close this window; muxway continues automatically.")
 WRONG: Final = ("400 Bad Request", "This is not the login that is open", "Begin again with <code>muxway login</code>.")
 NOTHING: Final = ("404 Not Found", "Nothing is here", "This page is only for the end of a login.")
 

@@ -24,6 +24,7 @@ from muxway.clients.authenticator import KEY_PREFIX, Admitted, Rejected
 from muxway.errors import MuxwayError, ParseError
 from muxway.log import EventLog
 from muxway.net import private_files
+from muxway.net.sealed_files import data_folder
 from muxway.wire import envelopes
 
 if TYPE_CHECKING:
@@ -70,22 +71,14 @@ class ApiKey:
         return told
 
 
-def key_file(config: Config, environ: Mapping[str, str] = os.environ) -> Path | None:
+def key_file(config: Config) -> Path | None:
     """Where the keys of a gateway are: what the configuration says, else a file of its own for each config file."""
     if config.gateway.keys is not None:
         return Path(config.gateway.keys)
     if config.source is None:
         return None
     source = Path(config.source).resolve()
-    return (
-        _data_folder(environ) / "muxway" / "keys" / f"{source.stem}-{sha256(os.fsencode(source)).hexdigest()[:12]}.json"
-    )
-
-
-def _data_folder(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_DATA_HOME", "")
-    # XDG: a relative path is invalid and to be ignored.
-    return Path(base) if base.startswith("/") else Path(environ.get("HOME") or "/") / ".local" / "share"
+    return data_folder() / "muxway" / "keys" / f"{source.stem}-{sha256(os.fsencode(source)).hexdigest()[:12]}.json"
 
 
 class KeyFile:
@@ -210,7 +203,7 @@ class OwnToken:
     """A token that is made because nobody chose one, and kept: in a file that only whoever runs us can read."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        self.path = _data_folder(environ) / "muxway" / "token"
+        self.path = data_folder(environ) / "muxway" / "token"
         self.fresh = False
         """Whether it was made just now."""
         self._text = ""
@@ -245,21 +238,25 @@ class OwnToken:
 def _load(path: Path) -> list[ApiKey]:
     """The keys in a file; none if there is no file. Raises KeyFileError."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with open(path, "rb", opener=_opened) as file:
+            about = os.fstat(file.fileno())
+            if about.st_uid not in (os.geteuid(), 0) or stat.S_IMODE(about.st_mode) & 0o022:
+                raise KeyFileError(f"{path} could have been written by others: it must be yours, and `chmod 600`")
+            content = file.read(_LARGEST + 1)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
-    with os.fdopen(handle, "rb") as file:
-        about = os.fstat(handle)
-        if about.st_uid not in (os.geteuid(), 0) or stat.S_IMODE(about.st_mode) & 0o022:
-            raise KeyFileError(f"{path} could have been written by others: it must be yours, and `chmod 600`")
-        content = file.read(_LARGEST + 1)
     try:
         listed = envelopes.value(content)["keys"]
         return [_read_key(entry) for entry in listed]
-    except (ParseError, KeyError, TypeError, ValueError):
+    except (ParseError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
         raise KeyFileError(f"{path} is damaged: remove it, and make the keys anew") from None
+
+
+def _opened(path: str, flags: int) -> int:
+    """No link; nor is anything waited for, whatever it is that has this name."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _read_key(entry: dict[str, Any]) -> ApiKey:

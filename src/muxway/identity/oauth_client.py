@@ -86,8 +86,8 @@ async def register(
         return Registration(kind="metadata document", client_id=oauth.client_metadata_url)
     if server.registration_endpoint is None:
         raise OAuthError(
-            f"its authorization server {server.issuer} gives no client ids by itself: register an application "
-            f"there (public client, PKCE, redirect URI {redirect_uri}) and write its id as `oauth.clientId`"
+            f"its authorization server {server.issuer} does not let clients register themselves: register an "
+            f"application there (public client, PKCE, redirect URI {redirect_uri}) and write its id as `oauth.clientId`"
         )
     return await _register_dynamically(fetch, server, redirect_uri, device=device)
 

@@ -164,7 +164,7 @@ class SignIn:
         challenge = await self._asked_for(fetch)
         oauth = self._config.oauth
         if not oauth.interactive:
-            raise OAuthError(f"it needs nobody to log in: its `oauth.grant` is {oauth.grant}")
+            raise OAuthError(f"no login is needed: its `oauth.grant` is {oauth.grant}")
         found = self.found = await discover(fetch, self._config.url or "", challenge, pin=oauth.issuer)
         had = () if before is None or before.server.issuer != found.server.issuer else before.asked
         more = bool(self._more) or challenge.error == "insufficient_scope"

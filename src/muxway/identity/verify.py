@@ -37,7 +37,7 @@ _BAD_KEPT: Final = 10.0
 _MOST_GOOD: Final = 10_000
 _MOST_BAD: Final = 1_000
 log = EventLog("auth")
-_NO_KEYS: Final = Rejected(503, "", "the keys of the issuer cannot be had at present: try again soon")
+_NO_KEYS: Final = Rejected(503, "", "the keys of the issuer cannot be fetched at present: try again soon")
 
 
 class TokenMemory:

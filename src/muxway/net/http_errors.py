@@ -33,15 +33,15 @@ _ADVICE: Final = {
     "`muxway login`",
     403: "it does not allow this: check the credentials in `headers` and what they may do",
     404: "nothing is there: check the path of `url`",
-    405: "it takes no such request: check the path of `url`, and `type` if it is given",
-    406: "it speaks no format that we do",
+    405: "it does not accept such requests: check the path of `url`, and `type` if it is given",
+    406: "it offers no format that muxway accepts",
     413: "the message is too large for it",
     421: "it does not answer to this host name",
-    429: "it is asked too often; try again later",
-    500: "it has an inner fault",
-    502: "what stands in front of it cannot reach it",
+    429: "it gets too many requests; try again later",
+    500: "it has an internal error",
+    502: "the proxy in front of it cannot reach it",
     503: "it is not available now; try again later",
-    504: "what stands in front of it waited in vain",
+    504: "the proxy in front of it got no answer in time",
 }
 _WANTS_LOGIN: Final = (
     "it needs an OAuth login: leave out the Authorization of `headers` and run `muxway login`, or renew it there"

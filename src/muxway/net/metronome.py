@@ -12,7 +12,7 @@ turn counts for more than the time that has passed.
 from __future__ import annotations
 
 import asyncio
-from time import monotonic, perf_counter, thread_time
+from time import perf_counter, thread_time
 from typing import Final
 
 LONG: Final = 0.020
@@ -39,7 +39,7 @@ class Metronome:
         """Seconds of processor time that the longest turn so far took."""
         self.long_turns = 0
         """How many took longer than LONG."""
-        self._at = monotonic()
+        self._at = perf_counter()
         self._before = self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._quiet = True
@@ -49,27 +49,29 @@ class Metronome:
     @property
     def ago(self) -> float:
         """Seconds since the longest turn."""
-        return monotonic() - self._at
+        return perf_counter() - self._at
 
     def begin(self) -> None:
         """Count from here on: what a start takes is no message's doing."""
-        self.longest, self.long_turns, self._at = 0.0, 0, monotonic()
-        self._before, self._since = thread_time(), monotonic()
+        self.longest, self.long_turns = 0.0, 0
+        self._before, self._since = thread_time(), perf_counter()
+        self._at = self._since
 
     def look(self) -> None:
         """Something has arrived, and the last look was a while ago."""
         self._quiet = False
-        self.due = perf_counter() + BETWEEN
+        now = perf_counter()
+        self.due = now + BETWEEN
         if self._timer is not None:
-            self._count()
+            self._count(now)
         else:
-            self._before, self._since = thread_time(), monotonic()
+            self._before, self._since = thread_time(), now
             self._arm(_BEAT)
 
     def watch(self) -> None:
         """Look all the time, whether anything arrives or not."""
         self._always = True
-        self._before, self._since = thread_time(), monotonic()
+        self._before, self._since = thread_time(), perf_counter()
         if self._timer is not None:
             self._timer.cancel()
         self._arm(BETWEEN)
@@ -82,19 +84,19 @@ class Metronome:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._beat)
 
     def _beat(self) -> None:
-        used = self._count()
+        used = self._count(perf_counter())
         if self._quiet and used < _AT_REST and not self._always:
             self._timer, self.due = None, 0.0
             return
         self._quiet = True
         self._arm(BETWEEN if self._always or used > _HEAVY else _BEAT)
 
-    def _count(self) -> float:
-        now, since = thread_time(), monotonic()
-        used = min(now - self._before, since - self._since)
-        self._before, self._since = now, since
+    def _count(self, now: float) -> float:
+        spent = thread_time()
+        used = min(spent - self._before, now - self._since)
+        self._before, self._since = spent, now
         if used > self.longest:
-            self.longest, self._at = used, since
+            self.longest, self._at = used, now
         if used > LONG:
             self.long_turns += 1
         return used

@@ -7,9 +7,10 @@ session is told what that has (docs/design/decisions/0018-one-server-is-transpar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from muxway.wire.asking import TASKS_EXTENSION
+from muxway.wire.envelopes import as_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +52,7 @@ def offered(sources: Sequence[Source], configured: Mapping[str, object], revisio
     if alone is not None:
         # What only one server and one client understand passes between them as it is, if nobody else is there.
         own = _declared(alone, revision) or {}
-        extensions = {**_object(own.get("extensions")), **extensions}
+        extensions = {**as_object(own.get("extensions")), **extensions}
         if "experimental" in own:
             told["experimental"] = own["experimental"]
     if extensions:
@@ -65,8 +66,4 @@ def _declared(source: Source, revision: Revision) -> Mapping[str, Any] | None:
 
 def _kinds(declared: Mapping[str, Any]) -> set[str]:
     has = declared.keys() & _EVERYTHING - {"subscribe"}
-    return has | {"subscribe"} if _object(declared.get("resources")).get("subscribe") else has
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return has | {"subscribe"} if as_object(declared.get("resources")).get("subscribe") else has

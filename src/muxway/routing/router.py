@@ -595,7 +595,7 @@ def _object(raw: Raw, largest: int | None = _LARGEST_JUDGED) -> dict[str, Any]:
         if largest is not None and len(raw) > largest:
             raise InvalidParams("params.arguments are too large for the rule that looks at them")
         if envelopes.stands_twice(raw):
-            raise InvalidParams("params.arguments: a member stands twice, which is not passed on")
+            raise InvalidParams("params.arguments has a duplicate key, which is not passed on")
     return value
 
 

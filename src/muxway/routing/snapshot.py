@@ -251,7 +251,7 @@ class Visible:
         if not self.settings.locked or not server:
             return None
         source = next((one for one in self.whole.sources if one.upstream == server), None)
-        why = None if source is None else source.refused.get(kind.name, {}).get(name)
+        why = None if source is None else source.lock.refused.get(kind.name, {}).get(name)
         if source is not None and why is None and any(native.name == name for native in source.of(kind).natives):
             return None
         # Of a server that is being started for the first time nothing is known: that is not locked, either.
@@ -591,11 +591,10 @@ def _next_catalog(
     def parts(all_of_them: Sequence[Source]) -> list[object]:
         return [
             # What is refused may be listed as before: but with the catalog goes what calls of it were found to be.
-            (source.upstream, source.bare, source.prefix, source.asked, source.own, source.of(old.kind), refused)
+            (source.upstream, source.bare, source.prefix, source.asked, source.own, offer, refused)
             for source in all_of_them
-            if (refused := source.refused.get(old.kind.name))
-            or any(source.of(old.kind))
-            or source.asked not in (None, source.prefix)
+            for offer, refused in [(source.of(old.kind), source.lock.refused.get(old.kind.name))]
+            if refused or offer.natives or any(offer.exposure) or source.asked not in (None, source.prefix)
         ]
 
     if old.version and parts(sources) == parts(known):

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -21,9 +20,10 @@ from muxway import __version__
 from muxway.catalog.build import read_listing
 from muxway.catalog.kinds import KINDS
 from muxway.catalog.model import Hint
-from muxway.config.plan import ADJUSTABLE
+from muxway.config.model import ADJUSTABLE
 from muxway.errors import ParseError
 from muxway.log import EventLog
+from muxway.net import private_files
 from muxway.net.threads import in_own_thread
 from muxway.servers.lists import Offer
 from muxway.servers.negotiation import Negotiated
@@ -45,10 +45,10 @@ log = EventLog("upstream")
 class ListMemory:
     """The cache folder."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        base = environ.get("XDG_CACHE_HOME", "")
+    def __init__(self) -> None:
+        base = os.environ.get("XDG_CACHE_HOME", "")
         # XDG: a relative path is invalid and to be ignored.
-        home = base if base.startswith("/") else f"{environ.get('HOME', '')}/.cache"
+        home = base if base.startswith("/") else f"{os.environ.get('HOME', '')}/.cache"
         self._folder = Path(home) / "muxway" / "servers"
         self._key: bytes | None = None
         self._kept: dict[Path, tuple[object, ...]] = {}
@@ -173,15 +173,7 @@ def _content(greeting: Negotiated, offers: Mapping[Kind, Offer]) -> tuple[object
 def _write(path: Path, text: bytes) -> None:
     """Write a file, whole or not at all, whoever else writes: a name that appears is a file that is complete."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):  # the first trouble is the one to tell of
-            Path(name).unlink()
-        raise
+    private_files.put(path, text, durable=False)
 
 
 def _written(greeting: Negotiated, offers: Mapping[Kind, Offer]) -> bytes:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muxway.catalog import lock_text
 from muxway.catalog.kinds import PROMPTS, TEMPLATES, TOOLS
-from muxway.catalog.locking import Drift, HeldList, LockedServer, compare_list, compare_server, hold, records_of
+from muxway.catalog.locking import (
+    Drift,
+    HeldList,
+    LockedServer,
+    LockVerdict,
+    compare_list,
+    compare_server,
+    hold,
+    records_of,
+)
 from muxway.catalog.schema_changes import Difference
 from muxway.log import EventLog
 from muxway.net.threads import in_own_thread
@@ -68,7 +77,7 @@ class Lock:
         drifts = (*about, *(drift for one in lists.values() for drift in one.drifts))
         if not self.enforced:
             # Without a lock nothing differs; that was told.
-            return source if self.problem else replace(source, drifts=drifts)
+            return source if self.problem else replace(source, lock=LockVerdict(drifts))
         if locked is None:
             # Not even its resources: nobody has looked at whom one would ask for them.
             source = replace(source, resources=(), reads=False, completes=False)
@@ -78,9 +87,7 @@ class Lock:
             prompts=lists[PROMPTS].natives,
             templates=lists[TEMPLATES].natives,
             instructions="" if locked is None else locked.instructions,
-            locked=True,
-            refused={kind.name: one.refused for kind, one in lists.items() if one.refused},
-            drifts=drifts,
+            lock=LockVerdict(drifts, True, {kind.name: one.refused for kind, one in lists.items() if one.refused}),
         )
 
 

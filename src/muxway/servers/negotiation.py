@@ -19,6 +19,7 @@ from muxway.errors import (
     UpstreamSaid,
 )
 from muxway.wire import envelopes
+from muxway.wire.envelopes import as_object
 from muxway.wire.revisions import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -76,7 +77,7 @@ class Negotiated:
 
     def announces(self, capability: str) -> bool:
         """Whether it says when what it lists under this capability changes."""
-        declared = _object(None if self.capabilities is None else self.capabilities.get(capability))
+        declared = as_object(None if self.capabilities is None else self.capabilities.get(capability))
         return declared.get("listChanged") is True
 
     @property
@@ -179,7 +180,7 @@ async def _discover(connection: Connection, meta: bytes, timeout: float) -> Nego
     except UpstreamSaid as error:
         if error.code not in STATELESS_CODES:
             raise
-        supported = _object(error.data).get("supported")
+        supported = as_object(error.data).get("supported")
         result: dict[str, Any] = {}
     else:
         result = envelopes.value(raw)
@@ -191,7 +192,7 @@ async def _discover(connection: Connection, meta: bytes, timeout: float) -> Nego
             return None
         raise NegotiationFailed(f"speaks only {supported}; muxway speaks {', '.join(REVISIONS)}")
     connection.speak(NEWEST, meta)
-    info = _object(_object(result.get("_meta")).get(SERVER_INFO))
+    info = as_object(as_object(result.get("_meta")).get(SERVER_INFO))
     return _greeting(NEWEST, info, result)
 
 
@@ -215,7 +216,7 @@ async def _initialize(
         )
     connection.speak(revision)
     connection.own.notify("notifications/initialized")
-    return _greeting(revision, _object(result.get("serverInfo")), result)
+    return _greeting(revision, as_object(result.get("serverInfo")), result)
 
 
 def _greeting(revision: Revision, info: Mapping[str, Any], result: Mapping[str, Any]) -> Negotiated:
@@ -223,10 +224,6 @@ def _greeting(revision: Revision, info: Mapping[str, Any], result: Mapping[str, 
     return Negotiated(
         revision,
         info,
-        _object(result["capabilities"]) if isinstance(result.get("capabilities"), dict) else None,
+        as_object(result["capabilities"]) if isinstance(result.get("capabilities"), dict) else None,
         instructions if isinstance(instructions, str) else "",
     )
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

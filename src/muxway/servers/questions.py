@@ -100,8 +100,10 @@ class ServerQuestions:
             pending.paused_at = connection.loop.time()
             pending.limit_at -= pending.paused_at
             pending.deadline = float("inf")
-            connection.queue.exempt += 1
-            connection.queue.let_in()
+            queue = connection.queue
+            queue.exempt += 1
+            if queue.waiting:
+                queue.let_in()
         try:
             pending.sink.ask(ask)
         except Exception as error:  # noqa: BLE001 - somebody else's messages may come next

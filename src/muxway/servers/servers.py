@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from muxway.catalog import build
+from muxway.errors import ConfigError
 from muxway.log import EventLog
 from muxway.net.threads import in_own_thread
 from muxway.servers.dialing import Dialing, is_child
@@ -126,12 +127,10 @@ class Servers:
             instance.pool.first.expect(*known)
         return known is not None
 
-    @staticmethod
-    def check(name: str, thing: object) -> None:
-        """Raise MuxwayError if an object cannot be a server."""
-        from muxway.servers.transports.inprocess import as_server
-
-        as_server(thing, name)
+    def check_new(self, name: str) -> None:
+        """Raise ConfigError if there is such a server already."""
+        if name in self.by_name:
+            raise ConfigError("invalid_schema", f'there is already a server "{name}": remove it first')
 
     async def remove(self, name: str) -> None:
         """End a server and forget it. Its calls under way fail. KeyError: there is none."""

@@ -215,12 +215,10 @@ def _source(
         prefix=server.prefix,
         bare=server.bare,
         asked=config.name if config.prefix is None else config.prefix,
-        exposed=_renames(config.exposed_tools),
-        hidden=frozenset(config.hidden_tools),
-        read_only=config.read_only,
-        shapes=config.shape,
-        exposed_prompts=_renames(config.exposed_prompts),
-        hidden_prompts=frozenset(config.hidden_prompts),
+        exposure=build.Exposure(
+            _renames(config.exposed_tools), frozenset(config.hidden_tools), config.read_only, config.shape
+        ),
+        prompt_exposure=build.Exposure(_renames(config.exposed_prompts), frozenset(config.hidden_prompts)),
         uris=UriFilter(config.exposed_resources, config.hidden_resources),
         reads=server.bare or any(one.has("resources") for one in sides),
         declared=_declared(greeting),

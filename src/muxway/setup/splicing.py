@@ -106,7 +106,7 @@ def _parsed(text: str, kind: str, container: Sequence[str]) -> object:
     for twice in document.duplicates:
         if twice.path[: len(container)] == tuple(container)[: len(twice.path)]:
             lines = f"{twice.first_line} and {twice.line}"
-            raise Unspliceable(f"the key `{twice.path[-1]}` stands twice in it, on lines {lines}")
+            raise Unspliceable(f"the key `{twice.path[-1]}` occurs twice in it, on lines {lines}")
     return _plain(document.value if document.value is not None else {})
 
 

@@ -86,10 +86,8 @@ def declared(capabilities: Buffer | None, caller: Revision, *, own: bool = False
 class Told(NamedTuple):
     """What servers are told of a caller."""
 
-    by_handshake: bytes
-    """What it can do, as JSON: `declared`."""
     with_calls: bytes
-    """The same for stateless servers, and whether its calls may become tasks."""
+    """What it can do, as JSON for stateless servers: `declared`, and whether its calls may become tasks."""
     can_be_asked: bool
     """Whether there is a question that it can answer."""
     kind: str
@@ -114,7 +112,7 @@ def _tell(capabilities: bytes, caller: Revision) -> Told:
     if tasks:
         with_tasks["extensions"] = {**with_tasks.get("extensions", {}), TASKS_EXTENSION: {}}
     can_be_asked = bool(plain.keys() - {"extensions"})
-    return Told(envelopes.encode(plain), envelopes.encode(with_tasks), can_be_asked, _kind(plain), tasks)
+    return Told(envelopes.encode(with_tasks), can_be_asked, _kind(plain), tasks)
 
 
 def _kind(told: dict[str, Any]) -> str:
@@ -280,5 +278,4 @@ def _mode(params: Params) -> str:
 
 
 def _object(raw: Buffer | None) -> dict[str, Any]:
-    value: object = None if raw is None else envelopes.value(raw)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return {} if raw is None else envelopes.as_object(envelopes.value(raw))

@@ -14,7 +14,7 @@ import re
 import struct
 from codecs import utf_8_decode
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -31,6 +31,8 @@ Params: TypeAlias = dict[str, Raw]
 T = TypeVar("T")
 
 ABSENT: Final = Raw()
+joined: Final = b"".join
+"""`joined((raw,))` is `bytes(raw)` at two thirds of its price, for what every call needs."""
 _EMPTY: Final = b""
 _BRACE: Final = (ord("{"),)
 _ZERO: Final = ord("0")
@@ -253,7 +255,7 @@ def decode_strict(frame: bytes) -> Envelope:
     except TooManyMembers as error:
         raise ParseError(f"the message has {error}") from None
     if len({name for name, _ in named}) < len(named):
-        raise ParseError("a member of the message stands twice")
+        raise ParseError("the message has a duplicate key")
     _check_once(dict(named).get("params"), counting)
     _check_once(None if params is None else params.get("_meta"), counting)
     return envelope
@@ -275,7 +277,7 @@ def _check_once(raw: Raw | None, counting: _Counting) -> None:
     except TooManyMembers as error:
         raise ParseError(f"an object of the message has {error}") from None
     if len(set(named)) < len(named):
-        raise ParseError("a member of the message stands twice")
+        raise ParseError("the message has a duplicate key")
 
 
 def _quotes(raw: Raw | bytes) -> int:
@@ -573,6 +575,16 @@ def items(raw: Raw | bytes) -> list[Raw] | None:
         return _decode_batch(raw)
     except _INVALID:
         return None
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """What `value` gave, if that is an object; else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """What `value` gave, if that is an array; else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 # --- frames to send -------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from muxway.wire.envelopes import as_list, as_object
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -20,13 +22,13 @@ def misfit(schema: object, content: object) -> str | None:
     if not isinstance(content, dict):
         return "the content must be an object"
     fields = cast("dict[str, object]", content)
-    form = _mapping(schema)
+    form = as_object(schema)
     for name in _strings(form.get("required")):
         if name not in fields:
             return f"the field {name} is missing"
-    for name, wanted in _mapping(form.get("properties")).items():
+    for name, wanted in as_object(form.get("properties")).items():
         if name in fields:
-            why = _misfit_of_field(_mapping(wanted), fields[name])
+            why = _misfit_of_field(as_object(wanted), fields[name])
             if why is not None:
                 return f"the field {name} {why}"
     return None
@@ -66,7 +68,7 @@ def _choice_list(wanted: Mapping[str, Any], value: object) -> str | None:
     if not isinstance(value, list):
         return "must be a list"
     chosen = cast("list[object]", value)
-    allowed = _choices(_mapping(wanted.get("items")))
+    allowed = _choices(as_object(wanted.get("items")))
     if any(not isinstance(item, str) or (allowed is not None and item not in allowed) for item in chosen):
         return "has something in it that is none of the choices"
     return _within(len(chosen), wanted, "minItems", "maxItems", "choices")
@@ -97,7 +99,7 @@ def _choices(wanted: Mapping[str, Any]) -> list[object] | None:
     for key in ("oneOf", "anyOf"):
         titled = wanted.get(key)
         if isinstance(titled, list):
-            return [_mapping(choice).get("const") for choice in cast("list[object]", titled)]
+            return [as_object(choice).get("const") for choice in cast("list[object]", titled)]
     return None
 
 
@@ -107,29 +109,25 @@ def simplified(schema: object) -> dict[str, Any]:
     Raises:
         CannotBeShown: it has a multiple choice.
     """
-    form = dict(_mapping(schema))
+    form = dict(as_object(schema))
     form.pop("$schema", None)
-    form["properties"] = {name: _simpler(name, field) for name, field in _mapping(form.get("properties")).items()}
+    form["properties"] = {name: _simpler(name, field) for name, field in as_object(form.get("properties")).items()}
     return form
 
 
 def _simpler(name: str, field: object) -> object:
-    wanted = dict(_mapping(field))
+    wanted = dict(as_object(field))
     if wanted.get("type") == "array":
         raise CannotBeShown(f"the field {name} is a multiple choice")
     if wanted.get("type") != "boolean":
         wanted.pop("default", None)
     titled = wanted.pop("oneOf", None)
     if isinstance(titled, list):
-        choices = [_mapping(choice) for choice in cast("list[object]", titled)]
+        choices = [as_object(choice) for choice in cast("list[object]", titled)]
         wanted["enum"] = [choice.get("const") for choice in choices]
         wanted["enumNames"] = [str(choice.get("title", choice.get("const"))) for choice in choices]
     return wanted
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _strings(value: object) -> list[str]:
-    return [item for item in cast("list[object]", value) if isinstance(item, str)] if isinstance(value, list) else []
+    return [item for item in as_list(value) if isinstance(item, str)]

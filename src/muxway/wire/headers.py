@@ -117,7 +117,7 @@ def param_headers(schema: object) -> ParamHeaders:
         if ANNOTATION in members:
             found[_place(path)] = name = _header(members)
             if name.lower() in taken:
-                raise BadAnnotation(f"{ANNOTATION} {name} stands twice")
+                raise BadAnnotation(f"{ANNOTATION} {name} occurs twice")
             taken.add(name.lower())
             if len(taken) > MOST_ANNOTATIONS:
                 raise BadAnnotation(f"{ANNOTATION} stands more than {MOST_ANNOTATIONS} times")

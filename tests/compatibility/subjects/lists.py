@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from muxway.wire.revisions import SUBSCRIPTION_ID
-from tests.compatibility.subjects.base import NEWEST, PATIENCE, SAME, SUBJECTS, converted, subject, text
+from tests.compatibility.subjects.base import NEWEST, SAME, SUBJECTS, converted, subject, text
 from tests.compatibility.subjects.prompts import SINCE
 from tests.compatibility.subjects.resources import contents_of, uri
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from tests.compatibility.matrix import Pair

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from muxway.wire.revisions import CLIENT_CAPABILITIES
-from tests.compatibility.subjects.base import NEWEST, PATIENCE, SAME, converted, same, subject, text
+from tests.compatibility.subjects.base import NEWEST, SAME, converted, same, subject, text
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from tests.compatibility.matrix import Pair

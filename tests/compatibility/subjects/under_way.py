@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from muxway.wire.revisions import LOG_LEVEL, LOG_LEVELS
-from tests.compatibility.subjects.base import NEWEST, PATIENCE, SAME, converted, impossible, same, subject, text
+from tests.compatibility.subjects.base import NEWEST, SAME, converted, impossible, same, subject, text
+from tests.pace import PATIENCE
 
 if TYPE_CHECKING:
     from tests.compatibility.matrix import Pair

@@ -229,7 +229,9 @@ def _with_variables(found: Addition, given: tuple[str, ...]) -> Addition:
         else:
             missing.append(key)
     if missing:
-        raise click.UsageError(f"nobody can be asked here for {', '.join(missing)}: set it, or give --env KEY=VALUE.")
+        raise click.UsageError(
+            f"there is no terminal to ask for {', '.join(missing)}: set it, or give --env KEY=VALUE."
+        )
     if values and "url" in found.entry:
         raise click.UsageError("a URL takes no variables: give --header.")
     plain = {key: value for key, value in values.items() if not SECRET_KEY.search(key)}

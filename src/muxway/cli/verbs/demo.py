@@ -153,7 +153,7 @@ def _listen() -> socket.socket:
     except OSError as error:
         listener = socket.create_server((_HOST, 0))
         why = os.strerror(error.errno or 0).lower()
-        click.echo(f"  {badge('warning')}  port {_PORT} cannot be had ({why}): taking another one")
+        click.echo(f"  {badge('warning')}  port {_PORT} is not available ({why}): using another one")
     listener.setblocking(False)
     return listener
 

@@ -156,7 +156,7 @@ def _agree(file: ReadFile, added: int, changes: Sequence[Change], *, yes: bool) 
     parts += [f"connect {', '.join(change.client.title for change in changes)}"] if changes else []
     what = ", ".join(parts)
     if not can_ask():
-        raise click.UsageError(f"this would {what}. Nobody can be asked here: add --yes, or --dry-run to see it.")
+        raise click.UsageError(f"this would {what}. There is no terminal to ask: add --yes, or --dry-run to see it.")
     if not click.confirm(f"{what[0].upper()}{what[1:]}?"):
         click.echo("Nothing was changed.")
         raise click.exceptions.Exit(0)

@@ -220,7 +220,7 @@ def _show_server(server: Facts, *, of_several: bool) -> None:
     rows.append(["calls", _calls(server)])
     rows += [["" if number else "processes", line] for number, line in enumerate(_tree(server["processes"]))]
     if server["status"] == "sleeping":
-        rows.append(["why", "nobody needs it now; the next call starts it"])
+        rows.append(["why", "it is idle; the next call starts it"])
     elif server["status"] != "running":
         rows.append(["why", why(server)])
     for label, cell in rows:

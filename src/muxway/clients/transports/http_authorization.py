@@ -122,8 +122,8 @@ class HttpAuthorization:
     def _renew(self) -> None:
         # Instead of a look at the clock for each request: what is said of a token holds for a while, not for ever.
         self.terms = object()
-        self.on_renewed()
         self._renewal = asyncio.get_running_loop().call_later(_RENEWED_EVERY, self._renew)
+        self.on_renewed()
 
     def may_stay(self, owner: bytes, view: str | None, identity: Identity | None) -> bool:
         """Whether the owner of something that is open, in this view, could open it now."""

@@ -34,9 +34,17 @@ class SseClient:
     """A client, for as long as its stream is open."""
 
     def __init__(
-        self, dispatcher: Dispatcher, owner: bytes, principal: bytes, view: str | None, identity: Identity | None
+        self,
+        dispatcher: Dispatcher,
+        owner: bytes,
+        principal: bytes,
+        view: str | None,
+        identity: Identity | None,
+        place: str,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
+        self.place = place
+        """The path at which it was opened: what is at `/sse` may be a view as well."""
         self.owner = owner
         self.view = view
         self.identity = identity
@@ -73,7 +81,8 @@ class SseEndpoint:
         if head.owner and sum(client.owner == head.owner for client in self._clients.values()) >= each:
             raise Refused(429, f"{each} clients with this token are connected: close some", headers=LATER)
         gateway.on_wanted()
-        client = SseClient(gateway.dispatcher(head), head.owner, head.principal, head.view, head.identity)
+        place = head.path.rstrip("/")
+        client = SseClient(gateway.dispatcher(head), head.owner, head.principal, head.view, head.identity, place)
         client.endpoint.identify(head.identity, head.forwarded)
         self._clients[client.id] = client
         if head.until is not None:
@@ -99,7 +108,7 @@ class SseEndpoint:
         """What is sent to `/messages` needs what the stream needed that it belongs to: where that was opened."""
         ids = _ids(head)
         client = self._clients.get(ids[0]) if len(ids) == 1 else None
-        return "/sse" if client is None or client.view is None else f"/sse/{client.view}"
+        return "/sse" if client is None else client.place
 
     def client_of(self, head: RequestHead) -> SseClient:
         """The client that sends this message. Raises Refused."""

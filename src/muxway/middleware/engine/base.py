@@ -120,7 +120,7 @@ class Request(msgspec.Struct, eq=False):
             params = {**self.call.params, "arguments": Raw(written)}
             self.call = msgspec.structs.replace(self.call, params=params)
         elif envelopes.stands_twice(raw):
-            raise InvalidParams("params.arguments: a member stands twice, which is not passed on")
+            raise InvalidParams("params.arguments has a duplicate key, which is not passed on")
         return value
 
     def replace(self, **params: Any) -> Request:

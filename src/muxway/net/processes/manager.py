@@ -127,10 +127,10 @@ class ChildProcess:
 class ProcessManager:
     """Starts children and sees to it that none outlives it."""
 
-    def __init__(self, launched: ReaperProcess | None = None, *, log: EventLog | None = None) -> None:
+    def __init__(self, launched: ReaperProcess | None = None) -> None:
         """A process manager; with `launched`, the reaper that has been started ahead of it."""
         self._launched = launched
-        self._log = log or EventLog("process")
+        self._log = EventLog("process")
         self._ids = itertools.count(1)
         self._reapers: list[_Reaper] = []
         """The last one serves; those before it died and may still be ending what they left."""
@@ -496,7 +496,7 @@ def _failure(order: dict[str, Any], stage: str, number: int) -> str:
         return f"cannot start {path}: the working folder {cwd}: {_reason(number)}. Check `cwd`"
     match number:
         case errno.ENOENT:
-            hint = "it, or the interpreter its first line names, does not exist. Reinstall it or mend its #! line"
+            hint = "it, or the interpreter its first line names, does not exist. Reinstall it or fix its #! line"
         case errno.ENOTDIR:
             hint = "a part of its path is no folder"
         case errno.EACCES:

@@ -17,15 +17,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from muxway.calls.incidents import internal
-from muxway.errors import STATELESS_CODES, MethodNotFound, ParseError, SpawnError, UpstreamError
+from muxway.errors import ParseError, SpawnError, UpstreamError
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble, refusal
 from muxway.servers.transports.http_answers import EVENTS, JSON, HttpAnswers, with_id
 from muxway.servers.transports.http_message import HttpMessage
-from muxway.servers.transports.http_requests import HttpRequests, Turns, with_credentials
+from muxway.servers.transports.http_requests import HttpRequests, Turns
 from muxway.servers.transports.http_retry import RemoteSession, session_after
-from muxway.servers.transports.http_session import NOTICE, POSTED, TOOLS_CHANGED, HandshakeSession
-from muxway.servers.transports.http_sse import SseServerTransport
+from muxway.servers.transports.http_session import GOODBYE, NOTICE, POSTED, TOOLS_CHANGED, HandshakeSession
+from muxway.servers.transports.http_sse import SseServerTransport, may_speak_sse
 from muxway.servers.transports.http_tool_headers import ToolHeaders
 from muxway.servers.transports.intake import FLOOD_SECONDS
 from muxway.servers.transports.port import Outgoing
@@ -42,12 +42,9 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from muxway.config.model import ServerConfig
-    from muxway.net.http_client import HttpClient
     from muxway.net.http_line import HttpResponse
     from muxway.servers.transports.port import Credentials, Fail, Hear
     from muxway.wire.envelopes import Buffer, Envelope
-    from muxway.wire.large import Opened
-    from muxway.wire.sse import SseEvent
 
 _SPARE: Final = 36
 """Requests under way at once beside the calls that are let through (maxConcurrency): streams, lists, calls that wait
@@ -56,12 +53,9 @@ _NOTICES: Final = 8
 """The same for what must not wait behind them: cancellations and answers."""
 _POOL_WAIT: Final = 5.0
 _MAY_HAVE_RUN: Final = "the call may have run, so it was not sent again"
-_GOODBYE: Final = 2.0
 _OUR_FAULT: Final = "could not be asked, through a fault in muxway; its log says more"
 _EXCERPT: Final = 4096
 _ERROR_BODY: Final = 256 * 1024
-_NO_SSE_HINT: Final = frozenset((401, 403, 429))
-"""Refusals that say nothing about which transport is spoken."""
 
 log = EventLog("upstream")
 
@@ -128,22 +122,15 @@ class HttpServerTransport:
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
-                await asyncio.wait(self._tasks, timeout=_GOODBYE)
-            if client is not None and self._session.id is not None:
-                await self._end_session(client)
+                await asyncio.wait(self._tasks, timeout=GOODBYE)
+            if client is not None:
+                await self._session.end(client, self._requests.url, self._requests.shown)
         finally:
             # Also when whoever closes is in a hurry: the connections must not outlive us.
             if self._events is not None:
                 self._events.close()
             if client is not None:
                 await client.close()
-
-    async def _end_session(self, client: HttpClient) -> None:
-        # A courtesy: a server that is gone, slow or keeps its sessions forgets this one by itself some day.
-        with contextlib.suppress(HttpTrouble, TimeoutError):
-            async with asyncio.timeout(_GOODBYE):
-                headers = with_credentials(self._session.headers, self._requests.shown)
-                (await client.request("DELETE", self._requests.url, headers)).close()
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -272,7 +259,10 @@ class HttpServerTransport:
         try:
             # How long a request may take is the connection's to say; nobody watches over the rest.
             async with asyncio.timeout(None if message.id else NOTICE):
-                await (self._post(message) if self._events is None else self._post_event(message, self._events))
+                if self._events is None:
+                    await self._post(message)
+                else:
+                    await self._events.post(message, self._session.posted)
             if message.id and not message.answered and self._events is None:
                 raise _other_answer()
         except TimeoutError:
@@ -365,7 +355,7 @@ class HttpServerTransport:
         async with await self._requests.request("POST", self._requests.url, headers, message.body, sent) as response:
             self._taken(message)
             if not 200 <= response.status < 300:
-                start = await response.start(_ERROR_BODY, _GOODBYE)
+                start = await response.start(_ERROR_BODY, GOODBYE)
                 if message.sent_in is not None and message.id:
                     known = session_after(response.status, start, message.id)
                     if known is RemoteSession.DOUBTFUL and not again and message.method == "tools/call":
@@ -397,7 +387,7 @@ class HttpServerTransport:
         error = _error_in(start)
         code = None if error is None else (said.code if (said := envelopes.said_error(error)) is not None else None)
         other = ""
-        if self._may_be_events(message, response.status, code):
+        if self._kind == "auto" and may_speak_sse(message, response.status, code):
             try:
                 await self._open_events()
             except HttpTrouble as trouble:
@@ -405,7 +395,7 @@ class HttpServerTransport:
             else:
                 log.debug("speaks HTTP+SSE", upstream=self._name)
                 if self._events is not None:
-                    await self._post_event(message, self._events)
+                    await self._events.post(message, self._session.posted)
                     return
         if message.id and error is not None and code is not None:
             # Refusals often come with no id or an invented one; it is clear whom this concerns.
@@ -419,16 +409,6 @@ class HttpServerTransport:
             retry_after=wait,
             challenge=challenge,
             more=other,
-        )
-
-    def _may_be_events(self, message: HttpMessage, status: int, code: int | None) -> bool:
-        return (
-            message.method == "initialize"
-            and not message.quiet
-            and self._kind == "auto"
-            and 400 <= status < 500
-            and status not in _NO_SSE_HINT
-            and code not in STATELESS_CODES
         )
 
     def _note_answer(self, message: HttpMessage, envelope: Envelope, frame: bytes) -> bytes:
@@ -448,38 +428,16 @@ class HttpServerTransport:
     # --- HTTP+SSE -----------------------------------------------------------------------------
 
     async def _open_events(self) -> None:
-        requests = self._requests
-        if requests.client is None:
-            raise HttpTrouble("was stopped")
-        self._events = await SseServerTransport.open(
-            requests.client, requests.request, requests.url, self._limit, requests.secrets, self._answers.intake
-        )
+        self._events = await SseServerTransport.open(self._requests, self._answers)
         self._spawn(self._follow_events(self._events))
 
     async def _follow_events(self, events: SseServerTransport) -> None:
-        self._lose(await events.follow(self._hear_unasked, self._nudge))
-
-    def _hear_unasked(self, event: SseEvent, opened: Opened | None = None) -> int:
-        return self._answers.take_event(event, None, opened)
+        self._lose(await events.follow(self._nudge))
 
     def _nudge(self) -> None:
         """Ask the server whether it is there. Its answer is a sign of life; the connection knows no such request."""
         about = Outgoing("ping", b'"muxway-idle"')
         self._start(HttpMessage(b"".join(envelopes.request(about.id, "ping")).rstrip(b"\n"), *about))
-
-    async def _post_event(self, message: HttpMessage, events: SseServerTransport) -> None:
-        if message.method == "server/discover":
-            # This transport is older than that method, and some of its servers fall over what they do not know.
-            message.answered = True
-            error = MethodNotFound("server/discover: not over HTTP+SSE")
-            self._answers.hear([b"".join(envelopes.failure(message.id, error)).rstrip(b"\n")])
-            return
-        headers = self._session.posted
-        async with await self._requests.request("POST", events.endpoint, headers, message.body) as response:
-            start = await response.start(_EXCERPT, _GOODBYE)
-            if not 200 <= response.status < 300:
-                wait = response.header("Retry-After")
-                raise refusal(response.status, start, self._requests.secrets, retry_after=wait)
 
     def _flooded(self) -> None:
         self._lose(f"flooded its event streams for {FLOOD_SECONDS:g} s with what nobody asked for")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble
 from muxway.servers.transports.http_answers import EVENTS, JSON
+from muxway.servers.transports.http_requests import with_credentials
 from muxway.servers.transports.http_retry import LONGEST_PAUSE, Pauses
 from muxway.servers.transports.port import RENEWED
 from muxway.wire import envelopes
@@ -18,11 +20,14 @@ from muxway.wire.sse import SseParser
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from muxway.net.http_client import HttpClient
     from muxway.net.http_line import HttpResponse
     from muxway.servers.transports.http_answers import HttpAnswers
     from muxway.servers.transports.http_message import HttpMessage
     from muxway.wire.envelopes import Envelope
 
+GOODBYE: Final = 2.0
+"""Seconds for what a server may still say when all is over with it, or with a request of ours."""
 NOTICE: Final = 10.0
 """Seconds for a server to take what it need not answer."""
 POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
@@ -95,6 +100,15 @@ class HandshakeSession:
     def initialized(self, message: HttpMessage) -> None:
         """The server is being told that the handshake is over."""
         self._initialized, self.gate = message, message.task
+
+    async def end(self, client: HttpClient, url: str, credentials: str | None) -> None:
+        """Tell the server that nobody comes back to it, if there is one."""
+        if self.id is None:
+            return
+        # A courtesy: a server that is gone, slow or keeps its sessions forgets this one by itself some day.
+        with contextlib.suppress(HttpTrouble, TimeoutError):
+            async with asyncio.timeout(GOODBYE):
+                (await client.request("DELETE", url, with_credentials(self.headers, credentials))).close()
 
     # --- a new one ----------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from muxway.net import private_files
 from muxway.setup.registry.records import RegistryError, version_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from muxway.setup.registry.asking import Registry
     from muxway.setup.registry.records import RegistryRecord
@@ -86,10 +86,10 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
         return [self.server(number) for number in range(len(self.starts))]
 
 
-def mirror_file(base: str, environ: Mapping[str, str] = os.environ) -> Path:
+def mirror_file(base: str) -> Path:
     """Where the mirror of this registry is."""
-    cache = environ.get("XDG_CACHE_HOME", "")
-    folder = Path(cache) if cache.startswith("/") else Path(environ.get("HOME") or "/") / ".cache"
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(cache) if cache.startswith("/") else Path(os.environ.get("HOME") or "/") / ".cache"
     return folder / "muxway" / "registry" / f"{hashlib.blake2b(base.encode(), digest_size=8).hexdigest()}.json"
 
 
@@ -115,15 +115,13 @@ def write_mirror(mirror: Mirror, file: Path) -> None:
     private_files.put(file, b"\n".join((head, mirror.texts, mirror.records)))
 
 
-async def refreshed(
-    registry: Registry, file: Path, tell: Callable[[int], None], now: Callable[[], float] = time.time
-) -> tuple[Mirror, str]:
+async def refreshed(registry: Registry, file: Path, tell: Callable[[int], None]) -> tuple[Mirror, str]:
     """The mirror, asked for anew if it is older than an hour, and why that failed, if it did."""
     old = read_mirror(registry.base, file)
     # One that was asked later than now was asked by a clock that was wrong.
-    if old.fetched and 0 <= now() - old.tried < POLL_EVERY:
+    if old.fetched and 0 <= time.time() - old.tried < POLL_EVERY:
         return old, ""
-    began = now()
+    began = time.time()
     try:
         async with asyncio.timeout(_PATIENCE):
             records = await registry.everything(old.since or None, tell)
