@@ -73,6 +73,7 @@ lock: $(VENV)/dev.stamp  ## Resolve the dependencies anew.
 	$(UV_COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 	$(UV_COMPILE) --group fuzz -o requirements/fuzz.txt
 	$(UV_COMPILE) pyproject.toml --extra semantic --constraints requirements/run.txt -o requirements/semantic.txt
+	$(UV_COMPILE) pyproject.toml --extra keyring --constraints requirements/run.txt -o requirements/keyring.txt
 
 clean:  ## Remove everything that was set up.
 	rm -rf .venv .venv-* .envs .bench .fuzz dist

@@ -150,6 +150,12 @@ class ToolNotFound(RpcError):
     code = METHOD_NOT_FOUND
 
 
+class NameNotPrefixed(ToolNotFound, InvalidParams):
+    """No tool has this name, which names no server either."""
+
+    code = INVALID_PARAMS
+
+
 class CallRefused(InvalidParams):
     """A call is not made, for a reason that the model which wants it can put right. It is told by a tool's result."""
 

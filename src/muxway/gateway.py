@@ -282,8 +282,13 @@ class Gateway:
         for _ in index.follow(routes):
             pass
         rarities = index.rarities(query)
-        found = index.search(query, limit).matches
-        return [FoundTool(_tool(routes[one.name]), one.score, explained(routes[one.name], rarities)) for one in found]
+        found: list[FoundTool] = []
+        for one in index.search(query, limit).matches:
+            fields = explained(routes[one.name], rarities)
+            if one.meaning:
+                fields["meaning"] = one.meaning
+            found.append(FoundTool(_tool(routes[one.name]), one.score, fields))
+        return found
 
     async def hidden_by(self, tool: str, view: str | None = None) -> Layer | None:
         """The middleware that takes a tool out of the list, if one does. Raises as `list_tools` does."""

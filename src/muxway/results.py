@@ -53,7 +53,7 @@ class FoundTool:
     score: float
     """How well it fits: comparable within one search."""
     fields: Mapping[str, float]
-    """What each field of its definition adds, by words."""
+    """What each field of its definition adds by its words, and `meaning` with `gateway.semantic`."""
 
 
 @dataclass(frozen=True, slots=True)

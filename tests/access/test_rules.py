@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from muxway.access.rules import Access, Ruling, hints_of
 from muxway.calls.identity import Identity
 from muxway.catalog.kinds import PROMPTS, RESOURCES, TOOLS
-from muxway.config import parse_config
+from muxway.config import load_config, parse_config
 from muxway.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ANN = Identity(user="ann", groups=("eng",), client="claude")
 SERVERS = {"mcpServers": {name: {"command": "x"} for name in ("a", "b")}, "views": {"v": {}}}
@@ -205,6 +208,16 @@ RULE = st.fixed_dictionaries(
     },
 )
 HINTS = st.fixed_dictionaries({}, optional={"destructiveHint": st.booleans(), "readOnlyHint": st.booleans()})
+
+
+def test_a_warning_of_a_rule_has_its_line(tmp_path: Path) -> None:
+    """docs/access.md#which-rule-it-was: the line of the rule, and not that of the list it is in."""
+    file = tmp_path / "muxway.yaml"
+    rules = ["{ tools: [a__x], do: allow }", "{ tools: [a__x], do: deny }", "{ servers: [none], do: deny }"]
+    text = "mcpServers: { a: { command: x } }\naccess:\n" + "".join(f"  - {rule}\n" for rule in rules)
+    file.write_text(text)
+    found = [(warning.path, warning.line) for warning in load_config(file).warnings]
+    assert found == [("access.1", 4), ("access.2.servers", 5)]
 
 
 @given(st.lists(RULE, min_size=1, max_size=6), NAMES, HINTS, st.sampled_from([None, ANN, Identity(user="bob")]))

@@ -163,11 +163,11 @@ def test_which_uris_a_template_may_become(template: str, uri: str, matches: bool
 
 def test_matching_takes_no_time_whatever_servers_and_callers_write() -> None:
     """Ours: a hostile template with a hostile URI must not hold everybody up."""
-    began = time.perf_counter()
+    began = time.thread_time()
     for hole in ("{x}", "{+x}", "{x}a", "{+x}a", "{.x}", "{/x}"):
         assert not Template("a://" + hole * 50 + "!").matches("a://" + "a./" * 2000)
     assert not Template("a://{+x}").matches("a://" + "a" * 10_000), "nobody needs one that long"
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_the_more_a_template_says_the_more_specific_it_is() -> None:

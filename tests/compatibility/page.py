@@ -19,32 +19,33 @@ PAGE = ROOT / "docs" / "compatibility.md"
 _HEAD = """\
 # Compatibility
 
-Any client with any server: {kinds} kinds of client were tried with {kinds} kinds of server through one muxway, on
-{subjects} subjects. This page is made of the {cells:,} results: a [test](../tests/compatibility/test_compatibility.py)
-fails when it is not up to date. To write it anew: `.venv/bin/python -m tests.compatibility`.
+Any client works with any server: {kinds} kinds of client were tested with {kinds} kinds of server through one
+muxway, with {subjects} features. This page is generated from the {cells:,} results; a
+[test](../tests/compatibility/test_compatibility.py) fails if it is out of date. To generate it:
+`.venv/bin/python -m tests.compatibility`.
 """
 
 _PAIRS = """\
-Any of them with any other, to clients (rows) from servers (columns): how many subjects arrived, and in brackets how
-many of these were converted. It is not always all {subjects}, as older revisions do not have them all.
+Clients are rows, servers are columns. Each cell has the number of features that work and, in brackets, how many
+of these are converted. It is not always {subjects}, because older revisions do not have all of them.
 """
 
 _CROSSING = """\
 ## What crosses
 
-✓ arrives as the server sent it. Otherwise the cell says what a client of that revision gets: what it could not parse is
-put in words that it knows, or left out. ✗ cannot arrive: the number leads to [the reason](#what-cannot-cross). Where it
-depends on the server, the cell says on which, 26-07 being 2026-07-28. An empty cell: clients of that revision have
-nothing of the kind that they could begin. Transports make no difference: each cell stands for all of them, on both
+✓: passed on as the server sent it. Otherwise the cell says what a client of that revision gets: what it could
+not parse is converted or left out. ✗: not possible; the number leads to [the reason](#what-cannot-cross). If it
+depends on the server, the cell names the server's revision; 26-07 is 2026-07-28. Empty: clients of that
+revision do not have this feature. Transports make no difference: each cell applies to all of them, on both
 sides.
 """
 
 _ABOUT = {
     QUESTIONS: """\
-A handshake server asks with a request in the middle of a call; one of 2026-07-28 ends the call with `input_required`,
-and is called again with the answers. Where the two meet muxway does what is missing: a handshake client is asked with
-a request, and the server called again; a client of 2026-07-28 is given `input_required`, and the call of the server
-waits until the client comes back with its answers.
+A server with a handshake asks with a request during a call. A server of 2026-07-28 ends the call with
+`input_required`, and the client repeats the call with the answers. Between the two, muxway translates: it asks
+a client with a handshake with a request, and repeats the call to the server; a client of 2026-07-28 gets
+`input_required`, and the call at the server waits until the client repeats it with its answers.
 """
 }
 """What to know before a group of subjects."""
@@ -52,7 +53,7 @@ waits until the client comes back with its answers.
 _IMPOSSIBLE = """\
 ## What cannot cross
 
-Each of these was seen: the test checks the error that is named, and that the revisions are those it speaks of.
+The test checks the error of each of these, and its revisions.
 """
 
 

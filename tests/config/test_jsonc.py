@@ -158,9 +158,9 @@ def test_reading_takes_time_in_proportion_to_the_text() -> None:
 
     def seconds(count: int) -> float:
         text = "[" + "/* */ // x\n  1," * count + "]"
-        started = time.perf_counter()
+        started = time.thread_time()
         parse_jsonc(text)
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     small = min(seconds(2_000) for _ in range(3))
     assert seconds(40_000) < 20 * small * 8

@@ -84,13 +84,17 @@ def test_of_several_gateways_the_one_answers_in_which_the_call_waits(launch: Lau
 def test_explain_names_the_rule(launch: Launch, muxway: Muxway) -> None:
     """docs/access.md#which-rule-it-was: `explain TOOL --as USER`, with its line."""
     launch({"mcpServers": {"talker": talker()}, "access": RULES}).settled()
-    for tool, who, listed, said in (
-        ("talker__die", (), False, "denied by rule access.2"),
-        ("talker:die", ("--as", "ann"), True, "allowed by rule access.0"),
-        ("talker__say", ("--as", "bob", "--group", "eng"), True, "asked about by rule access.1"),
-        ("talker__wait", ("--key", "ci"), True, "allowed, as no rule matches"),
+    for tool, who, known, listed, said in (
+        ("talker__die", (), "somebody without credentials", False, "denied by rule access.2"),
+        ("talker:die", ("--as", "ann"), "ann, in no group", True, "allowed by rule access.0"),
+        ("talker__say", ("--as", "bob", "--group", "eng"), "bob, in eng", True, "asked about by rule access.1"),
+        ("talker__wait", ("--key", "ci"), "API key ci", True, "allowed, as no rule matches"),
     ):
         told = json.loads(muxway("explain", tool, *who, "--json").stdout)["tools"][0]
         facts = [fact for fact in told["facts"] if fact["about"] == "access"]
         assert (told["listed"], [fact["text"] for fact in facts]) == (listed, [said])
         assert (facts[0]["line"] is not None) == ("rule access" in said)
+        (why,) = [fact["text"] for fact in told["facts"] if fact["about"] == "listed"]
+        assert why.startswith("no, an access rule denies it to this caller") is not listed
+        (caller,) = [fact["text"] for fact in told["facts"] if fact["about"] == "caller"]
+        assert caller.startswith(known)

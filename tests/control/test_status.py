@@ -191,7 +191,7 @@ def test_a_gateway_that_hangs_is_named(launch: Callable[..., Gateway], muxway: C
 def test_one_of_several_gateways_is_picked_by_pid_or_config(
     launch: Callable[..., Gateway], muxway: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/operating.md#looking-after-a-running-gateway.
+    """docs/operating.md#operating-a-running-gateway.
 
     The error lists them with pid, config, door and age; `--pid` and `--config` pick.
     """

@@ -35,16 +35,16 @@ LIMITS: dict[str, dict[str, list[str]]] = {
         "one message, either side": ["maxMessageBytes"],
         "waiting for a server that does not read": ["_QUEUE_LIMIT"],
         "waiting for a client that does not read": ["_PAUSE_ABOVE"],
-        "a notification or request of a server": ["large.LARGE", "LARGEST_REQUEST"],
+        "a notification or request of a server": ["large.LARGE_MESSAGE", "LARGEST_REQUEST"],
         "the id or method of a message of more than 1 MiB; a batch of a server, or of a client on stdio": [
-            "envelopes.LONGEST_ID", "large.LARGE",
+            "envelopes.LONGEST_ID", "large.LARGE_MESSAGE",
         ],
         "in such a message, the names of its members, and of those of `params`, `_meta` and `error`; blanks in a row, "
         "or digits of one number": ["envelopes.LONGEST_ID", "reading._LONGEST_BLANK"],
-        "`name`, `uri`, `ref`, `cursor`, `_meta` of a message of a client on stdio": ["large.LARGE"],
+        "`name`, `uri`, `ref`, `cursor`, `_meta` of a message of a client on stdio": ["large.LARGE_MESSAGE"],
         "items of an array that `redact`, `secrets` and `truncate` look at one by one": ["MOST_LOOKED_INTO"],
         "the message of a server's error, where it is not passed on but told to logs and middleware": [
-            "envelopes._LONGEST_TOLD", "large.LARGE",
+            "envelopes._LONGEST_TOLD", "large.LARGE_MESSAGE",
         ],
         "members of a result of more than 128 KiB that middleware looks into": ["MOST_MEMBERS"],
         "levels of arrays and objects in a message": ["depth.MOST"],

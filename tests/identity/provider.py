@@ -54,6 +54,8 @@ class Provider:
     resource_metadata: dict[str, Any] = field(default_factory=dict)
     failing: list[int] = field(default_factory=list)
     """Statuses of the next answers of the token endpoint."""
+    forgets_clients: bool = False
+    """Whether those who registered themselves are not known any more."""
     slow: float = 0.0
     own_tools: bool = False
     """Whether the MCP server has a tool of its own for each user."""
@@ -146,6 +148,8 @@ class Provider:
         if self.failing:
             status = self.failing.pop(0)
             return web.json_response({"error": "early"} if status == 400 else {}, status=status)
+        if self.forgets_clients:
+            return web.json_response({"error": "invalid_client"}, status=401)
         match form.get("grant_type"):
             case "authorization_code":
                 return self._for_code(form)

@@ -81,6 +81,17 @@ async def test_login_status_and_logout(provider: Provider, tmp_path: Path) -> No
     assert (code, said) == (0, "There is no login.\n")
 
 
+async def test_a_server_that_wants_a_login_can_be_added_before_it(provider: Provider, tmp_path: Path) -> None:
+    """docs/identity.md#laptop: `add` writes it, and says what to run; nobody can log in to what is in no config."""
+    file = tmp_path / "added.json"
+    code, said = await run("add", provider.mcp, "--name", "guarded", "--config", str(file))
+    assert code == 0, said
+    assert f"muxway login guarded -c {file}" in said
+    assert json.loads(file.read_text()) == {"mcpServers": {"guarded": {"url": provider.mcp}}}
+    code, said = await run("login", "guarded", "-c", str(file), BROWSER=f"{sys.executable} {BROWSER} %s")
+    assert code == 0, said
+
+
 async def test_login_over_ssh_by_a_pasted_address(provider: Provider, tmp_path: Path) -> None:
     """docs/identity.md#over-ssh: no display; the address is printed, and the one that the browser ends at pasted."""
     process = await started("login", "guarded", "--no-browser", "--config", str(a_config(provider, tmp_path)))

@@ -97,6 +97,24 @@ async def test_a_login_that_was_ended_elsewhere_asks_for_a_new_one(provider: Pro
     assert store.read(login_key(config)) is None
 
 
+@pytest.mark.parametrize("written", [False, True])
+async def test_an_authorization_server_that_forgot_us_asks_for_a_new_login(
+    provider: Provider, store: TokenStore, written: bool
+) -> None:
+    """docs/identity.md#the-token-store: one that registered itself can register anew; what is written, people mend."""
+    config = server(provider, **({"clientId": "mine"} if written else {}))
+    made = aged(store, await log_in(config), -5)
+    provider.forgets_clients = True
+    said = "look at `oauth.clientId`" if written else "run `muxway login guarded`"
+    with pytest.raises(HttpTrouble, match=said):
+        await ready(ServerCredentials(config, store))
+    assert store.read(login_key(config)) == (made if written else None)
+    if not written:
+        provider.forgets_clients = False
+        again = await log_in(config)
+        assert again.registration.client_id != made.registration.client_id
+
+
 async def test_a_refused_token_is_renewed_once_and_the_request_sent_again(
     provider: Provider, store: TokenStore
 ) -> None:

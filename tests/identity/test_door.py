@@ -182,6 +182,19 @@ async def test_a_good_token_opens_what_it_is_for(http: Web, issuer: TestIssuer) 
     assert (await http.post(initialize(), good, path="/mcp/reading")).status == 401
 
 
+async def test_whoever_runs_it_reads_which_audience_tokens_have(
+    http: Web, issuer: TestIssuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/identity-team.md#audiences: in the log, and not once for each request."""
+    caplog.set_level("INFO", "muxway")
+    for _ in range(3):
+        answer = await http.ask("POST", "/mcp", bearer(issuer.token(aud="account")))
+        assert answer.status == 401
+    (line,) = [one.getMessage() for one in caplog.records if "another audience" in one.getMessage()]
+    assert "audience=account" in line
+    assert aud(http) in line
+
+
 async def test_http_sse_is_guarded_as_the_view_it_was_opened_for(http: Web, issuer: TestIssuer) -> None:
     """Ours: `/messages` names no view, its stream does."""
     good = bearer(issuer.token(aud=aud(http, "/sse/reading"), scope="mcp:tools notes:read"))

@@ -125,6 +125,17 @@ async def test_a_document_that_nobody_could_read_is_not_insisted_on(provider: Pr
         assert [client_id(await visitor.begin()) for _ in range(2)] == [PUBLIC + DOCUMENT] * 2
 
 
+async def test_a_gateway_registers_anew_where_no_login_comes_back(provider: Provider) -> None:
+    """docs/identity-team.md#the-page-connect: an authorization server that forgot it tells that to browsers alone."""
+    async with visiting(provider) as visitor:
+        links = [await visitor.begin() for _ in range(3)]
+        assert len({client_id(link) for link in links}) == 1
+        again = await visitor.begin()
+        assert client_id(again) != client_id(links[0])
+        assert (await visitor.end(again)).status == 303
+        assert {client_id(await visitor.begin()) for _ in range(3)} == {client_id(again)}
+
+
 async def test_a_gateway_inside_shows_its_document_to_those_inside(provider: Provider) -> None:
     """docs/identity-team.md#the-page-connect: what the open internet cannot read is no id there."""
     provider.metadata = TAKEN

@@ -182,6 +182,7 @@ async def test_an_issuer_that_says_nothing_is_not_waited_for(monkeypatch: pytest
 
 
 OWN = "/.well-known/oauth-authorization-server"
+ASKED = {"url": "{url}/i", "clientId": "m", "clientSecret": "s"}
 WHOLE = {"authorization_endpoint": "{url}/auth", "token_endpoint": "{url}/token", "jwks_uri": "{url}/keys"}
 
 
@@ -204,9 +205,29 @@ WHOLE = {"authorization_endpoint": "{url}/auth", "token_endpoint": "{url}/token"
             "gateway.auth.issuer: the issuer does not say where its authorization_endpoint is",
         ),
         ({OWN: {"issuer": "{url}"}}, {"jwks": "{url}/none"}, "gateway.auth.jwks: the issuer answered with status 404"),
+        (
+            {OWN: {"issuer": "{url}"}, "/i": 401},
+            {"introspection": ASKED},
+            "gateway.auth.introspection: the issuer does not take muxway's `clientId` and `clientSecret`",
+        ),
+        (
+            {OWN: {"issuer": "{url}"}, "/i": {"keys": []}},
+            {"introspection": ASKED},
+            "gateway.auth.introspection: the answer about a made-up token is not that it is inactive",
+        ),
+        (
+            {OWN: {"issuer": "{url}", **WHOLE}, "/keys": {"keys": "good"}, "/token": 401},
+            {"signOn": {"clientId": "muxway", "clientSecret": "s"}},
+            "gateway.auth.signOn: the issuer does not take muxway's `clientId` and `clientSecret`",
+        ),
         # These are good.
+        (
+            {OWN: {"issuer": "{url}", **WHOLE}, "/keys": {"keys": "good"}, "/token": 400},
+            {"signOn": {"clientId": "muxway", "clientSecret": "s"}},
+            None,
+        ),
         ({OWN: {"issuer": "{url}", **WHOLE}, "/keys": {"keys": "good"}}, {"signOn": {"clientId": "muxway"}}, None),
-        ({OWN: {"issuer": "{url}"}}, {"introspection": {"url": "{url}/i", "clientId": "m", "clientSecret": "s"}}, None),
+        ({OWN: {"issuer": "{url}"}, "/i": {"active": False}}, {"introspection": ASKED}, None),
     ],
 )
 async def test_a_wrong_issuer_is_found_before_anybody_is_turned_away(
@@ -218,11 +239,13 @@ async def test_a_wrong_issuer_is_found_before_anybody_is_turned_away(
         place.pages = given["pages"]
         if place.pages.get("/keys") == {"keys": "good"}:
             place.pages["/keys"] = {"keys": TestIssuer().jwks}
+        for path, status in [(path, page) for path, page in place.pages.items() if isinstance(page, int)]:
+            place.pages[path] = web.Response(status=status)
         settings = settings_of({"issuer": url, **given["auth"]})
-        problems, doubts = ([], []) if pages is None else await inspect_issuer(settings)
+        problems, doubts, _ = ([], [], []) if pages is None else await inspect_issuer(settings)
     if pages is None:
         # Nobody is there any more.
-        problems, doubts = await inspect_issuer(settings)
+        problems, doubts, _ = await inspect_issuer(settings)
     assert doubts == []
     assert [str(one)[: len(given["wrong"])] for one in problems] == ([given["wrong"]] if wrong else [])
 
@@ -231,7 +254,7 @@ async def test_an_issuer_without_metadata_whose_keys_are_written_is_only_doubtfu
     """docs/identity-team.md#the-gateway: tokens are judged; only clients that come without one are lost."""
     place.pages["/keys"] = {"keys": TestIssuer().jwks}
     async with serving(place) as url:
-        problems, (doubt,) = await inspect_issuer(settings_of({"issuer": url, "jwks": f"{url}/keys"}))
+        problems, (doubt,), _ = await inspect_issuer(settings_of({"issuer": url, "jwks": f"{url}/keys"}))
     assert problems == []
     assert "clients cannot find out how to log in" in str(doubt)
 

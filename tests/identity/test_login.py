@@ -20,6 +20,7 @@ from muxway.identity.challenges import Challenge, read_challenge
 from muxway.identity.credentials import fetch_for, login_key
 from muxway.identity.discovery import (
     Discovered,
+    NoLogin,
     OAuthError,
     _is_slash_apart,
     covers,
@@ -31,6 +32,7 @@ from muxway.identity.login import NotOurs, begin, safe_link
 from muxway.identity.sign_in import SignIn, sign_out
 from muxway.identity.store import AuthorizationServer, LoginKey, TokenStore, canonical
 from muxway.net.guarded_fetch import FetchAnswer, GuardedFetch
+from muxway.net.sealed_files import StoreError
 
 from .logging_in import log_in, server
 from .provider import Provider, agree, query_of, running, visit
@@ -85,15 +87,15 @@ async def test_no_way_to_a_client_id_says_what_to_register(provider: Provider) -
         await SignIn(server(provider), TokenStore()).by_browser(lambda _: None)
 
 
-@pytest.mark.parametrize("cut", [False, True])
-async def test_a_pasted_address_ends_the_login_where_the_browser_cannot(provider: Provider, cut: bool) -> None:
+@pytest.mark.parametrize("form", ["{query}", "  {ended}\n", '"{ended}"', "<{ended}>"])
+async def test_a_pasted_address_ends_the_login_where_the_browser_cannot(provider: Provider, form: str) -> None:
     """docs/identity.md#over-ssh: the address that the browser ended at, whole or from its question mark on."""
     pasted: asyncio.Queue[str] = asyncio.Queue()
     wrong = ["", "https://example.com/", "http://[", "http://127.0.0.1/callback?code=x&state=guessed"]
 
     async def browse(link: str) -> None:
         ended = await agree(link)
-        for line in (*wrong, link, ended.partition("?")[2] if cut else f"  {ended}\n"):
+        for line in (*wrong, link, form.format(ended=ended, query=ended.partition("?")[2])):
             pasted.put_nowait(line)
 
     coming: list[Any] = []
@@ -189,6 +191,27 @@ async def test_an_answer_of_another_issuer_is_not_used(
         await task
     assert "access_denied" not in str(told.value)
     assert provider.count("/token") == 0
+
+
+@pytest.mark.parametrize("lost", ["key", "*.sealed"])
+async def test_what_cannot_be_opened_any_more_does_not_hinder_a_new_login(provider: Provider, lost: str) -> None:
+    """docs/identity.md#the-token-store: the error says to log in again, and that is enough."""
+    config = server(provider)
+    await log_in(config)
+    for file in TokenStore().folder.glob(lost):
+        file.unlink() if lost == "key" else file.write_bytes(b"torn")
+    with pytest.raises(StoreError, match="log in again"):
+        TokenStore().read(login_key(config))
+    await log_in(config)
+    assert TokenStore().read(login_key(config)) is not None
+
+
+async def test_an_address_that_asks_for_no_login_is_told_with_its_status(provider: Provider) -> None:
+    """Ours: an error says what to do. A URL with a slip in it is the usual reason."""
+    provider.has_metadata = False
+    config = parse_server("guarded", {"url": f"{provider.url}/mpc"})
+    with pytest.raises(NoLogin, match="HTTP status 404; is its `url` right"):
+        await SignIn(config, TokenStore()).by_browser(lambda _: None)
 
 
 async def test_a_refusal_of_the_user_is_told(provider: Provider) -> None:

@@ -23,7 +23,7 @@ from muxway.identity.store import (
     TokenStore,
     WantedLogin,
 )
-from muxway.net.sealed_files import SealedFolder, StoreError
+from muxway.net.sealed_files import LostError, SealedFolder, StoreError
 
 KEY = LoginKey(*LOCAL, "linear", "https://mcp.example.com/mcp")
 
@@ -231,6 +231,22 @@ def test_what_a_server_asked_for_is_remembered_until_it_has_it(store: TokenStore
     assert store.wanted(KEY) is None
 
 
+def test_one_login_that_cannot_be_opened_hides_no_other(store: TokenStore) -> None:
+    """docs/identity.md#the-token-store: what is lost is told of, and can be forgotten."""
+    other = LoginKey(*LOCAL, "sentry", "https://mcp.sentry.example/mcp")
+    store.write(login())
+    store.write(login(other))
+    (store.folder / f"{KEY.digest}.sealed").write_bytes(b"torn")
+    problems: dict[str, str] = {}
+    assert [one.key for one in store.all(problems)] == [tuple(other)]
+    assert [*problems] == [KEY.digest]
+    assert problems[KEY.digest].endswith("sealed with another key; log in again")
+    with pytest.raises(LostError):
+        store.read(KEY)
+    store.discard(KEY.digest)
+    assert store.read(KEY) is None
+
+
 def test_the_key_may_be_in_the_systems_keyring(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/identity.md#the-token-store: with the extra, the folder holds no key."""
     kept: dict[tuple[str, str], str] = {}
@@ -248,6 +264,9 @@ def test_the_key_may_be_in_the_systems_keyring(store: TokenStore, monkeypatch: p
     kept.clear()
     with pytest.raises(StoreError, match="not in the system's keyring any more; log in again"):
         TokenStore().read(KEY)
+    # To log in again does it: there is a new key then.
+    TokenStore().write(login(access="canary-again"))
+    assert TokenStore().read(KEY).token.access == "canary-again"
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(StoreError, match=r"install muxway with the extra, `muxway\[keyring\]`"):
         TokenStore().read(KEY)

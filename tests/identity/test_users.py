@@ -13,6 +13,7 @@ import pytest
 from muxway.calls.identity import Identity
 from muxway.identity.connect import ConnectPages
 from muxway.identity.sealed_cookies import SealedCookies
+from muxway.identity.store import TokenStore
 from muxway.servers.lock import Lock
 from muxway.testing import ScriptedServer
 
@@ -232,6 +233,22 @@ async def test_a_login_that_is_taken_back_ends_for_its_user_alone(provider: Prov
         assert "needs your login" in (await team.call("bob"))["content"][0]["text"]
 
 
+async def test_a_login_that_cannot_be_opened_any_more_is_made_again_on_the_page(provider: Provider) -> None:
+    """docs/identity-team.md#logins-of-users: a user can do nothing about the gateway's files, but can connect."""
+    async with team_at(provider) as team, Browser("ann") as hers:
+        await team.log_in(hers)
+        for file in TokenStore().folder.glob("*.sealed"):
+            file.write_bytes(b"torn")
+        page = await hers.get(team.page)
+        assert "what was kept cannot be read any more: connect it again" in page.text
+        provider.expire_access()
+        said = (await team.call("ann"))["content"][0]["text"]
+        assert "needs your login" in said
+        assert str(TokenStore().folder) not in said
+        await team.log_in(hers)
+        assert await team.says("ann") == "ann"
+
+
 async def test_a_shared_login_is_everybodys(provider: Provider) -> None:
     """docs/configuration.md: `oauth.shared`."""
     await log_in(server(provider))
@@ -341,6 +358,23 @@ async def test_on_a_laptop_the_page_is_of_whoever_runs_the_gateway(provider: Pro
         assert (moved.status, moved.headers["Location"]) == (303, url)
         web.door.admit(["a-token-of-the-config"], {})
         assert (await other.get(url)).status == 404
+
+
+@pytest.mark.parametrize("action", ["show", "save", "remove", "disconnect"])
+async def test_a_store_that_cannot_be_used_is_told_on_the_page(action: str, provider: Provider) -> None:
+    """docs/identity.md#the-token-store: what is open to others is refused; on the page, too, with where to look."""
+    async with a_web() as web, Browser() as browser:
+        gateway = web.world.gateway
+        web.door.pages.pages = ConnectPages(f"http://{web.host}", lambda: gateway.logins, SealedCookies()).handlers
+        wants = {"headers": {"X-Key": "${user:KEY}"}} if action in ("save", "remove") else {}
+        await gateway.add("guarded", url=provider.mcp, **wants)
+        url = f"http://{web.host}/connect"
+        form = {"csrf": (await browser.get(url)).field("csrf"), "server": "guarded", "do": action, "value-KEY": "k"}
+        folder = TokenStore().folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        page = await (browser.get(url) if action == "show" else browser.post(url, form))
+        assert (page.status, "log says why" in page.text) == (503, True)
 
 
 async def test_a_login_that_has_begun_outlasts_a_reload(provider: Provider, tmp_path: Path) -> None:

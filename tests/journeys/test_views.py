@@ -295,11 +295,11 @@ async def test_a_view_of_500_of_5000_tools_lists_as_fast_as_the_whole() -> None:
         assert len(await whole.tools()) == 5000
 
         async def seconds(client: RawClient) -> float:
-            began = time.perf_counter()
+            began = time.thread_time()
             for _ in range(20):
                 client.start("tools/list", id_=7)
                 await client._wire.receive()
-            return time.perf_counter() - began
+            return time.thread_time() - began
 
         took = [(await seconds(view), await seconds(whole)) for _ in range(5)]
         # A tenth of the bytes, no work but joining them: it may not be slower than the whole.

@@ -138,6 +138,12 @@ class Probe:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
+    async def answered(self, count: int) -> None:
+        """Wait until it has had so many answers."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.outcomes) < count:
+                await asyncio.sleep(0.02)
+
     async def _run(self) -> None:
         while True:
             self.outcomes.append(await self._client.call(self._tool, len(self.outcomes)))
@@ -193,8 +199,11 @@ async def served(folder: Path, servers: dict[str, dict[str, Any]], **gateway: An
         found = re.search(r"listens on http://127\.0\.0\.1:(\d+)", said)
         assert found is not None, said
         running = Served(process, int(found[1]))
-        yield running
-        running.close()
+        try:
+            yield running
+        finally:
+            # Also when it has failed: what is left open complains, at length, in the next test.
+            running.close()
         process.terminate()
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 0, stderr.read_text()
     finally:

@@ -9,9 +9,10 @@ import pytest
 
 from muxway import Gateway
 from muxway.config import parse_config
+from muxway.exchange import meeting
 from muxway.testing import RawClient
 
-from ..pace import heap_of_its_own
+from ..pace import PATIENCE, heap_of_its_own
 from .test_metronome import LISTING
 from .watched import Watched, hostile, watched
 
@@ -82,10 +83,11 @@ async def test_a_client_that_comes_with_the_start_is_told_what_is_remembered_of_
 ) -> None:
     """docs/behaviour.md#start: what a server had is there at once, though it is put in order beside the loop."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(meeting, "LONGEST", PATIENCE)
     async with Gateway.open({"mcpServers": MANY}) as first:
         listed = len(first.tools())
     with heap_of_its_own():
-        async with asyncio.timeout(30), Gateway.open({"mcpServers": MANY}, wait=False) as second:
+        async with asyncio.timeout(PATIENCE), Gateway.open({"mcpServers": MANY}, wait=False) as second:
             client = RawClient(second.memory_door())
             hello = await client.hello()
             assert hello is not None

@@ -123,13 +123,23 @@ def test_the_scores_of_the_fields_make_the_score() -> None:
 
 
 def test_a_long_query_costs_no_more_than_its_rarest_terms() -> None:
-    """docs/discovery.md#limits: at most twelve terms of the first 2,000 characters."""
+    """docs/discovery.md#limits: at most 32 terms of the first 2,000 characters."""
     many = [tool("s", f"tool{number}", f"word{number} common") for number in range(100)]
     index = index_of(*many)
     long = " ".join(f"word{number}" for number in range(100)) * 1000
     assert len(index.rarities(long)) == MOST_TERMS
     assert len(terms_of("x" * 100_000)) == 1
     assert index.rarities("common word1 word2 word3").keys() == {"word1", "word2", "word3"}
+
+
+def test_a_query_of_common_words_looks_through_a_few_postings_for_each_tool() -> None:
+    """docs/discovery.md#limits: however many of its words a good part of the tools have."""
+    # Each word is in a fifth of the tools: under what is left out as common.
+    many = [
+        tool("s", f"tool{number}", " ".join(f"w{one}x" for one in range(number % 5, 100, 5))) for number in range(100)
+    ]
+    found = index_of(*many).rarities(" ".join(f"w{one}x" for one in range(100)))
+    assert len(found) == 15
 
 
 @given(st.lists(st.text(max_size=60), max_size=8), st.text(max_size=200), st.integers(1, 20))

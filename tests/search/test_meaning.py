@@ -1,4 +1,4 @@
-"""Two rankings as one, and what is said where the model is not installed."""
+"""Words and their meaning in one ranking, and what is said where the model is not installed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Likes:
-    """A model that likes what it is told to like, in this order."""
+    """A model that likes the tools of some names, that much."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, **names: float) -> None:
         self.names = names
         self.made = 0
 
@@ -31,33 +31,49 @@ class Likes:
         """Count the tools."""
         self.made += len(definitions)
         yield
-        return [*definitions]
+        return [json.loads(one)["name"] for one in definitions]
 
-    def nearest(
-        self, query: str, names: Sequence[str], parts: Any, limit: int, mask: Sequence[int] | None
-    ) -> list[str]:
-        """Those that it likes and there are."""
+    def likeness(self, query: str, parts: Sequence[list[str]]) -> list[float]:
+        """As it was told."""
         assert query
-        assert sum(map(len, parts)) == len(names)
-        there = [name for number, name in enumerate(names) if mask is None or mask[number]]
-        return [name for name in self.names if name in there][:limit]
+        return [] if query == "?" else [self.names.get(name, 0.0) for part in parts for name in part]
 
 
-def test_both_rankings_count_by_place() -> None:
-    """docs/discovery.md#meaning: what both have comes first, then what one of them has first."""
-    model = Likes("s__remember", "s__note")
+def test_words_and_meaning_are_added() -> None:
+    """docs/discovery.md#meaning: what has both comes first; what is not like a query is found by its words alone."""
+    model = Likes(s__remember=0.42, s__note=0.4, s__notes=-0.2, s__far=0.1)
     index = Index(cast("Meaning", model))
     tools = [tool("s", "note", "Add a note"), tool("s", "notes", "List notes"), tool("s", "remember", "Keep it")]
-    follow(index, *tools)
-    found = [one.name for one in index.search("note", 5).matches]
-    assert found[0] == "s__note"
-    assert set(found) == {"s__note", "s__notes", "s__remember"}
+    far = tool("s", "far", "Something else")
+    follow(index, *tools, far)
+    found = index.search("note", 5)
+    assert {one.name for one in found.matches} == {"s__note", "s__notes", "s__remember"}
+    assert found.matches[0].name == "s__note"
+    assert found.total == 3
+    meant = {one.name: one.meaning for one in found.matches}
+    assert meant["s__remember"] > meant["s__note"] > 0 > meant["s__notes"]
+    plain = Index()
+    follow(plain, *tools, far)
+    words = plain.search("note", 5)
+    both = {one.name: one.score - one.meaning for one in found.matches}
+    assert both == pytest.approx({"s__remember": 0.0, **{one.name: one.score for one in words.matches}})
     assert [one.name for one in index.search("xylophone", 5).matches] == ["s__remember", "s__note"]
-    sees = SeenTools(listed(*tools), {"s__note"})
-    assert [one.name for one in index.search("xylophone", 5, sees).matches] == ["s__remember"]
-    assert model.made == 3
-    follow(index, *tools, tool("t", "other", "Something else"))
-    assert model.made == 4, "only of the server that is new"
+    assert [one.name for one in index.search("xylophone", 1).matches] == ["s__remember"]
+    sees = SeenTools(listed(*tools, far), {"s__remember"})
+    assert [one.name for one in index.search("xylophone", 5, sees).matches] == ["s__note"]
+    assert index.search("?", 5).matches == []
+    assert model.made == 4
+    follow(index, *tools, far, tool("t", "other", "Something else"))
+    assert model.made == 5, "only of the server that is new"
+
+
+def test_a_meaning_finds_so_many_and_no_more() -> None:
+    """docs/discovery.md#meaning: nearly every tool is a little like any query."""
+    tools = [tool("s", f"t{number:02}", "Something") for number in range(80)]
+    index = Index(cast("Meaning", Likes(**{one.public: 0.2 for one in tools})))
+    follow(index, *tools)
+    found = index.search("xylophone", 60)
+    assert (len(found.matches), found.total) == (50, 50)
 
 
 class Numbers(list[Any]):
@@ -66,19 +82,14 @@ class Numbers(list[Any]):
     def any(self) -> bool:
         return any(self)
 
-    def __neg__(self) -> Numbers:
-        return Numbers(-number for number in self)
+    def tolist(self) -> list[float]:
+        return [*self]
 
     def __matmul__(self, other: Numbers) -> Numbers:
         return Numbers(sum(one * two for one, two in zip(row, other, strict=True)) for row in self)
 
 
-NUMPY = SimpleNamespace(
-    concatenate=lambda parts: Numbers(item for part in parts for item in part),
-    argsort=lambda numbers, kind: SimpleNamespace(
-        tolist=lambda: sorted(range(len(numbers)), key=lambda at: numbers[at])
-    ),
-)
+NUMPY = SimpleNamespace(concatenate=lambda parts: Numbers(item for part in parts for item in part))
 
 
 class Seasons(Meaning):
@@ -108,22 +119,19 @@ def ended(steps: Generator[None, None, Any]) -> tuple[int, Any]:
         count += 1
 
 
-def test_the_nearest_come_first_and_what_is_not_like_it_never() -> None:
-    """docs/discovery.md#meaning: equal ones in the order of names, and nobody finds what is hidden from them."""
+def test_how_much_tools_are_like_a_query() -> None:
+    """docs/discovery.md#meaning: one number for each tool, in the order of the list."""
     model = Seasons()
-    names = ["s__spring", "s__summer", "s__sommer", "t__autumn", "t__nothing"]
-    parts = [model.embed(["spring", "summer", "summer"]), model.embed(["autumn", "none of these"])]
-    assert model.nearest("summer", names, parts, 9, None) == ["s__summer", "s__sommer", "s__spring"]
-    assert model.nearest("summer", names, parts, 2, [1, 0, 1, 1, 1]) == ["s__sommer", "s__spring"]
-    assert model.nearest("autumn", names, parts, 9, None) == ["t__autumn", "s__spring"]
-    # Drier than anything that rains, and less like spring's rain than what counts at all.
-    assert model.nearest("desert", names[3:], parts[1:], 9, None) == []
-    assert model.nearest("unknown words", names, parts, 9, None) == []
-    assert model.nearest("summer", [], [], 9, None) == []
+    parts = [model.embed(["spring", "summer"]), model.embed(["autumn", "none of these"])]
+    assert model.likeness("summer", parts) == [0.8, 1.0, 0.0, 0.0]
+    assert model.likeness("autumn", parts) == [0.6, 0.0, 1.0, 0.0]
+    assert model.likeness("desert", parts[1:]) == [-0.14, 0.0]
+    assert model.likeness("unknown words", parts) == []
+    assert model.likeness("summer", []) == []
 
 
 def test_vectors_are_made_in_short_steps_of_what_tools_say() -> None:
-    """docs/discovery.md#limits: no step of the index is long; a tool is its name and how its description begins."""
+    """docs/discovery.md#limits: no long step; a tool is its name, how its description begins, its parameters."""
     model = Seasons()
     tools = [{"name": f"s__tool{number}", "description": "autumn"} for number in range(35)]
     count, rows = ended(model.vectors([json.dumps(one).encode() for one in tools]))
@@ -133,6 +141,10 @@ def test_vectors_are_made_in_short_steps_of_what_tools_say() -> None:
     said = meaning._said
     assert said(b'{"name":"hub__createIssue_nowHTML5","description":"Open it."}') == "create Issue now HTML 5: Open it."
     assert said(b'{"name":"x","description":7}') == "x: "
+    assert said(b'{"name":"x","inputSchema":{"properties":{"user_id":{},"toDay":{}}}}') == "x:  user id to Day"
+    assert said(b'{"name":"x","inputSchema":{"properties":[1]}}') == said(b'{"name":"x","inputSchema":1}') == "x: "
+    many = {"name": "x", "inputSchema": {"properties": {f"a{number}": {} for number in range(99)}}}
+    assert len(said(json.dumps(many).encode()).split()) == 1 + 2 * 20
     assert len(said(json.dumps({"name": "x", "description": "y" * 1000}).encode())) == 303
 
 

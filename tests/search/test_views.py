@@ -10,6 +10,7 @@ import pytest
 
 from muxway import Gateway, Middleware, Status
 from muxway.calls.identity import Identity
+from muxway.search import answers
 from muxway.testing import RawClient, ScriptedServer
 from tests.conftest import REVISIONS, World, a_world, said
 from tests.journeys.test_asks import curious
@@ -253,14 +254,39 @@ async def test_what_callers_may_not_see_is_neither_found_nor_called(revision: st
         assert "delete_repo" not in await search(client, "delete repository")
         assert "hub (2), sky (0)" in await search(client, "weather", names=[])
         assert await search(client, names=["hub__delete_repo"]) == "Tool not found: hub__delete_repo"
-        unknown = (await client.call("call_tool", {"name": "hub__nothing"})).error
+        unknown = (await client.call("hub__nothing")).error
         for name in ("hub__delete_repo", "sky__forecast", "hub:delete_repo"):
-            error = (await client.call("call_tool", {"name": name, "arguments": {"wrong": 1}})).error
             direct = (await client.call(name)).error
-            assert error == direct
-            assert (error["code"], error["message"]) == (unknown["code"], f"Tool not found: {name}")
+            assert (direct["code"], direct["message"]) == (unknown["code"], f"Tool not found: {name}")
+            near = direct.get("data", {}).get("muxway", {}).get("nearest", [])
+            called = await client.call("call_tool", {"name": name, "arguments": {"wrong": 1}})
+            assert called.result["isError"]
+            assert text(called.result) == answers.unknown(direct["message"], near)
         assert not calls(made.servers["hub"]) + calls(made.servers["sky"])
-        assert (await client.call("call_tool", {"name": "call_tool"})).error["code"] in (unknown["code"], -32602)
+        assert (await client.call("call_tool", {"name": "call_tool"})).result["isError"]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_name_that_no_tool_has_gets_names_like_it_as_a_result(revision: str) -> None:
+    """docs/discovery.md#what-a-model-sees: most clients keep protocol errors from the model that can mend the name."""
+    async with world() as made:
+        client = await client_of(made, revision)
+        for name, why in (
+            ("hub__creat_issue", "Tool not found: hub__creat_issue. Names like it: hub__create_issue, "),
+            (
+                "create_issue",
+                "Tool name must be prefixed with server key: create_issue. Names like it: hub__create_issue.",
+            ),
+            ("xylophone__x", "Tool not found: xylophone__x. search_tools finds tools by what they do."),
+            ("x" * 100_000, "xx"),
+        ):
+            result = (await client.call("call_tool", {"name": name, "arguments": {}})).result
+            assert result["isError"]
+            assert text(result).startswith("Nothing was called. ")
+            assert why in text(result)
+            assert len(text(result)) < 1000
+        assert "hub__create_issue" in (await client.call("hub__creat_issue")).error["data"]["muxway"]["nearest"]
+        assert not calls(made.servers["hub"])
 
 
 async def test_rules_that_look_at_arguments_look_at_those_of_the_tool() -> None:
@@ -271,7 +297,8 @@ async def test_rules_that_look_at_arguments_look_at_those_of_the_tool() -> None:
         allowed = await client.call("call_tool", {"name": "hub__create_issue", "arguments": {"title": "x"}})
         assert said(allowed.result) == {"title": "x"}
         denied = await client.call("call_tool", {"name": "hub__create_issue", "arguments": {"title": "secret 1"}})
-        assert denied.error["message"] == "Tool not found: hub__create_issue"
+        assert "Tool not found: hub__create_issue. " in text(denied.result)
+        assert text(denied.result).count("hub__create_issue") == 1
 
 
 async def test_callers_of_different_rules_find_different_tools() -> None:
@@ -343,8 +370,8 @@ async def test_what_middleware_takes_out_of_lists_is_not_found_either() -> None:
         assert "hub__list_issues" in found
         assert "hub (2)" in await search(client, "xylophone")
         assert (await client.call("call_tool", {"name": "hub__list_issues"})).result
-        error = (await client.call("call_tool", {"name": "hub__delete_repo"})).error
-        assert error["message"] == "Tool not found: hub__delete_repo"
+        refused = (await client.call("call_tool", {"name": "hub__delete_repo"})).result
+        assert text(refused).startswith("Nothing was called. Tool not found: hub__delete_repo. ")
 
 
 async def test_shapes_of_views_are_found_and_called() -> None:
@@ -476,7 +503,7 @@ async def test_a_tool_that_changes_between_search_and_call_is_called_as_it_is_th
         server.definitions = []
         server.change("tools")
         await until(lambda: not made.gateway.tools())
-        assert (await client.call("call_tool", inner)).error["message"] == "Tool not found: up__get"
+        assert "Tool not found: up__get. search_tools" in text((await client.call("call_tool", inner)).result)
         assert "up (0)" in await search(client, "get")
         assert len(calls(server)) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,7 @@ async def test_call_tool_does_not_call_itself() -> None:
             call: dict[str, Any] = {"name": name, "arguments": {}}
             for _ in range(3):
                 call = {"name": "call_tool", "arguments": call}
-                error = (await client.call("call_tool", call)).error
-                assert "call_tool" in error["message"]
+                assert "Tool not found: call_tool." in text((await client.call("call_tool", call)).result)
         assert not calls(server)
 
 
@@ -131,12 +131,101 @@ async def test_what_is_hidden_is_as_unknown_as_what_there_is_not() -> None:
     async with Gateway.open({**OFF, **SEARCHED, "shape": shape}, middleware=[Hider()]) as gateway:
         await gateway.add("hub", server=hub())
         client = await client_of(World(gateway, {}))
-        for name, like in (("hub.delete_repo", "hub.nothing"), ("delete_all", "nothing")):
-            for ask in (lambda name: (name,), lambda name: ("call_tool", {"name": name})):
-                hidden, unknown = [(await client.call(*ask(one))).error for one in (name, like)]
+        without = hub()
+        without.definitions = [one for one in without.definitions if one["name"] == "create_issue"]
+        async with Gateway.open({**OFF, **SEARCHED}, middleware=[Hider()]) as other:
+            await other.add("hub", server=without)
+            stranger = await client_of(World(other, {}))
+            for name, like in (("hub.delete_repo", "hub.nothing"), ("delete_all", "nothing")):
+                hidden, unknown = [(await client.call(one)).error for one in (name, like)]
                 assert hidden == {**unknown, "message": unknown["message"].replace(like, name)}
+                hidden, unknown = [(await one.call("call_tool", {"name": name})).result for one in (client, stranger)]
+                assert hidden == unknown
+                assert hidden["isError"]
         for near in ("hub__delete_rep", "delete_repo", "delete_al"):
             assert "data" not in (await client.call(near)).error
+            assert "delete_" not in text((await client.call("call_tool", {"name": near})).result).replace(
+                f"{near}.", ""
+            )
+        mistyped = (await client.call("call_tool", {"name": "hub__create_isue"})).result
+        assert "Names like it: hub__create_issue" in text(mistyped)
+
+
+async def test_a_name_that_may_be_two_tools_tells_of_none_where_middleware_hides() -> None:
+    """docs/names.md#what-a-call-may-say: who does not see one of them must not learn of it by the other."""
+    servers = {"a": ScriptedServer(tools={"b.delete": None}), "a.b": ScriptedServer(tools={"delete": None})}
+    for hides, why in (((), "Tool name is ambiguous: a.b.delete may be"), ([Hider()], "Tool not found: a.b.delete")):
+        async with Gateway.open({**OFF, **SEARCHED}, middleware=hides) as gateway:
+            for name, server in servers.items():
+                await gateway.add(name, server=server)
+            client = await client_of(World(gateway, {}))
+            assert (await client.call("a.b.delete")).error["message"].startswith(why)
+            assert why in text((await client.call("call_tool", {"name": "a.b.delete"})).result)
+
+
+class Waits(Middleware):
+    """Lets calls wait for something."""
+
+    def __init__(self) -> None:
+        self.came, self.go = asyncio.Event(), asyncio.Event()
+
+    async def call_tool(self, request: Request, go: Next) -> Result:
+        """Pass it on, later."""
+        self.came.set()
+        await self.go.wait()
+        return await go(request)
+
+
+def _reading(*, only: bool) -> list[dict[str, Any]]:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    return [{"name": "get", "inputSchema": schema, "annotations": {"readOnlyHint": only}}]
+
+
+def _is_read_only(gateway: Gateway) -> bool:
+    return gateway.tools()[0].definition["annotations"]["readOnlyHint"]
+
+
+async def test_a_tier_is_that_of_the_definition_which_is_called() -> None:
+    """docs/discovery.md#tiers: a tool that said otherwise when the call came is judged again after it has waited."""
+    waits = Waits()
+    server = NoteServer(tools={"get": None}, definitions=_reading(only=True))
+    tiers = {"gateway": {"discovery": "search", "tiers": True}}
+    async with Gateway.open({**OFF, **tiers}, middleware=[waits]) as gateway:
+        await gateway.add("up", server=server)
+        client = await client_of(World(gateway, {}))
+        params = {"name": "call_tool_read", "arguments": {"name": "up__get", "arguments": {"a": "x"}}}
+        id_ = client.start("tools/call", params)
+        await waits.came.wait()
+        server.definitions = _reading(only=False)
+        server.change("tools")
+        await until(lambda: _is_read_only(gateway) is False)
+        waits.go.set()
+        refused = (await client.answer(id_)).result
+        assert refused["isError"]
+        assert "call_tool_destructive" in text(refused)
+        assert not calls(server)
+        right = {"name": "up__get", "arguments": {"a": "x"}}
+        assert said((await client.call("call_tool_destructive", right)).result) == {"a": "x"}
+        assert said((await client.call("up__get", {"a": "y"})).result) == {"a": "y"}
+
+
+async def test_what_was_agreed_to_is_judged_again_if_it_has_changed() -> None:
+    """docs/discovery.md#tiers: also after somebody has looked at the call for a while."""
+    server = NoteServer(tools={"get": None}, definitions=_reading(only=True))
+    top = {"gateway": {"discovery": "search", "tiers": True}, "access": [{"tools": ["*"], "do": "ask"}]}
+    async with a_world({"up": server}, **top) as made:
+        client = await client_of(made, capabilities={"elicitation": {"form": {}}})
+        params = {"name": "call_tool_read", "arguments": {"name": "up__get", "arguments": {}}}
+        id_ = client.start("tools/call", params)
+        asked = await client.notice("elicitation/create")
+        server.definitions = _reading(only=False)
+        server.change("tools")
+        await until(lambda: _is_read_only(made.gateway) is False)
+        agreed = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {}}}
+        client.say(json.dumps(agreed).encode())
+        refused = (await client.answer(id_)).result
+        assert "call_tool_destructive" in text(refused)
+        assert not calls(server)
 
 
 async def test_a_pinned_session_can_call_what_is_new_and_not_hidden() -> None:
@@ -206,7 +295,9 @@ async def test_middleware_hides_what_is_listed_for_one_user() -> None:
         assert "up__read_it" in found
         assert "delete_it" not in found
         for call in (("up__delete_it",), ("call_tool", {"name": "up__delete_it"})):
-            assert (await client.call(*call)).error["message"] == "Tool not found: up__delete_it"
+            told = (await client.call(*call)).message
+            assert "Tool not found: up__delete_it" in json.dumps(told)
+            assert "error" in told or told["result"]["isError"]
         assert "up (1)" in await search(client, "bobs")
 
 

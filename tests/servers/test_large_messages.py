@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 def say(channel: FakeChannel, frame: bytes) -> None:
     """As a transport does: what is large is opened first."""
-    if len(frame) <= large.LARGE:
+    if len(frame) <= large.LARGE_MESSAGE:
         channel.hear([frame])
         return
     steps = large.opening(frame)

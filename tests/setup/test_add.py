@@ -164,6 +164,16 @@ def test_what_cannot_be_added_is_refused_and_nothing_is_written(
     assert config.read_text() == text
 
 
+def test_a_name_and_a_url_run_no_package_of_that_name(config: Path, muxway: Callable[..., Result]) -> None:
+    """docs/setup.md#one-server-more: a URL gets its name by --name, and a stranger's package is not run instead."""
+    text = config.read_text()
+    done = muxway("add", "notes-mcp", "https://notes.example.com/mcp")
+    assert done.exit_code == 1
+    assert "with --name notes-mcp and its URL" in " ".join(done.stderr.split())
+    assert "Runs:" not in done.output
+    assert config.read_text() == text
+
+
 def test_secrets_go_to_a_file_of_their_own(
     home: Path, config: Path, muxway: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

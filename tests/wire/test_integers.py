@@ -67,7 +67,7 @@ def test_looking_takes_no_longer_than_reading(fill: bytes) -> None:
     frame = (b'["%b"]' if fill in (b"x", b"7", b'\\"') else b"[%b0]") % (fill * (4_000_000 // len(fill)))
     best = float("inf")
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.thread_time()
         assert not envelopes.has_huge_integer(frame)
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.thread_time() - began)
     assert best < 0.4

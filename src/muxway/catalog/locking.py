@@ -168,8 +168,7 @@ def compare_one(
         return Drift(kind, name, (Difference("breaking", "is not there any more"),), gone=True)
     if before is None:
         return Drift(kind, name, (Difference("risk", "is new"),), new=True)
-    # To Python `true` is 1, which nobody could use to say anything; and this is done for every tool of every list.
-    if before == after:
+    if same(before, after):
         return None
     found: list[Difference] = []
     for one in FIELDS[kind]:

@@ -13,7 +13,7 @@ from muxway.likeness import most_like, short
 from muxway.wire import conversion, envelopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from muxway.catalog.shaping import Shaping
     from muxway.wire.envelopes import Params
@@ -223,10 +223,14 @@ class Catalog:
         """This catalog, for things of another kind."""
         return replace(self, kind=kind)
 
-    def nearest(self, name: str) -> list[str]:
-        """The three listed names most like this one, for an error that helps; a bare name is a tool's own."""
-        owners = [public for public, route in self.routes.items() if route.alias == name]
-        return owners[:3] or most_like(name, self.routes, n=3, cutoff=0.6)
+    def nearest(self, name: str, hidden: Collection[str] = ()) -> list[str]:
+        """The three listed names most like this one, for an error that helps; a bare name is a tool's own.
+
+        What is `hidden`, by public name, has no part in it.
+        """
+        shown = {one: route for one, route in self.routes.items() if route.public not in hidden}
+        owners = [one for one, route in shown.items() if route.alias == name]
+        return owners[:3] or most_like(name, shown, n=3, cutoff=0.6)
 
     def page(self, offset: int, size: int | None, variant: Variant | None = None) -> bytes:
         """What is listed from `offset` on, joined with commas; encoded once for all who ask for the same variant."""

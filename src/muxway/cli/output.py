@@ -30,6 +30,7 @@ _LOOKS = {
     "restarting": ("↻", "~", "yellow"),
     "login needed": ("◌", "?", "yellow"),
     "logged in": ("●", "+", "green"),
+    "no login": ("○", "-", "bright_black"),
     "sleeping": ("◦", "-", "bright_black"),
     "stopped": ("■", "-", "bright_black"),
     "disabled": ("⊘", "-", "bright_black"),

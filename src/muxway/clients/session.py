@@ -211,7 +211,7 @@ class Session:
         """Take what the client sent."""
         first = frames[0] if frames else b""
         # Only the first one can be longer than what was read.
-        if isinstance(first, bytes) and len(first) > large.LARGE:
+        if isinstance(first, bytes) and len(first) > large.LARGE_MESSAGE:
             lines = [Message(partial(self._hear_line, late)) for late in frames[1:]]
             self.unheard.put([Message(partial(self._hear_large, first)), *lines], soon=True)
             return
@@ -246,8 +246,12 @@ class Session:
                 self.say(envelopes.failure(opened.id, InvalidRequest(f"not a JSON-RPC request: {opened}")))
             elif large.has_huge_integer(frame, opened):
                 self._refuse_line(frame, InvalidRequest(envelopes.HUGE_INTEGER), self.say)
-            elif name := next((name for name in _SHORT if len((opened.params or {}).get(name, b"")) > large.LARGE), ""):
-                self._refuse_line(frame, InvalidParams(f"params.{name} has more than {large.LARGE} bytes"), self.say)
+            elif name := next(
+                (name for name in _SHORT if len((opened.params or {}).get(name, b"")) > large.LARGE_MESSAGE), ""
+            ):
+                self._refuse_line(
+                    frame, InvalidParams(f"params.{name} has more than {large.LARGE_MESSAGE} bytes"), self.say
+                )
             else:
                 self._hear(opened, self.say, self.say)
         except Exception as error:  # noqa: BLE001 - the next message has to be heard

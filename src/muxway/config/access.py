@@ -165,7 +165,7 @@ def access_rules(reader: Reader, path: Path, raw: object) -> tuple[AccessRule, .
 def check_rules(rules: Sequence[AccessRule], servers: Collection[str], views: Collection[str], report: Report) -> None:
     """Warn of rules that nothing can match: they name what is not there, or one before them matches all the same."""
     for number, rule in enumerate(rules):
-        place = tuple(rule.where.split("."))
+        place = tuple(int(part) if part.isdecimal() else part for part in rule.where.split("."))
         for key, texts, there, what in (
             ("servers", rule.servers, servers, "server"),
             ("views", rule.views, views, "view"),

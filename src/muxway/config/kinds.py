@@ -194,19 +194,17 @@ def timeout(reader: Reader, place: Path, raw: object) -> float | None:
 
 # --- arrays ---------------------------------------------------------------------------------------------------------
 
-_LIKE_ARGUMENTS = 'an array of strings like ["-y", "package"]'
-
 
 @kind("array of text", _STRINGS)
 def strings(reader: Reader, place: Path, raw: object) -> tuple[str, ...] | None:
     """Texts; numbers are made into such."""
-    return reader.items(place, raw, reader.scalar, _LIKE_ARGUMENTS)
+    return reader.items(place, raw, reader.scalar, 'an array of strings like ["one", "two"]')
 
 
 @kind("array of text", _STRINGS)
 def arguments(reader: Reader, place: Path, raw: object) -> tuple[str, ...] | None:
     """Arguments of a program."""
-    return reader.items(place, raw, reader.argument, _LIKE_ARGUMENTS)
+    return reader.items(place, raw, reader.argument, 'an array of strings like ["-y", "package"]')
 
 
 @kind(

@@ -313,6 +313,9 @@ def _read_gateway(raw: object, reader: Reader) -> GatewaySettings:
     if auth is not None and not (settings.public_url or auth.audience or settings.host in _LOOPBACK):
         why = "which tokens are for this gateway is not known: set `publicUrl`, or `auth.audience`; `serve` needs one"
         reader.report.warn(("gateway", "auth"), why)
+    if (settings.public_url or "").endswith("/mcp"):
+        why = "clients would have to write `/mcp/mcp`: `publicUrl` is without the `/mcp` that is added to it"
+        reader.report.warn(("gateway", "publicUrl"), why)
     if settings.tls is not None and (settings.public_url or "").lower().startswith("http://"):
         why = "http:// is not what `tls` makes of this gateway: write https://; `serve` needs it"
         reader.report.warn(("gateway", "publicUrl"), why)

@@ -149,14 +149,15 @@ class _Tool:
 
     def told(self, view: str | None, server: Server | None, identity: Identity | None) -> dict[str, Any]:
         shown = self._route if view is None else _route(self._tools(view), self._source.upstream, self._native)
-        facts = [*self._about_name(), self._about_listing(), *self._about_shape()]
+        visible = self._snapshot.seen(view, identity)
+        verdict = None if shown is None else visible.verdict(TOOLS, shown)
+        denied = verdict is not None and not verdict.shown
+        facts = [*self._about_name(), self._about_listing(denied=denied), *self._about_shape()]
         views = [*self._snapshot.views] if view is None else [view]
         if self._route is not None:
             facts += [fact for one in views for fact in self._about_view(one)]
-        visible = self._snapshot.seen(view, identity)
-        verdict = None if shown is None else visible.verdict(TOOLS, shown)
         if shown is not None and self._snapshot.settings.access is not None:
-            facts += _about_access(verdict)
+            facts += [_fact("caller", _described(identity)), *_about_access(verdict)]
         named = shown or self._route
         name = None if named is None else named.public
         if named is not None and self._snapshot.settings.client_profiles:
@@ -227,12 +228,14 @@ class _Tool:
 
     # --- who sees it --------------------------------------------------------------------------
 
-    def _about_listing(self) -> Fact:
+    def _about_listing(self, *, denied: bool) -> Fact:
         where = "" if self._server is None else self._server.where
         verdict = self._reasons.verdict
         why, item = verdict.of(self._native, self._source.upstream)
         text = f"{'yes' if verdict.shown else 'no'}, {why}"
-        if verdict.shown and self._is_searched(None):
+        if verdict.shown and denied:
+            text = f"no, an access rule denies it to this caller; else {text}"
+        elif verdict.shown and self._is_searched(None):
             text += "; clients find it with search_tools"
         return _fact("listed", text, where if verdict.key else "", verdict.key, item)
 
@@ -287,6 +290,16 @@ def _about_clients(route: Route) -> Iterator[Fact]:
     for profile in PROFILES.values():
         for what in changes_of(route, profile):
             yield _fact("client", f"{profile.title}: {what}", "gateway", "clientProfiles")
+
+
+def _described(identity: Identity | None) -> str:
+    """For whom rules were asked, which the options of `explain` say."""
+    if identity is None:
+        return "somebody without credentials; --as, --group, --key and --client name somebody"
+    if identity.key:
+        return f"API key {identity.key}"
+    groups = f"in {', '.join(identity.groups)}" if identity.groups else "in no group (--group names one)"
+    return f"{identity.user or 'a user'}, {groups}"
 
 
 def _about_access(verdict: Ruling | None) -> Iterator[Fact]:

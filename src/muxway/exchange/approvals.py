@@ -167,6 +167,7 @@ class _Asking:
     def allow(self) -> None:
         """Go on with it."""
         if self._end():
+            _tell("a call was approved", self.approval)
             attempt(self._sink.failed, self._go_on)
 
     def _go_on(self) -> None:
@@ -254,6 +255,7 @@ class Approvals:
         if action != "accept":
             refuse(approval, "the user declined it" if action == "decline" else "the user did not answer", sink)
             return None
+        _tell("a call was approved", approval)
         params = {name: raw for name, raw in call.params.items() if name not in ("requestState", "inputResponses")}
         return go(msgspec.structs.replace(call, params=params), sink)
 
@@ -336,8 +338,18 @@ def _question(target: Target, approval: Approval) -> Params:
     return {"message": Raw(envelopes.encode(message)), "requestedSchema": YES_OR_NO}
 
 
+def _tell(what: str, approval: Approval, **more: str) -> None:
+    """Let the log know how a question ended: the result alone does not say whether its server was ever asked."""
+    identity = approval.call.caller.identity
+    who = {} if identity is None else {"key": identity.key} if identity.key else {"user": identity.user}
+    log.info(
+        what, **({"id": approval.id} if approval.id else {}), name=cut(approval.name), rule=approval.rule, **who, **more
+    )
+
+
 def refuse(approval: Approval, why: str, sink: Sink) -> None:
     """End a call that nobody agreed to. A model can read why a tool was not called."""
+    _tell("a call was not approved", approval, why=why)
     if approval.method != "tools/call":
         sink.failed(RpcError(f"not allowed: {why}", data={"muxway": {"reason": "denied"}}))
         return

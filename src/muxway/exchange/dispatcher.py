@@ -18,13 +18,15 @@ from muxway.exchange import completion, logins, prompts, resources, tasks
 from muxway.exchange.forwarding import as_sent, check_arguments
 from muxway.likeness import short
 from muxway.routing.listings import cursor_of
+from muxway.routing.router import named
+from muxway.search.listing import SEARCH
 from muxway.wire import envelopes
 from muxway.wire.asking import REPEATABLE
 from muxway.wire.envelopes import joined
 from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from muxway.calls.backend import Backend, Held, WaitingCalls
     from muxway.calls.call import Call, Caller
@@ -107,6 +109,52 @@ class _ForClient(Passing):
         self._sink.failed(error)
 
 
+class _CalledByName(Passing):
+    """A call by `call_tool`. That there is no such tool is told as its result, so that a model can mend the name: most
+    clients keep protocol errors from it. Implements `Running`.
+    """
+
+    def __init__(self, sink: Sink, call: Call, sees: Callable[[], Visible], give: Callable[[str], None]) -> None:
+        super().__init__(sink)
+        self._sees = sees
+        self._call = call
+        self._give = give
+        self.running: Running | None = None
+        self.over = False
+
+    def done(self, *result: Buffer) -> None:
+        self.over = True
+        self._sink.done(*result)
+
+    def failed(self, error: RpcError) -> None:
+        if not isinstance(error, ToolNotFound):
+            self.over = True
+            self._sink.failed(error)
+            return
+        # What there is may be something else by now.
+        visible = self._sees()
+        if visible.chain is None:
+            self._unknown(visible, error, ())
+        else:
+            visible.chain.hidden(TOOLS, self._call.caller, partial(self._unknown, visible, error))
+
+    def _unknown(self, visible: Visible, error: RpcError, hidden: Collection[str] | RpcError) -> None:
+        if self.over:
+            return
+        # Only for those who search.
+        from muxway.search import answers
+
+        self.over = True
+        name = envelopes.text(named(self._call.params.get("arguments"))[0] or b"") or ""
+        near = [] if isinstance(hidden, RpcError) else visible.tools.nearest(name, hidden)
+        self._give(answers.unknown(error.message, [one for one in near if one != name]))
+
+    def cancel(self, reason: str | None) -> None:
+        self.over = True
+        if self.running is not None:
+            self.running.cancel(reason)
+
+
 class Dispatcher:
     """The gateway for the callers of one view, or for those who see all: answers lists, and sends calls on.
 
@@ -175,6 +223,20 @@ class Dispatcher:
             if making is not None:
                 return _HeldCall(making.held, self._router, self.handle, call, sink, counts=False)
             visible = self._look(call.caller)
+        if visible.finders and call.method == "tools/call" and (by := self._by_name(visible, call, sink)) is not None:
+            by.running = self._start(visible, call, by)
+            return None if by.over else by
+        return self._start(visible, call, sink)
+
+    def _by_name(self, visible: Visible, call: Call, sink: Sink) -> _CalledByName | None:
+        """Where the outcome of a call by `call_tool` goes first; None: it is none."""
+        name = envelopes.text(call.params.get("name", b""))
+        if name not in visible.finders or name == SEARCH or call.caller.depth:
+            return None
+        give = partial(self._forwarder.give, call, sink, failed=True)
+        return _CalledByName(sink, call, partial(self.seen, call.caller), give)
+
+    def _start(self, visible: Visible, call: Call, sink: Sink) -> Running | None:
         if visible.chain is None:
             return self._answer(visible, call, sink)
         if visible.before_client is not None and call.method == TOOLS.method and visible.relisted(TOOLS):
@@ -209,7 +271,12 @@ class Dispatcher:
                 elif target is None or target.found_in is not visible.tools or target.error is not None:
                     # A call that has chosen a subtool is that subtool's by now, which callers need not see.
                     if target is None or target.chosen is None:
-                        target = self._router.resolve(visible, call)
+                        router = self._router
+                        target = (
+                            router.resolve(visible, call)
+                            if target is None
+                            else router.resolve_again(visible, call, target)
+                        )
                         call = target.call or call
                         params = call.params
                     if target.error is not None:
@@ -271,6 +338,9 @@ class Dispatcher:
             return self._prepare_and_send(target, call, sink)
         except StillStarting as wait:
             return self.hold(wait, partial(self._agreed, target), call, sink)
+        except CallRefused as refused:
+            self._forwarder.give(call, sink, refused.message, failed=True)
+            return None
 
     def _prepare_and_send(self, target: Target, call: Call, sink: Sink) -> Running | None:
         if self.runtime.snapshot.settings.locked and target.route is not None and target.kind is not None:

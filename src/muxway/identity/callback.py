@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from typing import TYPE_CHECKING, Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from muxway.identity.discovery import OAuthError
 
@@ -25,10 +25,17 @@ _HEAD: Final = (
 )
 _PAGE: Final = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>muxway</title>"
-    "<body style='font:16px system-ui;max-width:32em;margin:4em auto'><h1>{title}</h1><p>{text}</p></body></html>"
+    "<meta name=viewport content='width=device-width'><style>:root{{color-scheme:light dark}}</style>"
+    "<body style='font:16px/1.5 system-ui;max-width:32em;margin:4em auto;padding:0 1em'>"
+    "<h1>{title}</h1><p>{text}</p></body></html>"
 )
 
-DONE: Final = ("200 OK", "Back to the terminal", "You can close this window; muxway continues automatically.")
+DONE: Final = (
+    "200 OK",
+    "Almost done",
+    "You can close this window; muxway finishes the login, and shows the result where you started it.",
+)
+DECLINED: Final = ("200 OK", "Not logged in", "The login was refused or cancelled. Nothing has changed.")
 WRONG: Final = ("400 Bad Request", "This is not the login that is open", "Begin again with <code>muxway login</code>.")
 NOTHING: Final = ("404 Not Found", "Nothing is here", "This page is only for the end of a login.")
 
@@ -92,7 +99,9 @@ class Callback:
             return NOTHING
         if self._cookie is not None and f"muxway-login={self._cookie}" not in _cookies(head):
             return WRONG
-        return DONE if self._take(query) else WRONG
+        if not self._take(query):
+            return WRONG
+        return DECLINED if "error" in parse_qs(query) else DONE
 
 
 async def read_head(reader: asyncio.StreamReader) -> bytes | None:

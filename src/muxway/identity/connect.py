@@ -30,6 +30,7 @@ from muxway.identity.store import LOCAL, TokenStore
 from muxway.identity.user_values import WrongValue, checked, values_key
 from muxway.identity.web_pages import say, send_to, show
 from muxway.log import EventLog, printable
+from muxway.net.sealed_files import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -187,6 +188,13 @@ class ConnectPages:
     # --- the page -----------------------------------------------------------------------------
 
     async def _page(self, request: PageRequest) -> PageAnswer:
+        try:
+            return await self._answer(request)
+        except StoreError as error:
+            log.error("the page /connect cannot use its store", why=str(error))
+            return say(503, "Not now", "The gateway's log says why. What was there before is as it was.")
+
+    async def _answer(self, request: PageRequest) -> PageAnswer:
         if f"http://{request.host}" != self._base and self._base.startswith("http:"):
             # Cookies belong to one name of this machine.
             return send_to(f"{self._base}{PATH}?{request.query}" if request.query else f"{self._base}{PATH}")
@@ -269,7 +277,7 @@ class ConnectPages:
             log.warning(
                 "login failed", upstream=config.name, user=visitor.who.user, error=str(error) or "it takes too long"
             )
-            return await self._show(visitor, config.name, f"{config.name} {_told(error)}", 502)
+            return await self._show(visitor, config.name, f"{config.name}: {_told(error)}", 502)
         self._client.begun(config.name, pending)
         self._make_room(visitor.owner)
         self._begun[pending.state] = _OpenLogin(sign_in, pending, config.name, visitor.owner, visitor.who.csrf)
@@ -357,16 +365,23 @@ def _section(visitor: _PageReader, config: ServerConfig, store: TokenStore) -> s
     """What the page says of one server."""
     # A program by its name: where it is on the gateway's machine is nothing to its users.
     where, form = escape(urlsplit(config.url or "").netloc or PurePath(config.command or "").name), ""
+    try:
+        given = store.values(values_key(config, visitor.owner)) if config.user_values else {}
+        login = None if config.user_values else store.read(login_key(config, visitor.owner))
+        no_login = "not connected"
+    except StoreError as error:
+        log.warning(
+            "what a user has at a server cannot be read", upstream=config.name, user=visitor.who.user, why=error
+        )
+        given, login, no_login = {}, None, "what was kept cannot be read any more: connect it again"
     if config.user_values:
-        given = store.values(values_key(config, visitor.owner))
         missing = [name for name in config.user_values if name not in given]
         said = f"needs your {escape(', '.join(missing))}" if missing else "has your keys"
         button = _form(visitor, config.name, "remove", "Remove") if given else ""
         form = _key_form(visitor, config, given)
     else:
-        login = store.read(login_key(config, visitor.owner))
         missing = [] if login is not None else ["login"]
-        said = "not connected" if login is None else "connected"
+        said = no_login if login is None else "connected"
         button = _form(visitor, config.name, "connect", "Connect" if missing else "Connect again", go=bool(missing))
         button += "" if missing else " " + _form(visitor, config.name, "disconnect", "Disconnect")
     return (

@@ -31,11 +31,13 @@ def consent_page(
         if client.is_document
         else ("It has registered itself: nobody has checked its name.")
     )
-    rows = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in scopes) or "<li>no scope in particular</li>"
+    rows = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in scopes)
+    allowed = f", with</p><ul>{rows}</ul>" if rows else ".</p>"
     body = (
-        f"<header><h1>Allow this program?</h1><span class=soft>{escape(who.user)}</span></header>"
+        "<header><h1>Allow this program?</h1>"
+        f"<span class=soft>signed on as <b>{escape(who.user)}</b></span></header>"
         f"<section><h2>{escape(client.name or 'A program without a name')}</h2><p class=soft>{known}</p>"
-        f"<p>It wants to use <b>{escape(resource)}</b> in your name, with</p><ul>{rows}</ul>"
+        f"<p>It wants to use <b>{escape(resource)}</b> in your name{allowed}"
         f"<p>Your answer goes to {place}:</p><p class=soft>{escape(redirect_uri)}</p>"
         "<p>If you did not just ask for this yourself, say no.</p>"
         f"<form method=post action='authorize'>{csrf_field(who)}"

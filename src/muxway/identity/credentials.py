@@ -20,7 +20,7 @@ from muxway.identity.login_watch import LoginWatch
 from muxway.identity.store import EARLY, LOCAL, Login, LoginKey, WantedLogin, canonical
 from muxway.log import EventLog
 from muxway.net.http_errors import HttpTrouble
-from muxway.net.sealed_files import StoreError
+from muxway.net.sealed_files import LostError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,6 +141,10 @@ class ServerCredentials:
             return
         try:
             found = self._store.read(self.key)
+        except LostError as error:
+            # A user of the gateway can do nothing about its files, but can log in again.
+            log.warning("a login cannot be opened any more", upstream=self._config.name, why=error)
+            raise self._needs_login("what is kept of the last one cannot be opened any more") from None
         except StoreError as error:
             self._keep_watch()
             raise HttpTrouble(f"cannot be logged in to: {error}", "login_needed") from None
@@ -193,7 +197,10 @@ class ServerCredentials:
             async with fetch_for(self._config, login) as fetch:
                 renewed = await grants.renew(fetch, login, self._oauth)
         except TokenRefused as refused:
-            if refused.code == "invalid_grant" and not good:
+            # Many authorization servers forget clients that registered themselves, and with them their logins.
+            forgotten = refused.code == "invalid_client" and login.registration.kind == "registered"
+            if (forgotten or refused.code == "invalid_grant") and not good:
+                # With it goes the client id: the next login gets another one.
                 self._store.remove(self.key)
                 self._take(None)
                 raise self._needs_login("the last one has ended") from None

@@ -36,6 +36,8 @@ _KIND: Final = "metadata document"
 _PATIENCE: Final = 2.0
 _LOOKED_FOR: Final = 600.0
 """Seconds for which it is remembered where the gateway's name leads."""
+_MOST_UNANSWERED: Final = 3
+"""Logins with a client id that may be begun, and none come back, before another one is registered."""
 _HEADERS: Final = (
     ("content-type", "application/json"),
     ("cache-control", "max-age=3600"),
@@ -65,6 +67,8 @@ class GatewayClient:
         self._looked = float("-inf")
         self._registered: dict[tuple[str, str], Registration] = {}
         """By server and issuer."""
+        self._unanswered: dict[tuple[str, str], int] = {}
+        """How many logins with that have begun since one last came back, by the same."""
         self._came_back: dict[tuple[str, str], bool] = {}
         """Whether a login with the document came back, by the same, where one was begun."""
 
@@ -101,6 +105,10 @@ class GatewayClient:
         )
         if self.document_url is not None and server.client_id_metadata and may_read:
             return Registration(kind=_KIND, client_id=self.document_url)
+        if self._unanswered.get(at, 0) >= _MOST_UNANSWERED:
+            # It may have forgotten us, which only the browsers of users are told.
+            self._registered.pop(at, None)
+            self._unanswered.pop(at, None)
         return self._registered.get(at)
 
     def begun(self, name: str, pending: PendingLogin) -> None:
@@ -108,13 +116,16 @@ class GatewayClient:
         at = name, pending.found.server.issuer
         if pending.registration.kind == "registered":
             self._registered[at] = pending.registration
+            self._unanswered[at] = self._unanswered.get(at, 0) + 1
         elif pending.registration.client_id == self.document_url:
             self._came_back.setdefault(at, False)
 
     def came_back(self, name: str, pending: PendingLogin) -> None:
         """A login that had begun came back from the authorization server, with a code or a user's no: it knows us."""
+        at = name, pending.found.server.issuer
+        self._unanswered.pop(at, None)
         if pending.registration.client_id == self.document_url:
-            self._came_back[name, pending.found.server.issuer] = True
+            self._came_back[at] = True
 
 
 def _can_be_found(base: str) -> bool:

@@ -40,7 +40,9 @@ async def fetch_json(url: str, headers: Mapping[str, str] | None = None, body: b
             async with await client.request(method, url, headers or {}, body, redirects=False) as response:
                 if response.status == 401 and body is not None:
                     # RFC 6749 §5.2, RFC 7662 §2.3: what is posted there comes from muxway as a client.
-                    raise HttpTrouble("does not take muxway's `clientId` and `clientSecret` (status 401)")
+                    raise HttpTrouble(
+                        "does not take muxway's `clientId` and `clientSecret` (status 401)", "login_needed"
+                    )
                 if response.status != 200:
                     raise HttpTrouble(f"answered with status {response.status}")
                 found = envelopes.value(await response.read(_LARGEST))

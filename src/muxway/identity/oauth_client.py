@@ -54,9 +54,9 @@ _SHOWN: Final = 200
 class TokenRefused(OAuthError):
     """The token endpoint says no, with an error code of OAuth."""
 
-    def __init__(self, code: str, description: str) -> None:
+    def __init__(self, code: str, description: str, hint: str = "") -> None:
         said = f"{code}: {description}" if description else code
-        super().__init__(f"its authorization server refuses: {said}")
+        super().__init__(f"its authorization server refuses: {said}{hint}")
         self.code = code
 
 
@@ -198,8 +198,18 @@ async def ask(
     if 400 <= answer.status < 500 and isinstance(code, str):
         # What we sent may come back in it.
         mask = masker([fields[name] for name in _SECRET if name in fields] + [registration.client_secret or ""])
-        raise TokenRefused(mask(printable(code))[:80], mask(_description(given)))
+        raise TokenRefused(mask(printable(code))[:80], mask(_description(given)), _hint(code, registration))
     raise Unavailable(f"its authorization server answered with HTTP status {answer.status} and no token")
+
+
+def _hint(code: str, registration: Registration) -> str:
+    """Where to look if the authorization server does not know us as what the config says we are."""
+    if code not in ("invalid_client", "unauthorized_client") or registration.kind != "written":
+        return ""
+    other = {"none": "", "private_key_jwt": " and `oauth.privateKey`"}.get(
+        registration.method, " and `oauth.clientSecret`"
+    )
+    return f" (look at `oauth.clientId`{other} in the config)"
 
 
 def read_token(given: Mapping[str, Any]) -> Token:

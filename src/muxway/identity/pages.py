@@ -35,7 +35,11 @@ _SOCKETS: Final = "/proc/net/tcp"
 _BEGIN: Final = 20.0
 """Seconds to find out where to log in."""
 _GONE: Final = ("404 Not Found", "This link is not good any more", "Make the call again to get another one.")
-_CANNOT: Final = ("502 Bad Gateway", "The login could not begin", "The gateway's log says why.")
+_CANNOT: Final = (
+    "502 Bad Gateway",
+    "The login could not begin",
+    "<code>muxway login</code> in a terminal, or the gateway's log, says why.",
+)
 _NOT_YOURS: Final = ("403 Forbidden", "This link is not for you", "It is for the user who runs the gateway.")
 
 log = EventLog("identity")

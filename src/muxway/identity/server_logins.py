@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muxway.calls.identity import key_name
@@ -51,6 +52,8 @@ class ServerLogins:
         from muxway.identity.store import LOCAL, TokenStore
 
         source = self._source()
+        # Whoever is told to run a command does so somewhere else than the gateway was started.
+        source = None if source is None else str(Path(source).absolute())
         if server.user_values:
             from muxway.identity.user_values import UserValues
 

@@ -13,10 +13,11 @@ from muxway.identity import device, oauth_client
 from muxway.identity.callback import PATH, Callback
 from muxway.identity.challenges import Challenge, read_challenge
 from muxway.identity.credentials import fetch_for, login_key, takes_login
-from muxway.identity.discovery import OAuthError, discover
+from muxway.identity.discovery import NoLogin, OAuthError, discover
 from muxway.identity.login import LIFETIME, PendingLogin, begin, choose_scopes
 from muxway.identity.store import LOCAL, Login, LoginKey
 from muxway.net.guarded_fetch import FetchError, GuardedFetch
+from muxway.net.sealed_files import LostError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -75,6 +76,8 @@ class SignIn:
         self.scopes: tuple[str, ...] = ()
         self.found: Discovered | None = None
         self.registration = ""
+        self.reused = False
+        """Whether the client id is one that was registered for an earlier login."""
         self._config, self._store, self._more = config, store, tuple(scopes)
 
     async def by_browser(
@@ -96,7 +99,7 @@ class SignIn:
         """
         oauth = self._config.oauth
         async with fetch_for(self._config) as fetch:
-            before = self._store.read(self.key)
+            before = self._before()
             found = await self._discover(fetch, before)
             # The address that was registered, if it is free: so the same client id is good again.
             wanted = oauth.redirect_uri or _registered(before, found)
@@ -112,6 +115,7 @@ class SignIn:
             async with _opened(wanted, take, cookie, fixed=oauth.redirect_uri is not None) as callback:
                 pending = await begin(fetch, self.key, found, oauth, self.scopes, callback.redirect_uri, before)
                 self.registration = pending.registration.kind
+                self.reused = before is not None and pending.registration is before.registration
                 show(pending.link)
                 pasting = None if paste is None else asyncio.ensure_future(_pasted(paste, take))
                 try:
@@ -134,7 +138,7 @@ class SignIn:
         `known_as` gives how we are known by this address at an authorization server, if we are.
         """
         async with fetch_for(self._config) as fetch:
-            before = self._store.read(self.key)
+            before = self._before()
             found = await self._discover(fetch, before)
             oauth = self._config.oauth
             known = known_as(found.server)
@@ -151,7 +155,7 @@ class SignIn:
         """Log in with a code that is typed in on another device. Raises as `by_browser` does."""
         oauth = self._config.oauth
         async with fetch_for(self._config) as fetch:
-            before = self._store.read(self.key)
+            before = self._before()
             found = await self._discover(fetch, before)
             redirect_uri = oauth.redirect_uri or f"http://127.0.0.1{PATH}"
             pending = await begin(fetch, self.key, found, oauth, self.scopes, redirect_uri, device=True)
@@ -160,26 +164,36 @@ class SignIn:
             show(code)
             return await self._keep(await device.wait(fetch, pending, code))
 
+    def _before(self) -> Login | None:
+        """The login that this one takes the place of. One that cannot be opened any more is no hindrance."""
+        try:
+            return self._store.read(self.key)
+        except LostError:
+            return None
+
     async def _discover(self, fetch: GuardedFetch, before: Login | None) -> Discovered:
-        challenge = await self._asked_for(fetch)
+        status, challenge = await self._asked_for(fetch)
         oauth = self._config.oauth
         if not oauth.interactive:
             raise OAuthError(f"no login is needed: its `oauth.grant` is {oauth.grant}")
-        found = self.found = await discover(fetch, self._config.url or "", challenge, pin=oauth.issuer)
+        try:
+            found = self.found = await discover(fetch, self._config.url or "", challenge, pin=oauth.issuer)
+        except NoLogin as error:
+            raise NoLogin(f"{error}{_hint(status)}") from None
         had = () if before is None or before.server.issuer != found.server.issuer else before.asked
         more = bool(self._more) or challenge.error == "insufficient_scope"
         self.scopes = choose_scopes(found, challenge, oauth, self._more, had if more else ())
         return found
 
-    async def _asked_for(self, fetch: GuardedFetch) -> Challenge:
+    async def _asked_for(self, fetch: GuardedFetch) -> tuple[int, Challenge]:
         """What the server wants: as it tells somebody who says hello, unless it has said more since."""
-        said, wanted = await probe(fetch, self._config), self._store.wanted(self.key)
+        (status, said), wanted = await probe(fetch, self._config), self._store.wanted(self.key)
         if wanted is None:
-            return said
+            return status, said
         said = said._replace(bearer=True, resource_metadata=said.resource_metadata or wanted.resource_metadata)
         if wanted.more:
-            return said._replace(scope=wanted.scopes, error="insufficient_scope")
-        return said._replace(scope=said.scope if said.scope is not None else wanted.scopes)
+            return status, said._replace(scope=wanted.scopes, error="insufficient_scope")
+        return status, said._replace(scope=said.scope if said.scope is not None else wanted.scopes)
 
     async def _keep(self, made: Login) -> Login:
         async with self._store.locked(self.key):
@@ -206,15 +220,22 @@ async def sign_out(login: Login, store: TokenStore, config: ServerConfig | None)
     return why
 
 
-async def probe(fetch: GuardedFetch, config: ServerConfig) -> Challenge:
-    """What a server says to somebody whom it does not know. Raises OAuthError."""
+async def probe(fetch: GuardedFetch, config: ServerConfig) -> tuple[int, Challenge]:
+    """What a server says to somebody whom it does not know, and with which HTTP status. Raises OAuthError."""
     sse = config.transport == "sse"
     headers = {**config.headers, **({"Accept": "text/event-stream"} if sse else _ACCEPT)}
     try:
-        _, challenges = await fetch.refusal(config.url or "", None if sse else _HELLO, headers)
+        status, challenges = await fetch.refusal(config.url or "", None if sse else _HELLO, headers)
     except FetchError as error:
         raise OAuthError(f"it cannot be asked: {error}") from None
-    return read_challenge(challenges)
+    return status, read_challenge(challenges)
+
+
+def _hint(status: int) -> str:
+    """What the status of a server's answer tells somebody who wonders why there is no login."""
+    if 200 <= status < 300:
+        return ": it lets everybody in"
+    return f": it answers with HTTP status {status}; is its `url` right?" if status >= 400 and status != 401 else ""
 
 
 def _registered(before: Login | None, found: Discovered) -> str | None:
@@ -244,7 +265,8 @@ async def _opened(
 async def _pasted(paste: Callable[[], Awaitable[str]], take: Callable[[str], bool]) -> None:
     """Take what somebody copies from a browser elsewhere: the whole address, or what is after its question mark."""
     while True:
-        text = (await paste()).strip()
+        # Some terminals and chats put quotes or angle brackets around what is copied from them.
+        text = (await paste()).strip().strip("\"'<>")
         query = (text.partition("?")[2] or text).partition("#")[0]
         # The address of the login page has our state as well, and is at hand: it must not end the login.
         if not {"code", "error"}.isdisjoint(parse_qs(query)) and take(query):

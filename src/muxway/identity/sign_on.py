@@ -247,23 +247,7 @@ class SignOn:
 
     async def _signed_on(self, base: str, code: str, begun: _OpenSignOn, provider: Provider) -> SignedOn:
         """Trade a code for who somebody is. Raises _NotSignedOn, HttpTrouble."""
-        client = self._client
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": base + CALLBACK,
-            "code_verifier": begun.verifier,
-        }
-        headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        if client.client_secret is None or provider.in_body:
-            form["client_id"] = client.client_id
-        if client.client_secret is not None:
-            if provider.in_body:
-                form["client_secret"] = client.client_secret
-            else:
-                pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
-                headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        given = await fetch_json(provider.token_endpoint, headers, urlencode(form).encode())
+        given = await trade_code(provider, self._client, code, base + CALLBACK, begun.verifier)
         token = given.get("id_token")
         if not isinstance(token, str):
             raise _NotSignedOn("the issuer gave no ID token")
@@ -301,6 +285,28 @@ class SignOn:
         more = identity.more_groups or len(groups) < len(identity.groups)
         csrf = secrets.token_urlsafe(24)
         return SignedOn(identity.issuer, identity.subject, identity.user, groups, csrf, more)
+
+
+async def trade_code(
+    provider: Provider, client: SignOnSettings, code: str, redirect_uri: str, verifier: str
+) -> dict[str, Any]:
+    """What an issuer gives for a code, to muxway as its client. Raises HttpTrouble."""
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect_uri,
+        "code_verifier": verifier,
+    }
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    if client.client_secret is None or provider.in_body:
+        form["client_id"] = client.client_id
+    if client.client_secret is not None:
+        if provider.in_body:
+            form["client_secret"] = client.client_secret
+        else:
+            pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return await fetch_json(provider.token_endpoint, headers, urlencode(form).encode())
 
 
 def is_own_form(request: PageRequest, base: str, who: SignedOn) -> bool:

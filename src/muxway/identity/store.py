@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from muxway.net.sealed_files import SealedFolder, StoreError, data_folder
+from muxway.net.sealed_files import LostError, SealedFolder, StoreError, data_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -157,13 +157,28 @@ class TokenStore:
         return self._files.stamp
 
     def read(self, key: LoginKey) -> Login | None:
-        """A login; None if there is none. Raises StoreError."""
+        """A login; None if there is none. Raises LostError if it cannot be opened any more, or StoreError."""
         return self._read(key.digest)
 
-    def all(self) -> list[Login]:
-        """Every login. Raises StoreError if one cannot be read."""
-        found = (self._read(name) for name in self._files.names() if not name.endswith((_WANTED, _VALUES)))
-        return sorted((one for one in found if one is not None), key=lambda one: one.key)
+    def all(self, problems: dict[str, str] | None = None) -> list[Login]:
+        """Every login. Why others cannot be read is put into `problems`, if given, by their files.
+
+        Raises:
+            StoreError: the folder cannot be used, or one of them, and there is nowhere to tell of it.
+        """
+        found: list[Login] = []
+        for name in self._files.names():
+            if name.endswith((_WANTED, _VALUES)):
+                continue
+            try:
+                login = self._read(name)
+            except StoreError as error:
+                if problems is None:
+                    raise
+                problems[name] = str(error)
+                continue
+            found += [] if login is None else [login]
+        return sorted(found, key=lambda one: one.key)
 
     def _read(self, name: str) -> Login | None:
         content = self._files.read(name)
@@ -173,7 +188,7 @@ class TokenStore:
             return msgspec.json.decode(content, type=Login)
         except msgspec.MsgspecError:
             path = self.folder / name
-            raise StoreError(f"{path}.sealed was written by another version of muxway; log in again") from None
+            raise LostError(f"{path}.sealed was written by another version of muxway; log in again") from None
 
     def write(self, login: Login) -> None:
         """Keep a login that is `locked`; it is on the disk when this returns. Raises StoreError."""
@@ -187,15 +202,19 @@ class TokenStore:
         """Forget a login. Returns whether there was one."""
         return self._files.remove(key.digest)
 
+    def discard(self, name: str) -> None:
+        """Forget a login that cannot be read, by its file as `all` tells it. Raises StoreError."""
+        self._files.remove(name)
+
     def values(self, key: LoginKey) -> dict[str, str]:
-        """What a user gave for a server, by name. Raises StoreError."""
+        """What a user gave for a server, by name; what cannot be opened any more was not given. Raises StoreError."""
         return self._values(key.digest + _VALUES)
 
     def _values(self, name: str) -> dict[str, str]:
-        content = self._files.read(name)
         try:
+            content = self._files.read(name)
             return {} if content is None else msgspec.json.decode(content, type=dict[str, str])
-        except msgspec.MsgspecError:
+        except (LostError, msgspec.MsgspecError):
             return {}
 
     def keep_values(self, key: LoginKey, values: Mapping[str, str]) -> None:
@@ -215,10 +234,10 @@ class TokenStore:
 
     def wanted(self, key: LoginKey) -> WantedLogin | None:
         """What the server asked for, if that is not long ago. Raises StoreError."""
-        content = self._files.read(key.digest + _WANTED)
         try:
+            content = self._files.read(key.digest + _WANTED)
             found = None if content is None else msgspec.json.decode(content, type=WantedLogin)
-        except msgspec.MsgspecError:
+        except (LostError, msgspec.MsgspecError):
             return None
         return None if found is None or found.at + _WANTED_FOR < time.time() else found
 

@@ -20,7 +20,7 @@ from muxway.log import EventLog
 from muxway.net.sealed_files import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from muxway.calls.identity import Identity
     from muxway.clients.authenticator import Verdict
@@ -34,6 +34,7 @@ _KEPT: Final = 60.0
 _OPAQUE_KEPT: Final = 30.0
 """The same for what an issuer said: it may have withdrawn the token a moment later."""
 _BAD_KEPT: Final = 10.0
+_TOLD_EVERY: Final = 60.0
 _MOST_GOOD: Final = 10_000
 _MOST_BAD: Final = 1_000
 log = EventLog("auth")
@@ -157,6 +158,8 @@ class ResourceServer:
         self._resources = resources
         self._keys = keys
         self._issuer = IssuerMetadata(tokens.settings.issuer)
+        self._told: dict[str, float] = {}
+        """Why tokens were refused that are good elsewhere, and when the log last said so."""
 
     def judges(self, token: bytes) -> bool:
         del token
@@ -187,11 +190,23 @@ class ResourceServer:
             return found
         resource = self._resources.at(path)
         if resource.audience.isdisjoint(found.audience):
-            return invalid("the access token is for another audience")
+            why = "the access token is for another audience"
+            self._tell(why, found, audience=found.audience, wanted=resource.audience)
+            return invalid(why)
         if not found.scopes.issuperset(resource.scopes):
             why = "the access token lacks scopes that are needed here"
+            self._tell(why, found, missing={*resource.scopes} - found.scopes)
             return Rejected(403, "insufficient_scope", why, found.identity)
         return Admitted(found.principal, found.identity, until=found.expires + LEEWAY)
+
+    def _tell(self, why: str, found: Checked, **facts: Iterable[str]) -> None:
+        """Let whoever runs the gateway know: such a token is mostly one of an issuer that is not set up for it yet."""
+        now = time.monotonic()
+        if now - self._told.get(why, float("-inf")) < _TOLD_EVERY:
+            return
+        self._told[why] = now
+        words = {name: " ".join(sorted(texts)) for name, texts in facts.items()}
+        log.info(why, user=found.identity.user, client=found.identity.client, **words)
 
     def still_admits(self, identity: Identity, view: str | None) -> bool:
         if identity.key:

@@ -62,14 +62,19 @@ class HttpTrouble(Exception):
         self.retry_after = retry_after
 
 
+_NO_ISSUER: Final = frozenset((18, 19, 20, 21))
+"""Verdicts of OpenSSL (X509_V_ERR_…) on a certificate whose authority is not known."""
+
+
 def tls_refusal(error: ssl.SSLError) -> str:
     """Why there is no TLS connection, or not any more."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        why = error.verify_message or "unknown reason"
-        return (
-            f"has no TLS certificate that can be trusted: {why[:1].lower()}{why[1:].rstrip('.')}; if it is of an "
-            "authority of your own, name that under `tls.ca`"
-        )
+        why = (error.verify_message or "unknown reason").rstrip(".")
+        why = why if why[:2].isupper() else why[:1].lower() + why[1:]
+        hint = "; if it is of an authority of your own, name that under `tls.ca`"
+        return f"has no TLS certificate that can be trusted: {why}{hint if error.verify_code in _NO_ISSUER else ''}"
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return "does not speak TLS there: is it http://, or another port?"
     alert = re.sub(r"^(SSL|TLS)V?[0-9]*_ALERT_", "", error.reason or "no reason given").replace("_", " ")
     return f"does not take the TLS connection ({alert.lower()})"
 

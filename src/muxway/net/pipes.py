@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from muxway.log import EventLog
 from muxway.net.metronome import Metronome
-from muxway.wire.pieces import FEW_PARTS, LARGE, PAYLOAD
+from muxway.wire.pieces import FEW_PARTS, LARGE_FRAME, PAYLOAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -195,7 +195,7 @@ class PipeWriter:
             return
         size = len(frame)
         if size > PAYLOAD and (
-            len(frame[PAYLOAD]) > LARGE or (size > FEW_PARTS and any(len(part) > _LARGE_PART for part in frame))
+            len(frame[PAYLOAD]) > LARGE_FRAME or (size > FEW_PARTS and any(len(part) > _LARGE_PART for part in frame))
         ):
             # A listing of megabytes, encoded once for everybody, is not copied for each, nor what takes long to copy.
             self._frames.extend(map(memoryview, frame))

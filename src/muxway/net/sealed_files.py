@@ -42,6 +42,10 @@ class StoreError(MuxwayError):
     """The folder, its key or a file in it cannot be used; the message says which, and what to do."""
 
 
+class LostError(StoreError):
+    """What is in a file cannot be opened any more: it is damaged, or the key it was sealed with is gone."""
+
+
 class SealedFolder:
     """One folder, made at the first write."""
 
@@ -71,7 +75,8 @@ class SealedFolder:
         """What is in a file; None if there is none.
 
         Raises:
-            StoreError: it is open to others, torn, or sealed with another key.
+            LostError: it is torn, or sealed with another key. It may be written anew.
+            StoreError: it is open to others, or cannot be read.
         """
         if not self._is_there():
             return None
@@ -90,8 +95,8 @@ class SealedFolder:
                 raise InvalidTag
             return AESGCM(self._have_key()).decrypt(nonce, text, _MAGIC + name.encode())
         except (InvalidTag, ValueError):
-            raise StoreError(
-                f"{path} cannot be opened: it is damaged, or was sealed with another key; remove it and {self._remedy}"
+            raise LostError(
+                f"{path} cannot be opened: it is damaged, or was sealed with another key; {self._remedy}"
             ) from None
 
     # --- writing ------------------------------------------------------------------------------
@@ -199,10 +204,16 @@ class SealedFolder:
                 self._make_key(path)
                 written = _read(path)
             if written is None:
-                raise StoreError(f"{path} is missing: what is sealed beside it cannot be opened; {self._remedy}")
-            key = _from_keyring(self.folder, self._remedy) if written == _IN_KEYRING else written
+                raise LostError(f"{path} is missing: what is sealed beside it cannot be opened; {self._remedy}")
+            try:
+                key = _from_keyring(self.folder, self._remedy) if written == _IN_KEYRING else written
+            except LostError:
+                if not make:
+                    raise
+                path.unlink(missing_ok=True)
+                return self._have_key(make=True)
             if len(key) != _KEY_SIZE:
-                raise StoreError(f"{path} is damaged: it must hold {_KEY_SIZE} bytes")
+                raise StoreError(f"{path} is damaged: it must hold {_KEY_SIZE} bytes; remove it and {self._remedy}")
             self._key = key
         return self._key
 
@@ -301,5 +312,5 @@ def _from_keyring(folder: Path, remedy: str) -> bytes:
     except trouble as error:
         raise StoreError(f"the key of {folder} is in the system's keyring, which cannot be read: {error}") from None
     if key is None:
-        raise StoreError(f"the key of {folder} is not in the system's keyring any more; {remedy}")
+        raise LostError(f"the key of {folder} is not in the system's keyring any more; {remedy}")
     return bytes.fromhex(key)

@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from muxway.catalog.model import Route
-    from muxway.routing.snapshot import Visible
     from muxway.routing.target import Target
 
 
-def misfit(visible: Visible, finder: Route, target: Target, arguments: Raw | None) -> str | None:
+def misfit(finder: Route, target: Target, arguments: Raw | None) -> str | None:
     """Why a tool is not called by this one, with these arguments; None: it is."""
     route = target.chosen or target.route
     if route is None:
@@ -23,7 +22,7 @@ def misfit(visible: Visible, finder: Route, target: Target, arguments: Raw | Non
     # What is too large to be looked through for each call is left to the server.
     large = len(route.definition) > opening.LARGEST
     definition = target.definition if route is target.route and not large else opening.opened(route.definition).members
-    if visible.discovery is not None and visible.discovery.tiers:
+    if finder.public != CALL:
         right = tier_of(definition)
         if finder.public != f"{CALL}_{right}":
             return answers.wrong_tier(route, finder.public, right)

@@ -17,7 +17,15 @@ from muxway.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from muxway.catalog.naming import SEPARATORS, has_prefix, spellings
 from muxway.catalog.resources import Place
 from muxway.catalog.uris import LONGEST, unwrap
-from muxway.errors import INVALID_PARAMS, CallRefused, InvalidParams, ParseError, RpcError, ToolNotFound
+from muxway.errors import (
+    INVALID_PARAMS,
+    CallRefused,
+    InvalidParams,
+    NameNotPrefixed,
+    ParseError,
+    RpcError,
+    ToolNotFound,
+)
 from muxway.likeness import short
 from muxway.routing import subtools
 from muxway.routing.target import NOTHING, Target, Trace
@@ -104,7 +112,7 @@ class Router:
         if call.caller.depth:
             visible = visible.whole
         if target.chosen is None:
-            return self.decide(self.resolve(visible, call), call)
+            return self.decide(self.resolve_again(visible, call, target), call)
         # The call is that of the subtool by now.
         now = self.of_trace(visible, Trace(target.server, envelopes.text(target.spelled) or "", target.head))
         if now is None:
@@ -144,7 +152,7 @@ class Router:
         """The target of a call of a tool by which others are found, or called: then it is that of the other tool."""
         if route.public == SEARCH:
             return Target("", (route.public,), TOOLS, route, found_in=visible.tools, searches=True)
-        spelled, arguments = _named(call.params.get("arguments"))
+        spelled, arguments = named(call.params.get("arguments"))
         if spelled is None or (name := envelopes.text(spelled)) is None:
             why = f"{route.public} takes the name of a tool, and its arguments, each once."
             error = CallRefused(f"Nothing was called: {why}")
@@ -164,14 +172,26 @@ class Router:
         target = known or self._found(visible, bytes(spelled), name, inner, wait)
         if target.verdict is not None and target.verdict.first:
             target = self.decide(target, inner)
-        inner = target.call or inner
+        return self._called_by(route, target, inner)
+
+    def resolve_again(self, visible: Visible, call: Call, earlier: Target) -> Target:
+        """What a call is about whose target was found in a list that is not in force any more.
+
+        Raises as `resolve` does.
+        """
+        target = self.resolve(visible, call)
+        return target if earlier.finder is None else self._called_by(earlier.finder, target, call)
+
+    def _called_by(self, finder: Route, target: Target, call: Call) -> Target:
+        """The target of a call by `call_tool`: an error of it if tier or arguments are not those of the tool."""
         # Only for those who search.
         from muxway.routing.refusing import misfit
 
-        if target.error is None and (why := misfit(visible, route, target, arguments)):
+        inner = target.call or call
+        if target.error is None and (why := misfit(finder, target, call.params.get("arguments"))):
             # It stays that of the tool, so that whatever is around its calls is around this one.
-            return msgspec.structs.replace(target, call=inner, chosen=target.chosen or route, error=CallRefused(why))
-        return msgspec.structs.replace(target, call=inner)
+            return msgspec.structs.replace(target, call=inner, chosen=target.chosen or finder, error=CallRefused(why))
+        return msgspec.structs.replace(target, call=inner, finder=finder)
 
     def of_route(self, visible: Visible, route: Route) -> Target:
         """The target of a listed tool; of a compound tool, the target of a call that chooses nothing."""
@@ -302,11 +322,13 @@ class Router:
         hides = visible.chain is not None and visible.chain.hides(kind)
         near = [] if hides else catalog.nearest(name)
         data = {"muxway": {"nearest": near}} if near else None
-        problem = catalog.find(name).problem or f"{kind.not_found}: {short(name)}"
+        # Nor does it say which two an ambiguous name may be, or that it may be two.
+        problem = "" if hides else catalog.find(name).problem
+        problem = problem or f"{kind.not_found}: {short(name)}"
         if kind is PROMPTS:
             return InvalidParams(problem, data=data)
         if not hides and not has_prefix(name) and all(one.prefix for one in visible.whole.servers.values()):
-            return InvalidParams(f"Tool name must be prefixed with server key: {short(name)}", data=data)
+            return NameNotPrefixed(f"Tool name must be prefixed with server key: {short(name)}", data=data)
         return ToolNotFound(problem, code=caller.revision.unknown_tool_code, data=data)
 
     def explain_absence(self, visible: Visible, catalog: Catalog, name: str) -> None:
@@ -549,7 +571,7 @@ class Router:
         return False
 
 
-def _named(given: Raw | None) -> tuple[Raw | None, Raw | None]:
+def named(given: Raw | None) -> tuple[Raw | None, Raw | None]:
     """The name of a tool and its arguments, as `call_tool` takes them; None if readers may differ in what they are."""
     if given is None or not envelopes.is_object(given):
         return None, None

@@ -69,6 +69,8 @@ class Target(msgspec.Struct, frozen=True, eq=False):
     """The call of the subtool that a call of a compound tool stands for; None: the call is what it is."""
     chosen: Route | None = None
     """The compound tool that was called, if this is the subtool which the call has chosen."""
+    finder: Route | None = None
+    """The tool that it was called by, `call_tool` or one of its tiers; None: by its own name."""
     spelled: Raw | None = None
     """The compound tool's name, as the caller wrote it."""
     vague: bool = False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from muxway.likeness import short
 from muxway.search import opening
-from muxway.search.listing import CALL, tier_of
+from muxway.search.listing import CALL, SEARCH, tier_of
 from muxway.search.signatures import signature
 from muxway.wire import envelopes
 
@@ -202,6 +202,12 @@ def misfit(route: Route, problems: Iterable[str]) -> str:
     room = LARGEST - 2 * _ROOM - len(told.encode())
     schema = _schema(route.describe().get("inputSchema"), (min(room, _SCHEMA_OF_ERROR), room))
     return f"Nothing was called: the arguments do not fit {route.public}.\n{told}\n{schema}"
+
+
+def unknown(problem: str, near: Sequence[str]) -> str:
+    """What is said of a name that no tool has."""
+    like = f" Names like it: {', '.join(near)}." if near else ""
+    return f"Nothing was called. {problem}.{like} {SEARCH} finds tools by what they do."
 
 
 def wrong_tier(route: Route, used: str, right: str) -> str:

@@ -22,22 +22,27 @@ if TYPE_CHECKING:
 
     from muxway.search.meaning import Meaning, Vectors
 
-MOST_TERMS: Final = 12
-"""Terms of a query that are looked up, the rarest."""
+MOST_TERMS: Final = 32
+"""Terms of a query that are looked up, the rarest: requests of several sentences have many that tell."""
 LONGEST_QUERY: Final = 2000
 """Characters of a query that are looked at."""
 _K1: Final = 1.2
 """How soon it no longer matters that a term stands in a tool once more."""
 _COMMON: Final = 0.25
 _RARER: Final = 3
-"""A term that more than this part of the tools have is left out, if the query has so many rarer ones."""
+_MOST_POSTINGS: Final = 3
+"""A term that more than this part of the tools have is left out, if the query has so many rarer ones; so is what would
+make more postings, for each tool, to be looked through: that is what a query takes its time for."""
 _DESCRIPTION: Final = 1200
 _PARAMETER_TEXT: Final = 1500
 """Characters that are looked at."""
 _MOST_PARAMETERS: Final = 100
 _FUSED: Final = 50
-_RANK: Final = 5
-"""How many of each ranking are put together, and how much the first of them are ahead."""
+_LEAST: Final = 0.15
+"""How many of the best by words and by meaning are put together, and how much a tool must be like a query to be found
+by its meaning at all."""
+_MEANING: Final = 15.0
+"""What it counts that a tool says just the same in other words; a rare word that it has counts some five."""
 _STEP: Final = 256
 """Terms that are packed at a time."""
 _KEPT: Final = 50
@@ -106,6 +111,8 @@ class Match(NamedTuple):
     name: str
     """Its public name."""
     score: float
+    meaning: float = 0.0
+    """The part of the score that is not for words."""
 
 
 class Matches(NamedTuple):
@@ -277,12 +284,14 @@ class _JoinedSegments:
         """The terms of a query that are looked up, the rarest first, and how much each counts for being rare."""
         count = self._count
         found = [(len(self.postings(term)[0]), term) for term in asked]
-        known = sorted(one for one in found if one[0])[:MOST_TERMS]
-        return {
-            term: math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
-            for number, (frequency, term) in enumerate(known)
-            if number < _RARER or frequency <= _COMMON * count
-        }
+        rarities: dict[str, float] = {}
+        postings = 0
+        for frequency, term in sorted(one for one in found if one[0])[:MOST_TERMS]:
+            postings += frequency
+            if len(rarities) >= _RARER and (frequency > _COMMON * count or postings > _MOST_POSTINGS * count):
+                break
+            rarities[term] = math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
+        return rarities
 
     def scores(self, asked: Iterable[str]) -> dict[int, float]:
         """The tools that have any of these terms, by number, and what they score."""
@@ -378,15 +387,15 @@ class Index:
         names, scores = part.names, part.scores(terms_of(query))
         if self._meaning is None:
             return Matches(_best(scores, names, limit), len(scores))
-        # What counts is the place in each ranking, for their scores have nothing in common.
-        by_words = [one.name for one in _best(scores, names, _FUSED)]
-        by_meaning = self._meaning.nearest(query[:LONGEST_QUERY], names, part.vectors, _FUSED, part.mask)
-        fused: dict[str, float] = {}
-        for ranking in (by_words, by_meaning):
-            for place, name in enumerate(ranking):
-                fused[name] = fused.get(name, 0.0) + 1 / (_RANK + 1 + place)
-        ranked = sorted((Match(*one) for one in fused.items()), key=lambda one: (-one.score, one.name))
-        return Matches(ranked[:limit], max(len(scores), len(ranked)))
+        like = self._meaning.likeness(query[:LONGEST_QUERY], part.vectors)
+        if not like:
+            return Matches(_best(scores, names, limit), len(scores))
+        near = _nearest(like, part.mask)
+        best = scores if len(scores) <= _FUSED else nlargest(_FUSED, scores, key=scores.__getitem__)
+        # A sum, not places in two rankings: what words score says how much they tell, and places do not.
+        meant = {one: _MEANING * like[one] for one in (*best, *near)}
+        fused = {one: scores.get(one, 0.0) + more for one, more in meant.items()}
+        return Matches(_best(fused, names, limit, meant), len(scores.keys() | near))
 
     def rarities(self, query: str) -> dict[str, float]:
         """The terms of a query that are looked up, and how much each counts for being rare."""
@@ -408,12 +417,22 @@ def terms_of(query: str) -> list[str]:
     return [*dict.fromkeys(telling(found) or found)]
 
 
-def _best(scores: Mapping[int, float], names: Sequence[str], limit: int) -> list[Match]:
+def _nearest(like: Sequence[float], mask: Sequence[int] | None) -> list[int]:
+    """The tools that are most like a query; `mask` says which there are."""
+    if mask is not None:
+        like = [much if there else 0.0 for much, there in zip(like, mask, strict=True)]
+    least = max(_LEAST, nlargest(_FUSED, like)[-1])
+    return [one for one, much in enumerate(like) if much >= least][:_FUSED]
+
+
+def _best(
+    scores: Mapping[int, float], names: Sequence[str], limit: int, meant: Mapping[int, float] | None = None
+) -> list[Match]:
+    best = [*scores]
     if len(scores) > limit:
         least = nlargest(limit, scores.values())[-1]
-        matches = [Match(names[one], score) for one, score in scores.items() if score >= least]
-    else:
-        matches = [Match(names[one], score) for one, score in scores.items()]
+        best = [one for one, score in scores.items() if score >= least]
+    matches = [Match(names[one], scores[one], meant[one] if meant else 0.0) for one in best]
     matches.sort(key=lambda one: (-one.score, one.name))
     return matches[:limit]
 

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from muxway.search.opening import opened
 from muxway.wire import envelopes
@@ -27,8 +27,8 @@ _TEXT: Final = 300
 """Characters of a description that say what a tool is; the rest is mostly how to use it."""
 _PIECES: Final = 512
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[^\W_A-Za-z]+").findall
-_LEAST: Final = 0.15
-"""How much a tool must be like a query, from 0 to 1, to be found at all."""
+_PARAMETERS: Final = 20
+"""Parameters whose names say what a tool works with."""
 _STEP: Final = 16
 """Tools whose vectors are made at a time."""
 
@@ -81,35 +81,24 @@ class Meaning:
             yield
         return self._numpy.concatenate(parts)
 
-    def nearest(
-        self,
-        query: str,
-        names: Sequence[str],
-        parts: Sequence[Vectors],
-        limit: int,
-        mask: Sequence[int] | None,
-    ) -> list[str]:
-        """The names of the tools that are most like a query; `parts` have their rows, `mask` says which count."""
-        numpy, wanted = self._numpy, self.embed([query])[0]
-        if not names or not wanted.any():
+    def likeness(self, query: str, parts: Sequence[Vectors]) -> list[float]:
+        """How much each tool is like a query, from -1 to 1; `parts` have their rows. A query of no words: nothing."""
+        wanted = self.embed([query])[0]
+        if not parts or not wanted.any():
             return []
-        likeness = numpy.concatenate([rows @ wanted for rows in parts])
-        near: list[str] = []
-        # Equal ones stay in the order of the list.
-        order: list[int] = numpy.argsort(-likeness, kind="stable").tolist()
-        for number in order:
-            if likeness[number] < _LEAST:
-                break
-            if mask is None or mask[number]:
-                near.append(names[number])
-                if len(near) == limit:
-                    break
-        return near
+        return self._numpy.concatenate([rows @ wanted for rows in parts]).tolist()
 
 
 def _said(definition: bytes) -> str:
     """What a tool is, in words."""
     fields = opened(definition).members
-    name, description = str(fields.get("name", "")), fields.get("description")
-    words = " ".join(_WORDS(name.rpartition("__")[2]))
-    return f"{words}: {description[:_TEXT] if isinstance(description, str) else ''}"
+    name, description, schema = str(fields.get("name", "")), fields.get("description"), fields.get("inputSchema")
+    properties: Any = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
+    parameters = [*cast("dict[str, Any]", properties)][:_PARAMETERS] if isinstance(properties, dict) else []
+    said = f"{_apart(name.rpartition('__')[2])}: {description[:_TEXT] if isinstance(description, str) else ''}"
+    return " ".join([said, *map(_apart, parameters)])
+
+
+def _apart(name: str) -> str:
+    """The words of a name."""
+    return " ".join(_WORDS(name))

@@ -356,7 +356,7 @@ class Connection:
             self._odd.huge(envelope, frame)
         elif envelope.method is None:
             self._hear_answer(envelope, frame)
-        elif len(frame) > large.LARGE and self._odd.too_large(envelope, frame):
+        elif len(frame) > large.LARGE_MESSAGE and self._odd.too_large(envelope, frame):
             pass
         elif envelope.id is ABSENT:
             self.notices.hear(envelope.method, envelope.params or {}, about)

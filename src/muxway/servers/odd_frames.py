@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from muxway.errors import InvalidParams, InvalidRequest, ParseError
 from muxway.wire import envelopes
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
-from muxway.wire.large import LARGE
+from muxway.wire.large import LARGE_MESSAGE
 
 if TYPE_CHECKING:
     from muxway.errors import Reason
@@ -39,7 +39,7 @@ class OddFrames:
                 self._connection.hear(part, about)
             if not parts:
                 self.unreadable(frame, error.message)
-        elif len(frame) <= LARGE and envelopes.is_batch(frame):
+        elif len(frame) <= LARGE_MESSAGE and envelopes.is_batch(frame):
             self._batch(frame, about)
         else:
             self.unreadable(frame, str(error))
@@ -90,7 +90,7 @@ class OddFrames:
     def too_large(self, envelope: Envelope, frame: bytes) -> bool:
         """Refuse a notification or question that is larger than any has to be: they are read and worded anew."""
         connection = self._connection
-        most = LARGE if envelope.id is ABSENT else LARGEST_REQUEST
+        most = LARGE_MESSAGE if envelope.id is ABSENT else LARGEST_REQUEST
         if len(frame) <= most:
             return False
         self.note("message refused", frame, f"no answer, and more than {most} bytes")

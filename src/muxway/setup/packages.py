@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 120
 """Seconds for an answer of a registry."""
+_WEB = ("http://", "https://")
 _REGISTRIES = {"npm": "npm", "pypi": "PyPI"}
 """What people call them."""
 NPM_NAME = re.compile(r"(@[a-z0-9][a-z0-9._-]*/)?[a-z0-9][a-z0-9._-]*", re.ASCII)
@@ -58,7 +59,7 @@ def addition(source: str, args: list[str], environ: Mapping[str, str], tell: Tel
     Raises:
         NotAdded: it means nothing, two things, or something that is not there.
     """
-    if source.startswith(("http://", "https://")):
+    if source.startswith(_WEB):
         if args:
             raise NotAdded("a URL takes no arguments.")
         host = urlsplit(source).hostname or ""
@@ -78,6 +79,12 @@ def addition(source: str, args: list[str], environ: Mapping[str, str], tell: Tel
 
 def _guessed(source: str, args: list[str], environ: Mapping[str, str], tell: Tell) -> Addition:
     """The package of that name, if only one of the two registries has it."""
+    if len(args) == 1 and args[0].startswith(_WEB):
+        # As other programs take a name and a URL. What a stranger has published under that name is not what is meant.
+        name = printable(source)
+        raise NotAdded(
+            f"a server by URL is added with --name {name} and its URL; a package as npm:{name} or pypi:{name}."
+        )
     found = list[Addition]()
     missing = list[NotAdded]()
     for registry in ("npm", "pypi"):

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 Opened: TypeAlias = Envelope | ParseError | NotAnEnvelope
 """A message, or what is wrong with it."""
-LARGE: Final = 1024 * 1024
+LARGE_MESSAGE: Final = 1024 * 1024
 """Bytes above which a message is large: a client's is opened in steps, and some kinds of a server's are refused."""
-STEPPED: Final = 2 * LARGE
+STEPPED: Final = 2 * LARGE_MESSAGE
 """Bytes above which a message of a server is opened in steps: up to that one look takes less than a turn may."""
 _LEADING: Final = 4096
 """Blanks that may stand before a message."""
@@ -50,7 +50,7 @@ def said_error(envelope: Envelope) -> UpstreamSaid | None:
 
 
 def opening(frame: bytes) -> Steps:
-    """Open a frame of more than LARGE bytes, step by step; see `envelopes.decode`."""
+    """Open a frame of more than LARGE_MESSAGE bytes, step by step; see `envelopes.decode`."""
     try:
         return (yield from _opening(frame))
     except (ParseError, NotAnEnvelope) as error:
@@ -60,7 +60,7 @@ def opening(frame: bytes) -> Steps:
 def _opening(frame: bytes) -> Generator[None, None, LargeEnvelope]:
     first = frame[:_LEADING].lstrip()[:1]
     if first == b"[":
-        raise NotAnEnvelope(f"a batch of more than {LARGE} bytes")
+        raise NotAnEnvelope(f"a batch of more than {LARGE_MESSAGE} bytes")
     if first != b"{":
         raise ParseError("not valid JSON: no object")
     yield from _check_utf8(frame)

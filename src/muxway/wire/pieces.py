@@ -15,7 +15,7 @@ PAYLOAD: Final = 3
 """Which part of a frame its result, error or arguments are, if it has them and few other parts."""
 FEW_PARTS: Final = 6
 """Parts of most frames; a listing has more."""
-LARGE: Final = 4 * 1024 * 1024
+LARGE_FRAME: Final = 4 * 1024 * 1024
 """Bytes above which a frame is not put together in one go."""
 _JOINED: Final = 2 * 1024 * 1024
 """Bytes that are put together when all of them are there, which is quickest."""
@@ -53,8 +53,8 @@ class Pieces:
 def is_large(frame: Sequence[Buffer]) -> bool:
     """Whether to put a frame together would keep everybody waiting."""
     if len(frame) > FEW_PARTS:
-        return sum(map(len, frame)) > LARGE
-    return len(frame) > PAYLOAD and len(frame[PAYLOAD]) > LARGE
+        return sum(map(len, frame)) > LARGE_FRAME
+    return len(frame) > PAYLOAD and len(frame[PAYLOAD]) > LARGE_FRAME
 
 
 def joined(frame: Sequence[Buffer]) -> Generator[None, None, bytes]:

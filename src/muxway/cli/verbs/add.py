@@ -30,6 +30,7 @@ from muxway.config.documents import format_of
 from muxway.config.report import as_list, as_mapping
 from muxway.config.values import SECRET_KEY, is_secret
 from muxway.net.secret_store import SecretStore
+from muxway.servers.state import Status
 from muxway.setup.env_files import with_secrets
 from muxway.setup.importing import container_of
 from muxway.setup.packages import Addition, addition, short_name
@@ -100,7 +101,8 @@ def command(
     with a dash.
 
     A package is pinned to its exact version. The server is started once before
-    anything is written. Comments and order of the config are kept.
+    anything is written. A server that needs a login is written without it, and you
+    are told how to log in. Comments and order of the config are kept.
 
     If a registry entry needs values, you are asked for them, or give them with --set
     and --secret. Its secrets go into the secret store (`muxway secret`), and the
@@ -149,9 +151,10 @@ def command(
         click.echo("Nothing was changed.")
         return
     unpacked = bundle is not None and bundle.unpack()
+    wants_login = False
     try:
         if not no_try:
-            _try(found.name, trial, {*kept.values.values(), *found.secrets.values()})
+            wants_login = _try(found.name, trial, {*kept.values.values(), *found.secrets.values()})
         kept.write()
         write_config(file, after, in_file)
     except BaseException:
@@ -159,8 +162,10 @@ def command(
             bundle.remove()
         raise
     click.echo(f"{badge('ok')}  {found.name} is in {file.path}")
-    way_back = ["muxway", "remove", found.name, *(() if config is None else ("-c", config))]
-    click.echo(dim(f"The way back: {one_line(shlex.join(way_back))}"))
+    there = () if config is None else ("-c", config)
+    if wants_login:
+        click.echo(f"Log in to it:  {one_line(shlex.join(['muxway', 'login', found.name, *there]))}")
+    click.echo(dim(f"The way back: {one_line(shlex.join(['muxway', 'remove', found.name, *there]))}"))
 
 
 def _of_registry(
@@ -270,8 +275,11 @@ def _tell(doing: str) -> None:
     click.echo(dim(f"{doing} …"), err=True)
 
 
-def _try(name: str, entry: Mapping[str, object], secrets: set[str]) -> None:
-    """Start the server once, or connect to it, with these secrets in clear. Raises Unreachable if that fails."""
+def _try(name: str, entry: Mapping[str, object], secrets: set[str]) -> bool:
+    """Start the server once, or connect to it, with these secrets in clear. Raises Unreachable if that fails.
+
+    Returns whether it wants a login first, which nobody can make before it is in a config.
+    """
     from muxway.cli.session import opened, quiet_log, run
     from muxway.config import parse_config
 
@@ -287,7 +295,11 @@ def _try(name: str, entry: Mapping[str, object], secrets: set[str]) -> None:
     known = config.servers[name]
     known = replace(known, secrets=known.secrets | {secret for secret in secrets if is_secret(secret)})
     server = run(look(replace(config, servers={name: known})))
+    if server.status is Status.LOGIN_NEEDED:
+        click.echo(f"{badge('login needed')}  {name}")
+        return True
     if server.error is not None:
         what = "it does not answer" if remote else "it does not start"
         raise Unreachable(f"{what}, and was not added: {reason(name, server.error)}")
     click.echo(f"{badge('running')}  {name}  {holdings(server)}")
+    return False

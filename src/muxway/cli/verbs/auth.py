@@ -32,7 +32,8 @@ def command(what: str, config: str | None, *, as_json: bool) -> None:
     from muxway.identity.store import TokenStore
 
     store = TokenStore()
-    logins = store.all()
+    problems: dict[str, str] = {}
+    logins = store.all(problems)
     try:
         loaded = read_config(config)
     except (ConfigError, click.ClickException):
@@ -43,10 +44,13 @@ def command(what: str, config: str | None, *, as_json: bool) -> None:
     keys = {} if loaded is None else _keys(loaded, store)
     if as_json:
         document: dict[str, Any] = {"store": str(store.folder), "logins": [described(login) for login in logins]}
-        show_json({**document, "notLoggedIn": without, "keys": keys})
+        document |= {"notLoggedIn": without, "keys": keys, "problems": [*problems.values()]}
+        show_json(document)
         return
     rows = [[badge("logged in"), _whose(login), one_line(login.server.issuer), _words(login)] for login in logins]
-    rows += [[badge("stopped"), one_line(name), "", "no login is kept"] for name in without]
+    rows += [
+        [badge("no login"), one_line(name), "", "`muxway login` makes one, if the server wants it"] for name in without
+    ]
     for name, key in keys.items():
         word, said = ("login needed", f"needs {', '.join(key['missing'])}") if key["missing"] else ("logged in", "")
         rows.append([badge(word), one_line(name), "", said or f"{', '.join(key['kept'])} is kept"])
@@ -54,6 +58,8 @@ def command(what: str, config: str | None, *, as_json: bool) -> None:
         show_table(rows)
     else:
         click.echo("There is no login. `muxway login NAME` makes one.")
+    for problem in problems.values():
+        click.echo(f"{badge('error')}  {one_line(problem)}")
 
 
 def _whose(login: Login) -> str:

@@ -124,6 +124,8 @@ def command(
         _show(loaded, found)
         _show_logins(tried.logins)
         _show_chains(tried.chains)
+        if tried.issuer:
+            click.echo(f"{badge('ok')}  issuer {one_line(tried.issuer)}")
         if client is not None:
             show_forms(client, tried.forms, off=not loaded.gateway.client_profiles)
         if changes is not None:
@@ -215,6 +217,8 @@ class _Connected:
     forms: Forms = field(default_factory=Forms)
     issuer_problems: Sequence[Problem] = ()
     """Why the issuer of `gateway.auth` lets nobody in."""
+    issuer: str = ""
+    """What is good about it, in words."""
 
 
 async def _connect(config: Config, client: str | None) -> _Connected:
@@ -228,12 +232,15 @@ async def _connect(config: Config, client: str | None) -> _Connected:
         forms = forms_of(config, gateway, client)
         logins, chains = await _logins(config, found), await chains_of(config, found)
     refused: Sequence[Problem] = ()
+    issuer = ""
     if config.gateway.auth is not None:
         from muxway.identity.inspection import inspect_issuer
 
-        refused, more = await inspect_issuer(config.gateway.auth)
+        refused, more, good = await inspect_issuer(config.gateway.auth)
         doubts = [*doubts, *more]
-    return _Connected(found, problems, doubts, logins, chains, forms, refused)
+        if good and not refused:
+            issuer = f"{config.gateway.auth.issuer}: {', '.join(good)}"
+    return _Connected(found, problems, doubts, logins, chains, forms, refused, issuer)
 
 
 async def _logins(config: Config, found: Found) -> Logins:

@@ -109,6 +109,9 @@ def command(
         click.echo(f"{badge('logged in')}  to {one_line(server)} at {one_line(made.server.issuer)}")
         for name, fact in facts(made).items():
             click.echo(f"   {name}: {one_line(fact)}")
+        refused = [] if made.token.scopes is None else [one for one in wanted if one not in made.token.scopes]
+        if refused:
+            click.echo(f"{badge('warning')}  not granted: {one_line(' '.join(refused))}")
 
 
 def owner_named(config: Config, key: str | None) -> Owner:
@@ -172,7 +175,15 @@ async def _by_browser(sign_in: SignIn, server: str, *, quiet: bool) -> Login:
         nonlocal opened
         answered()
         opened = not quiet and _open(link)
-        click.echo(f"Open this page to log in to {one_line(server)}:\n\n  {link}\n", err=True)
+        name = one_line(server)
+        click.echo(
+            f"Log in to {name} in the browser that opens now. If none does, open this page:\n\n  {link}\n"
+            if opened
+            else f"Open this page to log in to {name}:\n\n  {link}\n",
+            err=True,
+        )
+        if sign_in.reused:
+            click.echo(f"If the page does not know the client any more, run `muxway logout {name}` first.", err=True)
         if not opened:
             click.echo("When the browser cannot come back here, paste the address that it ends at:", err=True)
 

@@ -48,20 +48,25 @@ def command(
         raise click.UsageError("--all has those of API keys with it; leave out --key.")
     store = TokenStore()
     configs: dict[str, ServerConfig] = {}
+    lost: dict[str, str] = {}
     if server is None:
-        logins = store.all()
+        logins = store.all(lost)
     else:
         loaded = read_config(config)
         found, owner = find_server(loaded, server), owner_named(loaded, key)
         configs[server] = found
-        login = None if found.url is None else store.read(login_key(found, owner))
-        logins = [] if login is None else [login]
         if found.user_values:
             _forget_values(found, store, owner, as_json=as_json)
             return
-        if login is None and not as_json:
+        its = login_key(found, owner)
+        logins = [one for one in store.all(lost) if tuple(one.key) == tuple(its)]
+        lost = {file: why for file, why in lost.items() if file == its.digest}
+        if not logins and not lost and not as_json:
             raise Failed(f'server "{one_line(server)}" has no login')
     done = run(_leave(logins, configs))
+    for file, why in lost.items():
+        store.discard(file)
+        done.append({"server": server or "a login", "revoked": False, "why": f"it could not be taken back: {why}"})
     forgotten = store.forget_values() if server is None else []
     if as_json:
         show_json({"loggedOut": done, **({"forgotten": forgotten} if server is None else {})})

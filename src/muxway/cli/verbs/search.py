@@ -9,7 +9,7 @@ import click
 from muxway.cli.describing import failures, tell_failures
 from muxway.cli.help import Verb
 from muxway.cli.options import config_option, debug_option, json_option, known_view, read_config, view_option
-from muxway.cli.output import dim, heading, one_line, show_json, show_table
+from muxway.cli.output import heading, one_line, show_json, show_table
 from muxway.cli.session import opened, quiet_log, run
 
 if TYPE_CHECKING:
@@ -80,6 +80,5 @@ def _described(one: FoundTool) -> dict[str, Any]:
 
 def _show_explained(one: FoundTool) -> None:
     click.echo(f"{heading(one.tool.name)}  {one.score:.2f}")
-    rows = [[name, f"{share:.2f}"] for name, share in one.fields.items() if share]
-    show_table(rows or [[dim("found by meaning alone")]], indent=4)
+    show_table([[name, f"{share:.2f}"] for name, share in one.fields.items() if share], indent=4)
     click.echo()

@@ -14,7 +14,7 @@ import msgspec
 from muxway.clients import notifications
 from muxway.log import EventLog
 from muxway.wire.framing import one_line
-from muxway.wire.pieces import FEW_PARTS, LARGE, PAYLOAD, is_large
+from muxway.wire.pieces import FEW_PARTS, LARGE_FRAME, PAYLOAD, is_large
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -156,7 +156,7 @@ class Outlet:
         chunks, self._chunks = self._chunks, {}
         waiting, self.waiting = self.waiting, 0
         self._lossy_bytes, self._lossy = 0, None
-        if waiting > LARGE:
+        if waiting > LARGE_FRAME:
             return Parts([view for chunk in chunks.values() for view in views(chunk)])
         return b"".join(map(bytes, chunks.values()))
 

@@ -32,7 +32,7 @@ from muxway.servers.transports.port import Outgoing
 from muxway.wire import envelopes
 from muxway.wire import headers as names
 from muxway.wire.envelopes import ABSENT, NotAnEnvelope
-from muxway.wire.large import LARGE
+from muxway.wire.large import LARGE_MESSAGE
 from muxway.wire.pieces import is_large
 from muxway.wire.sse import SseParser
 
@@ -78,7 +78,7 @@ class HttpServerTransport:
         self._name = config.name
         self._kind = config.transport
         self._limit = max_message_bytes
-        self._most_at_once = min(max_message_bytes, LARGE)
+        self._most_at_once = min(max_message_bytes, LARGE_MESSAGE)
         """Bytes of an answer that is heard where it is read."""
         self._requests = HttpRequests(config, credentials)
         self._session = HandshakeSession(config.name, self._exchange, self._get, self._spawn)
