@@ -329,6 +329,7 @@ RPC_ERRORS = [
         (errors.InvalidParams, -32602),
         (errors.CallRefused, -32602),
         (errors.ToolNotFound, -32601),
+        (errors.NameNotPrefixed, -32602),
         (errors.UnsupportedVersion, -32022),
     ],
 )
@@ -345,6 +346,7 @@ def test_the_table_above_leaves_no_error_out() -> None:
         "InvalidParams",
         "InvalidRequest",
         "MethodNotFound",
+        "NameNotPrefixed",
         "ParseError",
         "RpcError",
         "ToolNotFound",
