@@ -186,6 +186,30 @@ def test_nesting_without_end_escapes_from_no_reader(read: Callable[[bytes], obje
 # --- batches ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("blank", [b"", b" ", b"\n  "])
+@pytest.mark.parametrize("name", [b'"a"', b'"\\""', b'"\\\\"', b'""', b'"\\u0061"'])
+@pytest.mark.parametrize("value", [b"1", b'"\\""', b'{"b":"\\\\","b":""}'])
+def test_a_duplicate_key_is_seen_in_any_spelling(name: bytes, value: bytes, blank: bytes) -> None:
+    """docs/behaviour.md#over-http: a filter in front of us may heed the other one (RFC 8259 §4)."""
+    colon, comma = b":" + blank, b"," + blank
+    once, twice = (
+        b"{" + comma.join([name + colon + value, b'"c"' + colon + b"2", *more]) + b"}"
+        for more in ([], [name + colon + b"3"])
+    )
+
+    def message(more: bytes, params: bytes) -> bytes:
+        lines = (b'"jsonrpc"' + colon + b'"2.0"', b'"id"' + colon + b'"q"', b'"method"' + colon + b'"m"', more)
+        return b"{" + comma.join([*filter(None, lines), b'"params"' + colon + params]) + b"}"
+
+    inside = b'{"_meta"' + colon
+    for good in (message(b"", once), message(b"", inside + once + b"}"), message(name + colon + value, once)):
+        assert envelopes.decode_strict(good).method == "m"
+    method = b'"method"' + colon + b'"m"'
+    for bad in (message(b"", twice), message(b"", inside + twice + b"}"), message(method, once)):
+        with pytest.raises(ParseError, match="duplicate key"):
+            envelopes.decode_strict(bad)
+
+
 def test_a_batch_comes_apart_into_its_own_bytes() -> None:
     """MCP 2025-03-26, basic/index: receivers must accept batches."""
     parts = [b'{"jsonrpc":"2.0", "id":1,"method":"a"}', b"5", b'{"x":1E5}']
@@ -305,6 +329,7 @@ RPC_ERRORS = [
         (errors.InvalidParams, -32602),
         (errors.CallRefused, -32602),
         (errors.ToolNotFound, -32601),
+        (errors.NameNotPrefixed, -32602),
         (errors.UnsupportedVersion, -32022),
     ],
 )
@@ -321,6 +346,7 @@ def test_the_table_above_leaves_no_error_out() -> None:
         "InvalidParams",
         "InvalidRequest",
         "MethodNotFound",
+        "NameNotPrefixed",
         "ParseError",
         "RpcError",
         "ToolNotFound",

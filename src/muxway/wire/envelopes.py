@@ -39,6 +39,8 @@ _ZERO: Final = ord("0")
 _PIECE: Final = 32 * 1024
 _FIXED: Final = len(b'{"jsonrpc":"2.0","id":,"method":"","params":{}}') - len(b",")
 """Bytes of a request beside its values and the names of its params, each of which has four more: `,"":`."""
+_QUOTES: Final = b'{"jsonrpc":"2.0","id":,"method":"","params":{}}'.count(b'"')
+"""Quotes of a request beside those of its id and its params."""
 
 
 class Envelope(msgspec.Struct, gc=False, frozen=True):
@@ -238,11 +240,12 @@ def decode_strict(frame: bytes) -> Envelope:
         check_integers(frame, envelope)
     method, params, id_ = envelope.method, envelope.params, envelope.id
     if method is not None and params is not None and id_ is not ABSENT:
-        # Most messages are what was read of them, without a byte to spare: nothing can stand there twice.
+        # Most messages are what was read of them, without a byte to spare: nothing can stand there twice. Others have
+        # blanks, or escapes, but no other name, which would have two quotes.
         size = _FIXED + len(method) + len(id_) + 4 * len(params)
         for name, raw in params.items():
             size += len(name) + len(raw)
-        if size == len(frame):
+        if size == len(frame) or frame.count(b'"') == _QUOTES + _quotes(id_) + _quotes_in(params):
             if "_meta" in params:
                 _check_once(params["_meta"], _counting if size <= _LARGE else _Counting())
             return envelope
@@ -264,10 +267,10 @@ def _check_once(raw: Raw | None, counting: _Counting) -> None:
         return
     if len(raw) <= _LARGE:
         # Blanks, escapes and what stands twice only ever make the text longer than what was read of it.
-        size = 1
-        for name, value in (members(raw) or {}).items():
+        size, known = 1, members(raw) or {}
+        for name, value in known.items():
             size += len(name) + 4 + len(value)
-        if size == len(raw):
+        if size == len(raw) or _quotes(raw) == _quotes_in(known):
             return
     try:
         named = [member.name for member in counting.members(raw)]
@@ -275,6 +278,15 @@ def _check_once(raw: Raw | None, counting: _Counting) -> None:
         raise ParseError(f"an object of the message has {error}") from None
     if len(set(named)) < len(named):
         raise ParseError("the message has a duplicate key")
+
+
+def _quotes(raw: Raw | bytes) -> int:
+    return bytes(raw).count(b'"')
+
+
+def _quotes_in(known: Params) -> int:
+    """The fewest quotes that an object with these members can have: it has just so many if each stands there once."""
+    return 2 * len(known) + sum(map(_quotes, known.values()))
 
 
 def stands_twice(raw: Raw) -> bool:
