@@ -57,6 +57,6 @@ async def test_the_class_of_the_guide_from_a_configuration(tmp_path: Path, monke
 
 
 def test_every_hook_is_in_the_table() -> None:
-    named = set(re.findall(r"`(\w+)`", GUIDE.partition("| Hook | Around |")[2].partition("\n\n")[0]))
+    named = set(re.findall(r"`(\w+)`", GUIDE.partition("| Hook | Called for |")[2].partition("\n\n")[0]))
     assert {*HOOKS.values(), "any_request", "ask", "notice", "close"} <= named
     assert all(hasattr(Middleware, hook) for hook in HOOKS.values())
