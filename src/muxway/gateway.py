@@ -122,6 +122,7 @@ class Gateway:
         """What lives as long as this gateway, with the snapshot that is in force."""
         self._layering = Layering(self.runtime, middleware)
         self.runtime.tasks.on_ended = self._layering.task_ended
+        self.runtime.approvals.on_decided = self._layering.decided
         self.runtime.apply(settings, Footprint(settings.max_memory).share)
         own_tools = OwnTools(config.tools.values())
         self._publisher = Publisher(self.runtime, unwrapped, own_tools, self._forget)

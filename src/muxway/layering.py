@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from muxway.calls.call import Caller
-    from muxway.calls.identity import Denial
+    from muxway.calls.identity import Decision, Denial
     from muxway.catalog.kinds import Kind
     from muxway.config.middlewares import MiddlewareSpec
     from muxway.config.model import Config, ServerConfig
+    from muxway.exchange.approvals import Approval
     from muxway.exchange.runtime import Runtime
     from muxway.middleware.engine.base import Middleware
     from muxway.middleware.engine.running import Chains, Layer
@@ -129,6 +130,13 @@ class Layering:
     def turned_away(self, denial: Denial) -> None:
         """Somebody was turned away before there was a request."""
         self._tell("turned_away", denial)
+
+    def decided(self, approval: Approval, decision: Decision) -> None:
+        """Somebody was asked whether a request may be made; those around it hear what the answer was."""
+        if around := self.around([approval.target], approval.view):
+            from muxway.middleware.engine.running import tell_layers
+
+            tell_layers(around, "decided", decision)
 
     def _tell(self, hook: str, told: object) -> None:
         if self.chains:

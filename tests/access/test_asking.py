@@ -336,6 +336,37 @@ async def test_the_audit_names_the_rule(tmp_path: Path) -> None:
     assert told == [("a.drop", "deny", "access.0"), ("a__get", "allow", "access.1"), ("a__list", "allow", None)]
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_the_audit_names_what_was_said_to_whoever_asked(tmp_path: Path, revision: str) -> None:
+    """docs/middleware/audit.md: a line for each answer, of the user or of the operator, at those around the call."""
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("all", "a", "b")}
+    audits = {name: [{"use": "audit", "path": str(path)}] for name, path in files.items()}
+    servers = {name: {**OFF, "middleware": audits[name]} for name in ("a", "b")}
+    rules = [{"tools": ["a__drop"], "do": "ask"}]
+    peers = {"a": server("a"), "b": server("b")}
+    async with a_world(peers, mcpServers=servers, access=rules, middleware=audits["all"]) as world:
+        asked = await client_of(world, revision, Identity(user="ann"), capabilities=ELICITS)
+        asked.answers["elicitation/create"] = lambda _: {"action": "decline"}
+        await asked.complete("tools/call", {"name": "a__drop", "arguments": {}})
+        parks = await client_of(world, revision, Identity(key="ci"))
+        for allow in (True, False):
+            id_ = parks.start("tools/call", {"name": "a__drop", "arguments": {}})
+            world.gateway.runtime.approvals.answer((await parked(world)).id, allow=allow)
+            await parks.answer(id_)
+    for name in ("all", "a"):
+        lines = [json.loads(line) for line in files[name].read_text().splitlines()]
+        told = [one for one in lines if one["outcome"] in ("approved", "denied")]
+        assert [(one.get("user"), one.get("key"), one["outcome"], one.get("why")) for one in told] == [
+            ("ann", None, "denied", "the user declined it"),
+            (None, "ci", "approved", None),
+            (None, "ci", "denied", "the operator of the gateway said no"),
+        ]
+        assert {(one["method"], one["name"], one["server"], one["rule"]) for one in told} == {
+            ("tools/call", "a__drop", "a", "access.0")
+        }
+    assert not files["b"].exists() or "approved" not in files["b"].read_text()
+
+
 async def test_another_rule_is_told_as_another_list() -> None:
     """docs/access.md: a reload of the rules is heard by those whose lists it changes, and by nobody else."""
     scripted = server("a")

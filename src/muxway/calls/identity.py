@@ -69,6 +69,22 @@ class Denial:
     """Who it was, if the credentials are good and only not enough."""
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Somebody was asked whether a request may be made, because a rule says so: what the answer was."""
+
+    approved: bool
+    why: str
+    """Why not; empty if it may."""
+    rule: str
+    method: str
+    name: str
+    server: str
+    principal: bytes
+    identity: Identity | None = None
+    """Whose request it is, as far as credentials say so."""
+
+
 def principal_of(kind: str, *parts: str) -> bytes:
     """The digest by which a principal is known. No choice of parts is the same as another one."""
     digest = hashlib.sha256(kind.encode())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from muxway.calls.identity import Decision
 from muxway.calls.incidents import attempt
 from muxway.calls.ports import LOOP_CLOCK, log, printable
 from muxway.calls.server_request import ServerRequest
@@ -112,6 +113,9 @@ class Approval(NamedTuple):
     call: Call
     rule: str
     since: float
+    target: Target
+    view: str | None
+    """The view that it came to; None: the whole."""
 
 
 class _Asking:
@@ -167,7 +171,7 @@ class _Asking:
     def allow(self) -> None:
         """Go on with it."""
         if self._end():
-            _tell("a call was approved", self.approval)
+            self._approvals.decided(self.approval)
             attempt(self._sink.failed, self._go_on)
 
     def _go_on(self) -> None:
@@ -176,7 +180,7 @@ class _Asking:
     def deny(self, why: str) -> None:
         """Somebody said no, or nobody said anything."""
         if self._end():
-            refuse(self.approval, why, self._sink)
+            self._approvals.refuse(self.approval, why, self._sink)
 
     def cancel(self, reason: str | None) -> None:
         """Its caller gave up."""
@@ -202,14 +206,18 @@ class Approvals:
         self.clock = clock
         self.timeout = 300.0
         """Seconds after which nobody is waited for any more."""
+        self.on_decided: Callable[[Approval, Decision], None] = lambda _, __: None
+        """Told how each question ended."""
         self._waiting: dict[str, _Asking] = {}
         self._bytes = 0
         self._agreed: Memory[_Key, bool] = Memory(clock)
         self._asked: Memory[str, tuple[bytes, bytes]] = Memory(clock)
         """Our state → principal and digest of the call that a stateless caller was asked about."""
 
-    def begin(self, rule: Rule, target: Target, call: Call, sink: Sink, go: Go) -> Running | None:
-        """Start a request if somebody agrees to it.
+    def begin(
+        self, rule: Rule, target: Target, call: Call, sink: Sink, go: Go, view: str | None = None
+    ) -> Running | None:
+        """Start a request, which came to this view, if somebody agrees to it.
 
         Raises:
             InvalidParams: it comes back with an answer, and nobody was asked about it.
@@ -220,7 +228,7 @@ class Approvals:
         key = None if who is None else (who, target.server, call.method, name)
         if key is not None and self._agreed.get(key):
             return go(call, sink)
-        approval = Approval("", call.method, name, target.server, call, rule.label, self.clock.now())
+        approval = Approval("", call.method, name, target.server, call, rule.label, self.clock.now(), target, view)
         if caller.revision.stateless and (state := call.params.get("requestState")) is not None:
             spelled = envelopes.text(state) or ""
             if not spelled.startswith(_OWN):
@@ -253,21 +261,62 @@ class Approvals:
         answers = envelopes.members(call.params.get("inputResponses", b"")) or {}
         action = envelopes.text((envelopes.members(answers.get(_QUESTION, b"")) or {}).get("action"))
         if action != "accept":
-            refuse(approval, "the user declined it" if action == "decline" else "the user did not answer", sink)
+            self.refuse(approval, "the user declined it" if action == "decline" else "the user did not answer", sink)
             return None
-        _tell("a call was approved", approval)
+        self.decided(approval)
         params = {name: raw for name, raw in call.params.items() if name not in ("requestState", "inputResponses")}
         return go(msgspec.structs.replace(call, params=params), sink)
+
+    # --- the answer -----------------------------------------------------------------------------
+
+    def decided(self, approval: Approval, why: str = "") -> None:
+        """Let log and audit know how a question ended: the result alone does not say whether its server was asked."""
+        caller = approval.call.caller
+        identity = caller.identity
+        who = {} if identity is None else {"key": identity.key} if identity.key else {"user": identity.user}
+        log.info(
+            "a call was not approved" if why else "a call was approved",
+            **({"id": approval.id} if approval.id else {}),
+            name=cut(approval.name),
+            rule=approval.rule,
+            **who,
+            **({"why": why} if why else {}),
+        )
+        self.on_decided(
+            approval,
+            Decision(
+                approved=not why,
+                why=why,
+                rule=approval.rule,
+                method=approval.method,
+                name=approval.name,
+                server=approval.server,
+                principal=caller.principal,
+                identity=identity,
+            ),
+        )
+
+    def refuse(self, approval: Approval, why: str, sink: Sink) -> None:
+        """End a call that nobody agreed to. A model can read why a tool was not called."""
+        self.decided(approval, why)
+        if approval.method != "tools/call":
+            sink.failed(RpcError(f"not allowed: {why}", data={"muxway": {"reason": "denied"}}))
+            return
+        text = f'The tool "{cut(approval.name)}" was not called: it needs to be approved, and {why}.'
+        result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
+        if approval.call.caller.revision.stateless:
+            result = {"resultType": "complete", **result}
+        sink.done(envelopes.encode(result))
 
     # --- the operator ---------------------------------------------------------------------------
 
     def _park(self, approval: Approval, key: _Key | None, sink: Sink, go: Go) -> Running | None:
         if len(self._waiting) >= MOST or self._bytes >= _MOST_BYTES:
-            refuse(approval, "too many calls wait to be approved already", sink)
+            self.refuse(approval, "too many calls wait to be approved already", sink)
             return None
         who = _who(approval.call)
         if sum(_who(one.approval.call) == who for one in self._waiting.values()) >= _MOST_OF_ONE:
-            refuse(approval, f"{_MOST_OF_ONE} calls of this caller wait to be approved already", sink)
+            self.refuse(approval, f"{_MOST_OF_ONE} calls of this caller wait to be approved already", sink)
             return None
         approval = approval._replace(id=self._new_id())
         waiting = self._waiting[approval.id] = _Asking(self, key, approval, sink, go)
@@ -336,25 +385,3 @@ def _question(target: Target, approval: Approval) -> Params:
     of = f' of the server "{cut(target.server)}"' if target.server else ""
     message = f'Allow the {what} "{cut(approval.name)}"{of} to be {verb}?'
     return {"message": Raw(envelopes.encode(message)), "requestedSchema": YES_OR_NO}
-
-
-def _tell(what: str, approval: Approval, **more: str) -> None:
-    """Let the log know how a question ended: the result alone does not say whether its server was ever asked."""
-    identity = approval.call.caller.identity
-    who = {} if identity is None else {"key": identity.key} if identity.key else {"user": identity.user}
-    log.info(
-        what, **({"id": approval.id} if approval.id else {}), name=cut(approval.name), rule=approval.rule, **who, **more
-    )
-
-
-def refuse(approval: Approval, why: str, sink: Sink) -> None:
-    """End a call that nobody agreed to. A model can read why a tool was not called."""
-    _tell("a call was not approved", approval, why=why)
-    if approval.method != "tools/call":
-        sink.failed(RpcError(f"not allowed: {why}", data={"muxway": {"reason": "denied"}}))
-        return
-    text = f'The tool "{cut(approval.name)}" was not called: it needs to be approved, and {why}.'
-    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
-    if approval.call.caller.revision.stateless:
-        result = {"resultType": "complete", **result}
-    sink.done(envelopes.encode(result))

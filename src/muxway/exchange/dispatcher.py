@@ -327,7 +327,7 @@ class Dispatcher:
         rule = None if target.verdict is None else target.verdict.rule
         if rule is None or rule.do != "ask":
             return self._prepare_and_send(target, call, sink)
-        return self.runtime.approvals.begin(rule, target, call, sink, partial(self._agreed, target))
+        return self.runtime.approvals.begin(rule, target, call, sink, partial(self._agreed, target), self.view)
 
     def _agreed(self, target: Target, call: Call, sink: Sink) -> Running | None:
         """Go on with a request that somebody agreed to, if its caller may still make it: rules may be others by now."""

@@ -27,7 +27,7 @@ from muxway.wire import envelopes
 if TYPE_CHECKING:
     from msgspec import Raw
 
-    from muxway.calls.identity import Denial, Identity
+    from muxway.calls.identity import Decision, Denial, Identity
     from muxway.middleware.engine.base import Outcome, Request
 
 _GATHER: Final = 0.05
@@ -85,7 +85,7 @@ class Audit(Middleware):
             {
                 **_who(caller.identity),
                 "time": self._clock.text(time() - outcome.seconds),
-                "principal": caller.principal[:_SHOWN_OF_PRINCIPAL].hex() or None,
+                "principal": _shown(caller.principal),
                 "client": client,
                 "clientVersion": version,
                 "revision": caller.revision.date,
@@ -119,6 +119,28 @@ class Audit(Middleware):
             },
             None,
         )
+
+    def decided(self, decision: Decision) -> None:
+        """Write down what was said to a request that somebody had to agree to, and why not."""
+        self._writer.put(
+            {
+                **_who(decision.identity),
+                "time": self._clock.text(time()),
+                "principal": _shown(decision.principal),
+                "method": short(decision.method),
+                "name": short(decision.name) or None,
+                "server": decision.server or None,
+                "access": "ask",
+                "rule": decision.rule,
+                "outcome": "approved" if decision.approved else "denied",
+                **({} if decision.approved else {"why": decision.why}),
+            },
+            None,
+        )
+
+
+def _shown(principal: bytes) -> str | None:
+    return principal[:_SHOWN_OF_PRINCIPAL].hex() or None
 
 
 def _who(identity: Identity | None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
     from muxway.calls.call import Call, Caller
-    from muxway.calls.identity import Denial
+    from muxway.calls.identity import Decision, Denial
     from muxway.calls.server_request import ServerRequest
     from muxway.wire.envelopes import Params
 
@@ -384,6 +384,9 @@ class Middleware:
 
     def turned_away(self, denial: Denial) -> None:
         """Somebody was turned away by `muxway serve` for want of good credentials, before there was a request."""
+
+    def decided(self, decision: Decision) -> None:
+        """Somebody was asked whether a request may be made, as an access rule wants, and this was the answer."""
 
     async def close(self) -> None:
         """Called after the last request."""
