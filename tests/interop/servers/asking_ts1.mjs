@@ -86,7 +86,7 @@ function make() {
     await sleep(STEP_MS);
     return said('shouted');
   });
-  server.registerTool('big', { description: 'Say a million characters.' }, () => said('x'.repeat(1_000_000)));
+  server.registerTool('big', { description: 'Say half a million characters.' }, () => said('x'.repeat(500_000)));
   server.registerTool(
     'grow',
     { description: 'Offer one more tool.', inputSchema: { tool: z.string() } },

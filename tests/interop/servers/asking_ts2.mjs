@@ -123,7 +123,7 @@ function make({ era }) {
     await sleep(STEP_MS);
     return said('shouted');
   });
-  server.registerTool('big', { description: 'Say a million characters.' }, () => said('x'.repeat(1_000_000)));
+  server.registerTool('big', { description: 'Say half a million characters.' }, () => said('x'.repeat(500_000)));
   const offer = (tool) => server.registerTool(tool, {}, () => said('new'));
   grown.forEach(offer);
   server.registerTool(
