@@ -46,7 +46,7 @@ def test_credentials_and_what_belongs_to_a_connection_are_never_forwarded(name: 
         ({"forward": ["X Tenant"]}, "not the name of an HTTP header"),
         ({"forward": ["X-Tenant\r\nCookie"]}, "not the name of an HTTP header"),
         ({"forward": "X-Tenant"}, "must be an array"),
-        ({"forward": ["X-Tenant"], "headers": {"x-tenant": "1"}}, "stands in `headers` already"),
+        ({"forward": ["X-Tenant"], "headers": {"x-tenant": "1"}}, "is in `headers` already"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(entry: dict[str, Any], said: str) -> None:
