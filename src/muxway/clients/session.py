@@ -30,7 +30,7 @@ from muxway.exchange.open_sessions import Listener
 from muxway.likeness import short
 from muxway.log import EventLog
 from muxway.wire import envelopes, large, revisions
-from muxway.wire.envelopes import ABSENT, NotAnEnvelope, joined
+from muxway.wire.envelopes import ABSENT, NotAnEnvelope
 from muxway.wire.peer import Peer
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ class Session:
 
         With `key`, its id has been read already (`envelopes.read_id`).
         """
-        id_ = joined((envelope.id,))
+        id_ = bytes(envelope.id)
         key = key or envelopes.read_id(id_)
         if key is None:
             given = id_[:40].decode(errors="replace")

@@ -22,7 +22,6 @@ from muxway.routing.router import named
 from muxway.search.listing import SEARCH
 from muxway.wire import envelopes
 from muxway.wire.asking import REPEATABLE
-from muxway.wire.envelopes import joined
 from muxway.wire.revisions import NEWEST, SERVER_INFO, SUPPORTED
 
 if TYPE_CHECKING:
@@ -266,7 +265,7 @@ class Dispatcher:
                 visible = visible.whole
             if call.method == "tools/call":
                 params = call.params
-                if target is None and (known := visible.targets.get(joined((params.get("name", b""),)))) is not None:
+                if target is None and (known := visible.targets.get(bytes(params.get("name", b"")))) is not None:
                     target = known
                 elif target is None or target.found_in is not visible.tools or target.error is not None:
                     # A call that has chosen a subtool is that subtool's by now, which callers need not see.

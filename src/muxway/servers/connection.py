@@ -33,7 +33,7 @@ from muxway.servers.pending import Pending, QueuedCall
 from muxway.servers.questions import ServerQuestions
 from muxway.servers.transports.port import UNTOLD, Outgoing
 from muxway.wire import asking, envelopes, large
-from muxway.wire.envelopes import ABSENT, Envelope, NotAnEnvelope, joined
+from muxway.wire.envelopes import ABSENT, Envelope, NotAnEnvelope
 from muxway.wire.peer import Peer
 from muxway.wire.revisions import (
     CLIENT_CAPABILITIES,
@@ -364,7 +364,7 @@ class Connection:
             self._hear_request(envelope, envelope.method, about)
 
     def _hear_answer(self, envelope: Envelope, frame: bytes) -> None:
-        id_ = joined((envelope.id,))
+        id_ = bytes(envelope.id)
         nameless = id_ in (b"", b"null")
         if nameless and envelope.error is ABSENT and envelope.result is ABSENT:
             self._odd.unreadable(frame, "neither a request nor an answer")

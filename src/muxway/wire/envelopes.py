@@ -31,8 +31,6 @@ Params: TypeAlias = dict[str, Raw]
 T = TypeVar("T")
 
 ABSENT: Final = Raw()
-joined: Final = b"".join
-"""`joined((raw,))` is `bytes(raw)` at two thirds of its price, for what every call needs."""
 _EMPTY: Final = b""
 _BRACE: Final = (ord("{"),)
 _ZERO: Final = ord("0")
