@@ -109,13 +109,17 @@ class Approval(NamedTuple):
     method: str
     name: str
     """The tool or prompt as it is listed, or the URI."""
-    server: str
     call: Call
     rule: str
     since: float
     target: Target
     view: str | None
     """The view that it came to; None: the whole."""
+
+    @property
+    def server(self) -> str:
+        """The server that it is for; empty: none."""
+        return self.target.server
 
 
 class _Asking:
@@ -228,7 +232,7 @@ class Approvals:
         key = None if who is None else (who, target.server, call.method, name)
         if key is not None and self._agreed.get(key):
             return go(call, sink)
-        approval = Approval("", call.method, name, target.server, call, rule.label, self.clock.now(), target, view)
+        approval = Approval("", call.method, name, call, rule.label, self.clock.now(), target, view)
         if caller.revision.stateless and (state := call.params.get("requestState")) is not None:
             spelled = envelopes.text(state) or ""
             if not spelled.startswith(_OWN):
